@@ -1,0 +1,76 @@
+"""`dataprep`: the commands, and how errors end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from types import FrameType
+
+import typer
+
+from dataprep.cli import look, make
+from dataprep.pipeline.errors import DataprepError
+
+app = typer.Typer(
+    name="dataprep",
+    help="Raw corpora to training-ready shards, shards to device-sharded batches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+make.add_commands(app)
+look.add_commands(app)
+
+
+class Terminated(BaseException):
+    """SIGTERM, as an exception, so that workers are stopped on the way out."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        _say("interrupted; run the same command again to go on")
+        code = 130
+    except Terminated:
+        _say("terminated; run the same command again to go on")
+        code = 143
+    except DataprepError as error:
+        _say(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = 141
+    except Exception as error:
+        shown = getattr(error, "show", None)  # click's own usage errors print themselves
+        if shown is None:
+            raise
+        shown()
+        code = getattr(error, "exit_code", 2)
+    sys.exit(code or 0)
+
+
+def _say(message: str) -> None:
+    if "--log-format=json" in sys.argv or _follows("--log-format", "json"):
+        print(json.dumps({"level": "error", "message": message}), file=sys.stderr)
+    else:
+        print(f"dataprep: {message}", file=sys.stderr)
+
+
+def _follows(flag: str, value: str) -> bool:
+    return any(a == flag and b == value for a, b in zip(sys.argv, sys.argv[1:], strict=False))
+
+
+if __name__ == "__main__":
+    main()

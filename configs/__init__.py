@@ -1,0 +1,13 @@
+"""The config models and how they are loaded."""
+
+from dataprep.configs.load import load_config, preset_names
+from dataprep.configs.model import InputConfig, PackConfig, TokenizeConfig, VisionConfig
+
+__all__ = [
+    "InputConfig",
+    "PackConfig",
+    "TokenizeConfig",
+    "VisionConfig",
+    "load_config",
+    "preset_names",
+]

@@ -1,0 +1,141 @@
+"""Files, presets, flags and `--set` into one config.
+
+    preset or file  <  --set a.b=c  <  flags        the right one wins
+
+A name that is no file and has no ending is a preset of this folder: `--config lwm`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from dataprep.pipeline.errors import ConfigError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def load_config(
+    model: type[M],
+    *,
+    file: str | None = None,
+    sets: Sequence[str] = (),
+    flags: Mapping[str, Any] | None = None,
+) -> M:
+    """One validated config; flags that are None were not given."""
+    values = read_file(file) if file else {}
+    for item in sets:
+        key, separator, text = item.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"--set takes key=value, got {item!r}")
+        put(values, key.split("."), parse_value(text), item)
+    for key, value in (flags or {}).items():
+        if value is not None:
+            values[key] = value
+    return validate(model, values, file or "the command line")
+
+
+def read_file(name: str) -> dict[str, Any]:
+    path = Path(name)
+    if not path.exists() and not path.suffix and "/" not in name:
+        return _parse(_preset_text(name), ".yaml", name)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read config {name}: {error}") from None
+    return _parse(text, path.suffix, name)
+
+
+def preset_names() -> list[str]:
+    folder = resources.files("dataprep.configs")
+    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def parse_value(text: str) -> Any:
+    """A `--set` value is YAML: 4 -> 4, true -> True, [a, b] -> list, anything else a string."""
+    try:
+        return yaml.safe_load(text) if text.strip() else text
+    except yaml.YAMLError:
+        return text
+
+
+def put(values: dict[str, Any], keys: Sequence[str], value: Any, item: str) -> None:
+    *parents, last = keys
+    for key in parents:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {item}: {key!r} is not a section")
+    values[last] = value
+
+
+def validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_problem(model, p) for p in error.errors())
+        raise ConfigError(f"config error in {where}: {problems}") from None
+
+
+def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:
+    try:
+        if suffix == ".toml":
+            values: Any = tomllib.loads(text)
+        elif suffix in (".yaml", ".yml", ".json"):
+            values = yaml.safe_load(text)
+        else:
+            raise ConfigError(f"config {name} must end in .yaml, .yml, .json or .toml")
+    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"config {name} is not valid: {' '.join(str(error).split())}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"config {name} must be a table of keys, got {type(values).__name__}")
+    return values
+
+
+def _preset_text(name: str) -> str:
+    preset = resources.files("dataprep.configs") / f"{name}.yaml"
+    if not preset.is_file():
+        known = ", ".join(preset_names())
+        raise ConfigError(f"no config file and no preset named {name!r} (presets: {known})")
+    return preset.read_text("utf-8")
+
+
+def _problem(model: type[BaseModel], problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _keys_beside(model, problem["loc"])
+        near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"unknown key {place!r}, {hint}"
+    return f"{place or 'config'}: {problem['msg'].lower()}, got {problem['input']!r}"
+
+
+def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
+    """Keys of the model that holds the last part of `loc`: ('modalities', 'visoin') -> vision."""
+    current: type[BaseModel] = model
+    for part in loc[:-1]:
+        if isinstance(part, str) and part in current.model_fields:
+            current = _model_in(current.model_fields[part].annotation) or current
+    return list(current.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The config model inside an annotation: tuple[Annotated[InputConfig, …], …] -> InputConfig."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
+        for inner in typing.get_args(annotation):
+            found = _model_in(inner)
+            if found is not None:
+                return found
+    return None

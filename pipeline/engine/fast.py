@@ -1,0 +1,167 @@
+"""Fast engines behind the one interface: fastokens, gigatoken, splintr.
+
+Each adapter says which version is installed and loads a tokenizer. None of them is trusted: what
+they give is used where `prove` found it equal to the reference. Packages are imported on loading.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.engine.files import TokenizerFiles, read_defining_file
+from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
+from dataprep.pipeline.engine.rewrite import without_control_tokens, without_holes
+from dataprep.pipeline.types import Ids, Offsets
+
+Encode = Callable[[Sequence[str]], tuple[Ids, Offsets]]
+
+
+def installed_version(distribution: str) -> str | None:
+    try:
+        return distribution_version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    distribution: str
+    kinds: tuple[str, ...]  # of TokenizerFiles
+    load: Callable[[TokenizerFiles, bytes], Encode]
+
+    installed: Callable[[str], str | None] = installed_version
+
+    def version(self) -> str | None:
+        """None where it is not installed."""
+        return self.installed(self.distribution)
+
+
+class FastEngine:
+    def __init__(self, name: str, version: str, encode: Encode) -> None:
+        self.name = name
+        self.version = version
+        self._encode = encode
+
+    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        return self._encode(texts if isinstance(texts, list) else list(texts))
+
+
+def load_fast(
+    name: str, files: TokenizerFiles, *, adapters: Mapping[str, Adapter] | None = None
+) -> Engine:
+    """Raises EngineUnavailableError where the engine cannot be had for this tokenizer."""
+    adapter = (ADAPTERS if adapters is None else adapters)[name]
+    version = adapter.version()
+    if version is None:
+        raise EngineUnavailableError(f"{adapter.distribution} is not installed")
+    if files.kind not in adapter.kinds:
+        raise EngineUnavailableError(f"it reads no tokenizer of kind {files.kind}")
+    data = read_defining_file(files)
+    try:
+        return FastEngine(name, version, adapter.load(files, data))
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic in Rust is no Exception
+        lines = str(error).strip().splitlines()
+        message = f"it does not load: {lines[0] if lines else type(error).__name__}"
+        raise EngineUnavailableError(message) from error
+
+
+def _load_fastokens(files: TokenizerFiles, data: bytes) -> Encode:
+    from fastokens import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_json_str(data.decode("utf-8"))
+    except ValueError:
+        filled = without_holes(data)
+        if filled is None:
+            raise
+        tokenizer = Tokenizer.from_json_str(filled)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        return _from_buffers(*tokenizer.encode_batch_flat(texts))
+
+    return encode
+
+
+def _load_gigatoken(files: TokenizerFiles, data: bytes) -> Encode:
+    from gigatoken import Tokenizer
+
+    if files.kind == "sentencepiece":
+        tokenizer = Tokenizer.from_sentencepiece(data)
+        # SentencePiece takes "<s>" in a text for four characters, not for the control piece.
+        plain = without_control_tokens(getattr(tokenizer, "_hf_json", None))
+        tokenizer = tokenizer if plain is None else Tokenizer.from_json(plain)
+    else:
+        tokenizer = Tokenizer.from_json(data)
+    parallel = os.environ.get("RAYON_NUM_THREADS") != "1"
+
+    def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        layout = tokenizer.encode_batch(texts, parallel=parallel).layout
+        packed = layout.to_ListOffsetArray64(True)  # offsets that start at 0
+        offsets = np.asarray(packed.offsets.data, np.int64)
+        ids = np.asarray(packed.content.data, np.uint32)[: int(offsets[-1])]
+        return ids, offsets
+
+    return encode
+
+
+def _load_splintr(files: TokenizerFiles, data: bytes) -> Encode:
+    from splintr import from_json_bytes
+
+    tokenizer = from_json_bytes(data)
+    before, after = _added_around(tokenizer)
+
+    def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        ids, offsets = _from_buffers(*tokenizer.encode_batch_flat(texts))
+        return cut_around(ids, offsets, before, after)
+
+    return encode
+
+
+def _added_around(tokenizer: Any) -> tuple[int, int]:
+    """How many ids it puts before and after every text: "" -> [101, 102], "a" -> [101, 1037, 102]
+
+    [101, 102] and [101, 1037, 102] share one id in front, so (1, 1).
+    """
+    empty: list[int] = list(tokenizer.encode(""))
+    letter: list[int] = list(tokenizer.encode("a"))
+    before = 0
+    while before < len(empty) and empty[before] == letter[before]:
+        before += 1
+    return before, len(empty) - before
+
+
+def cut_around(ids: Ids, offsets: Offsets, before: int, after: int) -> tuple[Ids, Offsets]:
+    """Drop `before` ids from the start and `after` from the end of every text."""
+    if before + after == 0 or len(offsets) == 1:
+        return ids, offsets
+    keep = np.ones(len(ids), bool)
+    for place in range(before):
+        keep[offsets[:-1] + place] = False
+    for place in range(after):
+        keep[offsets[1:] - 1 - place] = False
+    return ids[keep], offsets - np.arange(len(offsets)) * (before + after)
+
+
+def _from_buffers(ids: bytes, offsets: bytes) -> tuple[Ids, Offsets]:
+    return np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<i8")
+
+
+# In order of preference.
+ADAPTERS: dict[str, Adapter] = {
+    "fastokens": Adapter(distribution="fastokens", kinds=("json",), load=_load_fastokens),
+    "gigatoken": Adapter(
+        distribution="gigatoken", kinds=("json", "sentencepiece"), load=_load_gigatoken
+    ),
+    "splintr": Adapter(distribution="splintr-rs", kinds=("json",), load=_load_splintr),
+}

@@ -1,0 +1,174 @@
+"""Find a tokenizer by name and describe it.
+
+    bytes                      UTF-8 bytes as ids, needs no file
+    path/to/tokenizer.json     Hugging Face tokenizers
+    path/to/folder             its tokenizer.json, else its tokenizer.model
+    path/to/some.model         SentencePiece
+    org/name                   the same two files, from the Hugging Face hub or its local cache
+
+The record is all that a worker needs. Which ids are BOS, EOS and padding is read in `special`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name
+from dataprep.pipeline.engine.special import Special, special_of_folder
+from dataprep.pipeline.errors import ConfigError
+
+# ids of the `bytes` tokenizer above the 256 bytes
+BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}
+BYTES_DEFINITION = b"dataprep bytes: utf-8 0..255, bos 256, eos 257, pad 258"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFiles:
+    kind: str  # json | sentencepiece | bytes
+    path: str  # absolute; "" for bytes
+    sha256: str  # of the defining file
+    vocab_size: int  # highest id + 1, added tokens included
+    bos_id: int | None = None  # None where the tokenizer names none
+    eos_id: int | None = None
+    pad_id: int | None = None
+    bos_token: str | None = None
+    eos_token: str | None = None
+    pad_token: str | None = None
+
+
+def resolve_tokenizer(name: str) -> TokenizerFiles:
+    if name == "bytes":
+        return _describe_bytes()
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return _describe(_defining_file(path))
+    if path.exists():
+        return _describe(path.absolute())
+    if looks_like_hub_name(name):
+        return _describe(fetch(name, path.absolute()))
+    raise ConfigError(
+        f"tokenizer {name!r} not found: no file or folder at {path.absolute()}, and it is no hub "
+        "name; give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name or "
+        "bytes"
+    )
+
+
+def read_defining_file(files: TokenizerFiles) -> bytes:
+    """The tokenizer's own bytes, which must still be those that `resolve_tokenizer` saw."""
+    data = _read(Path(files.path))
+    if hashlib.sha256(data).hexdigest() != files.sha256:
+        raise ConfigError(
+            f"tokenizer {files.path} changed while it was in use (sha256 was {files.sha256}); "
+            "start again"
+        )
+    return data
+
+
+def parse_json(data: bytes, path: str) -> Any:
+    """A `tokenizers.Tokenizer` that neither cuts nor pads."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_str(data.decode("utf-8"))
+    except Exception as error:  # tokenizers raises plain Exception
+        raise ConfigError(
+            f"{path} is not a tokenizer that `tokenizers` can load: {error}; "
+            "save it again with `save_pretrained` or name another"
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def parse_sentencepiece(data: bytes, path: str) -> Any:
+    """A `sentencepiece.SentencePieceProcessor`."""
+    try:
+        from sentencepiece import SentencePieceProcessor
+    except ImportError as error:
+        raise ConfigError(
+            f"{path} is a SentencePiece model and the package sentencepiece is not installed; "
+            "pip install dataprep-jax[sentencepiece]"
+        ) from error
+    try:
+        processor = SentencePieceProcessor(model_proto=data)
+        if processor.get_piece_size() <= 0:
+            raise ValueError("it has no pieces")
+    except Exception as error:
+        raise ConfigError(
+            f"{path} is not a model that sentencepiece can load: {error}; name another file"
+        ) from error
+    return processor
+
+
+def _defining_file(folder: Path) -> Path:
+    for name in ("tokenizer.json", "tokenizer.model"):
+        if (folder / name).is_file():
+            return (folder / name).absolute()
+    raise ConfigError(
+        f"folder {folder.absolute()} has neither tokenizer.json nor tokenizer.model; name the file "
+        "itself, or save the tokenizer there with `save_pretrained`"
+    )
+
+
+def _describe(path: Path) -> TokenizerFiles:
+    data = _read(path)
+    describe = _describe_sentencepiece if path.suffix == ".model" else _describe_json
+    return describe(path, data)
+
+
+def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
+    vocabulary: dict[str, int] = parse_json(data, str(path)).get_vocab(with_added_tokens=True)
+    if not vocabulary:
+        raise ConfigError(f"{path} has an empty vocabulary; name another tokenizer")
+    return _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
+
+
+def _describe_sentencepiece(path: Path, data: bytes) -> TokenizerFiles:
+    processor = parse_sentencepiece(data, str(path))
+    vocabulary = {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+    special = {
+        name: Special(id=id, token=processor.id_to_piece(id))
+        for name, id in (
+            ("bos", processor.bos_id()),
+            ("eos", processor.eos_id()),
+            ("pad", processor.pad_id()),
+        )
+        if id >= 0
+    }
+    return _record("sentencepiece", path, data, vocabulary, special)
+
+
+def _describe_bytes() -> TokenizerFiles:
+    special = {token[1:-1]: Special(id=id, token=token) for token, id in BYTES_SPECIAL.items()}
+    return _record("bytes", None, BYTES_DEFINITION, BYTES_SPECIAL, special)
+
+
+def _record(
+    kind: str,
+    path: Path | None,
+    data: bytes,
+    vocabulary: dict[str, int],
+    special: dict[str, Special],
+) -> TokenizerFiles:
+    roles: dict[str, Any] = {}  # {"bos_id": 1, "bos_token": "<s>"}
+    for role, found in special.items():
+        roles[f"{role}_id"], roles[f"{role}_token"] = found.id, found.token
+    return TokenizerFiles(
+        kind=kind,
+        path=str(path) if path else "",
+        sha256=hashlib.sha256(data).hexdigest(),
+        vocab_size=max(vocabulary.values()) + 1,
+        **roles,
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"tokenizer {path} cannot be read: {error.strerror}; name another or fix its access"
+        ) from error

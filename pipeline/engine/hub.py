@@ -1,0 +1,68 @@
+"""Fetch a tokenizer's files from the Hugging Face hub, through its local cache."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dataprep.pipeline.engine.special import CONFIG_FILES
+from dataprep.pipeline.errors import ConfigError
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def looks_like_hub_name(name: str) -> bool:
+    """gpt2, org/name; not ./x, /x, a/b/c, x.json, x.model"""
+    return bool(_HUB_NAME.fullmatch(name)) and not name.endswith((".json", ".model"))
+
+
+def fetch(name: str, tried: Path) -> Path:
+    """The defining file of hub repository `name`, with its config files beside it."""
+    failures = []
+    for defining in ("tokenizer.json", "tokenizer.model"):
+        try:
+            path = _download(name, defining, None)
+        except Exception as error:  # the hub's errors share no base class
+            failures.append(f"{defining}: {_first_line(error)}")
+            continue
+        _fetch_configs(name, path)
+        return path
+    raise ConfigError(
+        f"tokenizer {name!r} not found: no file or folder at {tried}, and the hub gave none "
+        f"({'; '.join(failures)}); check the name, the network and HF_HUB_OFFLINE, or give a local "
+        "path"
+    )
+
+
+def _fetch_configs(name: str, path: Path) -> None:
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    # snapshots/COMMIT/tokenizer.json: all files must be of the same commit.
+    commit = path.parent.name
+    for config in CONFIG_FILES:
+        try:
+            _download(name, config, commit)
+        except LocalEntryNotFoundError as error:
+            # Offline, what the cache lacks is taken as not existing. Online this is a network
+            # fault, and going on would change which special ids are found.
+            if not HF_HUB_OFFLINE:
+                raise ConfigError(
+                    f"cannot fetch {config} of tokenizer {name!r}: {_first_line(error)}; try again"
+                ) from error
+        except EntryNotFoundError:
+            continue
+        except Exception as error:
+            raise ConfigError(
+                f"cannot fetch {config} of tokenizer {name!r}: {_first_line(error)}; try again"
+            ) from error
+
+
+def _download(name: str, file: str, revision: str | None) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    return Path(hf_hub_download(name, file, revision=revision))
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__} {str(error).strip().splitlines()[0] if str(error) else ''}"

@@ -1,0 +1,87 @@
+"""The truth: `tokenizers` for tokenizer.json, `sentencepiece` for .model, UTF-8 for bytes.
+
+Every other engine is held against these. Loading one costs hundreds of MB with a large vocabulary.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.engine.files import (
+    TokenizerFiles,
+    parse_json,
+    parse_sentencepiece,
+    read_defining_file,
+)
+from dataprep.pipeline.engine.interface import Engine, flatten, offsets_of
+from dataprep.pipeline.types import Ids, Offsets
+
+NAMES = {"json": "tokenizers", "sentencepiece": "sentencepiece", "bytes": "bytes"}
+
+
+def reference_name(files: TokenizerFiles) -> str:
+    return NAMES[files.kind]
+
+
+def reference_version(files: TokenizerFiles) -> str:
+    if files.kind == "bytes":
+        return "1"
+    try:
+        return distribution_version(NAMES[files.kind])
+    except PackageNotFoundError:
+        return ""
+
+
+def load_reference(files: TokenizerFiles) -> Engine:
+    if files.kind == "bytes":
+        return BytesEngine()
+    data = read_defining_file(files)
+    if files.kind == "sentencepiece":
+        return SentencePieceEngine(parse_sentencepiece(data, files.path))
+    return TokenizersEngine(parse_json(data, files.path))
+
+
+class TokenizersEngine:
+    name = "tokenizers"
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.version = distribution_version("tokenizers")
+
+    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return flatten([encoding.ids for encoding in encodings])
+
+
+class SentencePieceEngine:
+    name = "sentencepiece"
+
+    def __init__(self, processor: Any) -> None:
+        self._processor = processor
+        self.version = distribution_version("sentencepiece")
+        # -1: all cores. It knows nothing of the variable that holds the other engines to one.
+        self._num_threads = 1 if os.environ.get("RAYON_NUM_THREADS") == "1" else -1
+
+    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        if not texts:
+            return flatten([])
+        lists = self._processor.encode(
+            list(texts), out_type=int, add_bos=False, add_eos=False, num_threads=self._num_threads
+        )
+        return flatten(lists)
+
+
+class BytesEngine:
+    name = "bytes"
+    version = "1"
+
+    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        encoded = [text.encode("utf-8") for text in texts]
+        ids = np.frombuffer(b"".join(encoded), np.uint8).astype(np.uint32)
+        return ids, offsets_of([len(text) for text in encoded])

@@ -1,0 +1,145 @@
+"""Choose an engine for a run, and load the choice in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dataprep.pipeline.engine.exact import ExactEngine
+from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
+from dataprep.pipeline.engine.files import TokenizerFiles
+from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
+from dataprep.pipeline.engine.proof import Proof, write_proof
+from dataprep.pipeline.engine.prove import proof_key, prove, prove_all
+from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
+from dataprep.pipeline.engine.sweep import Sweep
+from dataprep.pipeline.errors import ConfigError
+
+# An engine further down the list must be so much faster to be taken before one above it, so that
+# the noise of a measurement does not change the choice from machine to machine.
+CLEARLY_FASTER = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    engine: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    name: str
+    version: str
+    proof: Proof | None = None  # None: the reference itself
+    rejected: tuple[Rejection, ...] = ()
+
+
+def select_engine(
+    requested: str,
+    files: TokenizerFiles,
+    *,
+    cache_dir: Path,
+    sweep: Sweep | None = None,
+    adapters: Mapping[str, Adapter] | None = None,
+) -> Selection:
+    """`requested`: auto, the reference by name, or a fast engine by name."""
+    adapters = ADAPTERS if adapters is None else adapters
+    if requested == reference_name(files):
+        return _reference(files)
+    if requested == "auto":
+        return _automatic(files, cache_dir, sweep, adapters)
+    if requested not in adapters:
+        raise ConfigError(
+            f"engine {requested!r} cannot read this tokenizer, which is of kind {files.kind}; "
+            f"use auto, {reference_name(files)} or one of {', '.join(adapters)}"
+        )
+    proof = prove(requested, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+    if not proof.equal:
+        raise ConfigError(
+            f"engine {requested} cannot be used for {files.path or files.kind}: {proof.why_not}; "
+            f"use --engine auto or --engine {reference_name(files)}"
+        )
+    return Selection(name=requested, version=proof.version, proof=proof)
+
+
+def load_engine(
+    selection: Selection | Mapping[str, Any] | str | bytes,
+    files: TokenizerFiles,
+    *,
+    adapters: Mapping[str, Adapter] | None = None,
+) -> Engine:
+    """The engine of a selection, which may have come as JSON."""
+    if isinstance(selection, str | bytes):
+        selection = msgspec.json.decode(selection, type=Selection)
+    elif not isinstance(selection, Selection):
+        selection = msgspec.convert(selection, Selection)
+    proof = selection.proof
+    if proof is None:
+        return load_reference(files)
+    try:
+        fast = load_fast(selection.name, files, adapters=adapters)
+    except EngineUnavailableError as error:
+        raise ConfigError(
+            f"engine {selection.name}, chosen for this run, cannot be loaded here: {error}; "
+            "install the same packages on every machine"
+        ) from error
+    if fast.version != selection.version:
+        raise ConfigError(
+            f"engine {selection.name} is {fast.version} here and was proven exact as "
+            f"{selection.version}; install the same version on every machine"
+        )
+    return ExactEngine(fast, lambda: load_reference(files), proof.bad_code_points)
+
+
+def rule_out(
+    selection: Selection,
+    files: TokenizerFiles,
+    why: str,
+    *,
+    cache_dir: Path,
+    sweep: Sweep | None = None,
+    adapters: Mapping[str, Adapter] | None = None,
+) -> None:
+    """Remember that a proven engine was wrong after all; later selections pass it over."""
+    assert selection.proof is not None, "the reference cannot be ruled out"
+    adapters = ADAPTERS if adapters is None else adapters
+    key = proof_key(selection.name, files, sweep or Sweep(), adapters)
+    write_proof(cache_dir, key, replace(selection.proof, equal=False, why_not=why))
+
+
+def single_threaded_environment() -> dict[str, str]:
+    """For worker processes, to be set before they import an engine."""
+    return {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _automatic(
+    files: TokenizerFiles, cache_dir: Path, sweep: Sweep | None, adapters: Mapping[str, Adapter]
+) -> Selection:
+    if files.kind == "bytes":
+        return _reference(files)
+    names = [n for n, a in adapters.items() if files.kind in a.kinds and a.version() is not None]
+    proofs = prove_all(names, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+    best: Proof | None = None
+    rejected = [
+        Rejection(engine=n, why="not installed") for n, a in adapters.items() if a.version() is None
+    ]
+    for proof in proofs:
+        if not proof.equal:
+            rejected.append(Rejection(engine=proof.engine, why=proof.why_not))
+        elif proof.megabytes_per_second < proof.reference_megabytes_per_second:
+            rejected.append(Rejection(engine=proof.engine, why=f"slower than {proof.reference}"))
+        elif (
+            best is None or proof.megabytes_per_second >= CLEARLY_FASTER * best.megabytes_per_second
+        ):
+            best = proof
+    if best is None:
+        return replace(_reference(files), rejected=tuple(rejected))
+    return Selection(name=best.engine, version=best.version, proof=best, rejected=tuple(rejected))
+
+
+def _reference(files: TokenizerFiles) -> Selection:
+    return Selection(name=reference_name(files), version=reference_version(files))

@@ -1,0 +1,87 @@
+"""Which ids are BOS, EOS and padding, by the tokenizer's own files.
+
+`tokenizer_config.json` first, then `special_tokens_map.json`: a token is a string, an object with
+`content`, or null for "there is none". Only where neither names a role at all do the ids of
+`config.json` and `generation_config.json` count: those are the model's and some models give a BOS
+id that their tokenizer never uses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.errors import ConfigError
+
+ROLES = ("bos", "eos", "pad")
+TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")
+ID_FILES = ("config.json", "generation_config.json")
+CONFIG_FILES = (*TOKEN_FILES, *ID_FILES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Special:
+    id: int
+    token: str | None
+
+
+def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, Special]:
+    """{"eos": Special(id=2, token="</s>")}: the roles that are named and in the vocabulary."""
+    by_token = [_read(folder / name) for name in TOKEN_FILES]
+    by_id = [_read(folder / name) for name in ID_FILES]
+    token_of = {id: token for token, id in vocabulary.items()}
+    found = {}
+    for role in ROLES:
+        if any(f"{role}_token" in config for config in by_token):
+            special = _by_token(by_token, f"{role}_token", vocabulary)
+        else:
+            special = _by_id(by_id, f"{role}_token_id", token_of)
+        if special is not None:
+            found[role] = special
+    return found
+
+
+def read_tokenizer_config(folder: Path) -> dict[str, Any]:
+    return _read(folder / "tokenizer_config.json")
+
+
+def _by_token(
+    configs: list[dict[str, Any]], key: str, vocabulary: Mapping[str, int]
+) -> Special | None:
+    for config in configs:
+        if key in config:
+            value = config[key]
+            token = value.get("content") if isinstance(value, dict) else value
+            if token is None:
+                return None
+            if isinstance(token, str) and token in vocabulary:
+                return Special(id=vocabulary[token], token=token)
+    return None
+
+
+def _by_id(configs: list[dict[str, Any]], key: str, token_of: Mapping[int, str]) -> Special | None:
+    for config in configs:
+        value = config.get(key)
+        # Several EOS ids: the first is the end of a text, the others end a turn.
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, int) and first in token_of:
+            return Special(id=first, token=token_of[first])
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error}; fix it, or move it away to name special tokens "
+            "yourself"
+        ) from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"{path} holds no JSON object; fix it or move it away")
+    return config

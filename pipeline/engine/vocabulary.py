@@ -1,0 +1,140 @@
+"""Tokens by name, and the texts that a vocabulary is made of.
+
+Nothing here encodes: it looks tokens up for people who name BOS, EOS or padding themselves, and
+gives the prover the strings on which two engines are most likely to part.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dataprep.pipeline.engine.files import (
+    BYTES_SPECIAL,
+    TokenizerFiles,
+    parse_json,
+    parse_sentencepiece,
+    read_defining_file,
+)
+from dataprep.pipeline.errors import ConfigError
+
+NUM_NEAR = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedToken:
+    """A string that is cut out of a text before the model sees it."""
+
+    content: str
+    flags: tuple[bool, ...] = (
+        False,
+        False,
+        False,
+        False,
+    )  # single word, lstrip, rstrip, normalized
+
+
+def with_special(
+    files: TokenizerFiles,
+    *,
+    bos: str | int | None = None,
+    eos: str | int | None = None,
+    pad: str | int | None = None,
+) -> TokenizerFiles:
+    """Roles as the user names them, by token or by id; None and "" leave what was found."""
+    named = {
+        role: value
+        for role, value in (("bos", bos), ("eos", eos), ("pad", pad))
+        if value is not None and value != ""
+    }
+    if not named:
+        return files
+    vocabulary = read_vocabulary(files)
+    changes: dict[str, Any] = {}
+    for role, value in named.items():
+        changes[f"{role}_id"], changes[f"{role}_token"] = _look_up(role, value, vocabulary, files)
+    return replace(files, **changes)
+
+
+def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
+    """Token to id, added tokens included."""
+    if files.kind == "bytes":
+        return dict(BYTES_SPECIAL)
+    data = read_defining_file(files)
+    if files.kind == "sentencepiece":
+        processor = parse_sentencepiece(data, files.path)
+        return {processor.id_to_piece(i): i for i in range(processor.get_piece_size())}
+    vocabulary: dict[str, int] = parse_json(data, files.path).get_vocab(with_added_tokens=True)
+    return vocabulary
+
+
+def read_token_texts(files: TokenizerFiles) -> list[str]:
+    """What each token spells, in order of ids; tokens that are no whole text are left out.
+
+    Ġthe -> " the", ##ing -> "ing", ▁the -> " the", half of a UTF-8 sequence -> left out
+    """
+    if files.kind == "bytes":
+        return []
+    data = read_defining_file(files)
+    if files.kind == "sentencepiece":
+        processor = parse_sentencepiece(data, files.path)
+        texts = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    else:
+        tokenizer = parse_json(data, files.path)
+        by_id = sorted(
+            tokenizer.get_vocab(with_added_tokens=False).items(), key=lambda item: item[1]
+        )
+        decoded = tokenizer.decode_batch([[id] for _, id in by_id], skip_special_tokens=False)
+        if "ByteLevel" in json.dumps(json.loads(data).get("decoder")):
+            texts = decoded
+        else:
+            # Decoders drop what stands for a leading space; the token itself has it.
+            texts = [token.removeprefix("##").removesuffix("</w>") for token, _ in by_id]
+    spelled = [text.replace("▁", " ") for text in texts]
+    return list(dict.fromkeys(text for text in spelled if text and "\ufffd" not in text))
+
+
+def read_added_tokens(files: TokenizerFiles) -> list[AddedToken]:
+    """Added tokens of a tokenizer.json; for SentencePiece, the pieces that are no ordinary text."""
+    if files.kind == "bytes":
+        return []
+    data = read_defining_file(files)
+    if files.kind == "sentencepiece":
+        processor = parse_sentencepiece(data, files.path)
+        return [
+            AddedToken(content=processor.id_to_piece(i))
+            for i in range(processor.get_piece_size())
+            if processor.is_control(i) or processor.is_unknown(i) or processor.get_score(i) == 0
+        ]
+    return [
+        AddedToken(
+            content=token["content"],
+            flags=tuple(
+                bool(token.get(flag)) for flag in ("single_word", "lstrip", "rstrip", "normalized")
+            ),
+        )
+        for token in json.loads(data).get("added_tokens") or []
+    ]
+
+
+def _look_up(
+    role: str, value: str | int, vocabulary: dict[str, int], files: TokenizerFiles
+) -> tuple[int, str | None]:
+    place = files.path or files.kind
+    if isinstance(value, int):
+        if not 0 <= value < files.vocab_size:
+            raise ConfigError(
+                f"{role} id {value} is outside the vocabulary of {place} (0 to "
+                f"{files.vocab_size - 1}); name an id that is in it, or a token"
+            )
+        return value, next((token for token, id in vocabulary.items() if id == value), None)
+    if value in vocabulary:
+        return vocabulary[value], value
+    near = difflib.get_close_matches(value, vocabulary, n=NUM_NEAR, cutoff=0.5)
+    hint = f"near ones: {', '.join(map(repr, near))}" if near else "nothing in it is near"
+    raise ConfigError(
+        f"{role} token {value!r} is not in the vocabulary of {place} ({hint}); name one that is, "
+        "or an id"
+    )

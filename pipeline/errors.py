@@ -1,0 +1,58 @@
+"""Everything that can go wrong for a user, with the exit code it ends in.
+
+    DataprepError            1  unexpected
+    ├── ConfigError          2  a flag, a config key, a tokenizer that cannot be used
+    ├── InputError           3  the data: a file, a line, a field
+    ├── ConflictError        4  config, tokenizer or input changed under an existing output
+    ├── CorruptError         5  a dataset that is incomplete or damaged
+    ├── ResourceError        6  disk, memory or workers lost; run the same command again
+    └── LockedError         75  another run holds the output
+
+Messages say cause, value, place and fix, in lower case and without a full stop. Faults of our own
+are `assert`s, never one of these.
+"""
+
+from __future__ import annotations
+
+
+class DataprepError(Exception):
+    exit_code = 1
+
+
+class ConfigError(DataprepError):
+    exit_code = 2
+
+
+class InputError(DataprepError):
+    exit_code = 3
+
+
+class ConflictError(DataprepError):
+    exit_code = 4
+
+
+class CorruptError(DataprepError):
+    exit_code = 5
+
+
+class ResourceError(DataprepError):
+    exit_code = 6
+
+
+class LockedError(DataprepError):
+    exit_code = 75
+
+
+# Workers report errors by class name; this turns the name back into the class.
+BY_NAME: dict[str, type[DataprepError]] = {
+    error.__name__: error
+    for error in (
+        DataprepError,
+        ConfigError,
+        InputError,
+        ConflictError,
+        CorruptError,
+        ResourceError,
+        LockedError,
+    )
+}

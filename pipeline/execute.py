@@ -1,0 +1,150 @@
+"""Tasks onto worker processes.
+
+A worker is a fresh interpreter (`python -m …`), never a fork. Tasks go in on its stdin and small
+messages come out on its stdout, one JSON object a line; tokens never cross. A worker that dies is
+noticed at once (its pipe closes), replaced, and its task is tried again, three times in all.
+
+    parent                      worker
+      {"task": …}         ─►
+                          ◄─    {"type": "progress"|"sample"|…}      handed to `on_message`
+                          ◄─    {"type": "done"}                     next task
+                          ◄─    {"type": "error", "error": …, "message": …}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
+
+MAX_TRIES = 3
+Message = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    job: int | None = None
+    buffer: bytearray = field(default_factory=bytearray)
+
+
+def run_jobs(
+    jobs: Sequence[Mapping[str, Any]],
+    *,
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    num_workers: int,
+    describe: Callable[[int], str],
+    on_message: Callable[[int, Message], None],
+) -> None:
+    """Run every job to its end; raises the first error. `describe(i)` names job i in errors."""
+    waiting = deque(range(len(jobs)))
+    tries = [0] * len(jobs)
+    workers: dict[int, _Worker] = {}  # by the descriptor of their stdout
+    with selectors.DefaultSelector() as selector:
+
+        def start() -> None:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **environment},
+            )
+            assert process.stdout is not None
+            descriptor = process.stdout.fileno()
+            workers[descriptor] = _Worker(process)
+            selector.register(descriptor, selectors.EVENT_READ)
+            hand_out(workers[descriptor])
+
+        def hand_out(worker: _Worker) -> None:
+            worker.job = waiting.popleft() if waiting else None
+            if worker.job is None:
+                _close(worker)
+                return
+            line = json.dumps(jobs[worker.job]).encode() + b"\n"
+            assert worker.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it died; its stdout says so next
+                worker.process.stdin.write(line)
+                worker.process.stdin.flush()
+
+        try:
+            for _ in range(min(num_workers, len(jobs))):
+                start()
+            while workers:
+                for key, _ in selector.select(timeout=1.0):
+                    worker = workers[key.fd]
+                    data = os.read(key.fd, 1 << 16)
+                    if data:
+                        for message in _messages(worker, data):
+                            if message["type"] == "done":
+                                hand_out(worker)
+                            elif message["type"] == "error":
+                                raise _error(message)
+                            else:
+                                assert worker.job is not None
+                                on_message(worker.job, message)
+                        continue
+                    selector.unregister(key.fd)
+                    del workers[key.fd]
+                    code = _reap(worker)
+                    if worker.job is None:
+                        continue
+                    tries[worker.job] += 1
+                    if tries[worker.job] >= MAX_TRIES:
+                        raise ResourceError(_death_notice(describe(worker.job), code))
+                    waiting.appendleft(worker.job)
+                    start()
+        finally:
+            for worker in workers.values():
+                worker.process.kill()
+                _reap(worker)
+
+
+def _messages(worker: _Worker, data: bytes) -> list[Message]:
+    worker.buffer += data
+    *lines, rest = bytes(worker.buffer).split(b"\n")
+    worker.buffer = bytearray(rest)
+    return [json.loads(line) for line in lines]
+
+
+def _error(message: Message) -> DataprepError:
+    return BY_NAME.get(message["error"], DataprepError)(message["message"])
+
+
+def _close(worker: _Worker) -> None:
+    assert worker.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        worker.process.stdin.close()
+
+
+def _reap(worker: _Worker) -> int:
+    _close(worker)
+    code = worker.process.wait()
+    assert worker.process.stdout is not None
+    worker.process.stdout.close()
+    return code
+
+
+def _death_notice(what: str, code: int) -> str:
+    cause = f"exit code {code}"
+    if code < 0:
+        cause = signal.Signals(-code).name
+    hint = "; the system may be out of memory: use fewer --workers" if code == -9 else ""
+    return f"workers died {MAX_TRIES} times ({cause}) on {what}{hint}; run again to go on"
+
+
+def usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

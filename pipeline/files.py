@@ -1,0 +1,82 @@
+"""Durable files: temp name, fsync, rename. Nothing here knows what is in them."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xxhash
+
+from dataprep.pipeline.errors import ResourceError
+
+CHUNK_BYTES = 4 << 20
+FULL = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EIO,
+    errno.ENOMEM,
+}
+
+
+def temporary(path: Path) -> Path:
+    return path.with_name(f"{path.name}.tmp")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """The file has all of `data` or does not exist; durable when this returns."""
+    temp = temporary(path)
+    with open(temp, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temp, path)
+    sync_folder(path.parent)
+
+
+def commit(temp: Path, path: Path) -> None:
+    """Make a written temp file durable under its name; the caller syncs the folder."""
+    descriptor = os.open(temp, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temp, path)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hash_file(path: Path) -> str:
+    """xxh3-128 of the content, in hex."""
+    state = xxhash.xxh3_128()
+    buffer = bytearray(CHUNK_BYTES)
+    view = memoryview(buffer)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            state.update(view[:count])
+    return state.hexdigest()
+
+
+@contextmanager
+def disk_errors_named(place: Path) -> Iterator[None]:
+    """A full disk, a lost device or too many open files, as an error that can be resumed from."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise ResourceError(
+                f"cannot write below {place}: {os.strerror(error.errno or 0)}; "
+                "make room and run the same command again"
+            ) from error
+        raise

@@ -1,0 +1,235 @@
+"""From the shards that tasks committed to a dataset: add up, name, move, manifest last.
+
+Every step can be done again: a run killed in here finishes when it is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.files import sync_folder, write_atomic
+from dataprep.pipeline.manifest import FORMAT_VERSION, write_manifest
+from dataprep.pipeline.plan import Plan
+from dataprep.pipeline.shards import Shard, committed_shards, shard_path
+from dataprep.pipeline.types import Task
+from dataprep.pipeline.worker import task_stem
+
+NAME = "documents"
+ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}
+PIECES = "provenance/pieces.json"
+ERRORS = "errors.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Committed:
+    task: Task
+    number: int  # of the shard within its task
+    first_piece: int  # of the task, among the pieces of all tasks
+    shard: Shard
+
+
+def make_manifest(plan: Plan, work: Path, selection: Mapping[str, Any]) -> dict[str, Any]:
+    committed = list(_committed(plan, work))
+    full = [c for c in committed if c.shard.num_documents]
+    sources = _sources(plan, committed)
+    files = plan.vocabulary.files
+    by_reference = sum(t.by_reference for c in committed for t in c.shard.tallies.values())
+    written = sum(s["written"] for s in sources)
+    config = {key: value for key, value in plan.config.items() if key not in ("out", "workers")}
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "tokenized",
+        "fingerprint": plan.fingerprint,
+        "parents": [],
+        "config": config,
+        "tokenizer": {
+            "sha256": files.sha256,
+            "kind": files.kind,
+            "vocab_size": files.vocab_size,
+            "bos": plan.vocabulary.files.bos_id,
+            "eos": plan.vocabulary.files.eos_id,
+            "pad": plan.vocabulary.files.pad_id,
+            "engine": {
+                **_without_speeds(selection),
+                "documents": {"engine": written - by_reference, "reference": by_reference},
+            },
+        },
+        "vision": {
+            "start": plan.vocabulary.vision_start,
+            "end": plan.vocabulary.vision_end,
+        }
+        if "vision" in plan.masks
+        else None,
+        "sources": sources,
+        "seq_len": None,
+        "token_dtype": plan.token_dtype,
+        "max_id": plan.max_id,
+        "masks": list(plan.masks),
+        "shards": [_shard_entry(c, i, len(full)) for i, c in enumerate(full)],
+        "counts": _counts(plan, committed, sources),
+        "identity": plan.identity,
+    }
+
+
+def finish(plan: Plan, out: Path, work: Path, manifest: dict[str, Any]) -> None:
+    """Move the shards to their names, write the rest, the manifest last."""
+    committed = list(_committed(plan, work))
+    for role in ENDINGS:
+        (out / role).mkdir(exist_ok=True)
+    full = [c for c in committed if c.shard.num_documents]
+    for i, c in enumerate(full):
+        for role in ENDINGS:
+            source = shard_path(task_stem(work, c.task), c.number, role)
+            target = out / _name(role, i, len(full))
+            move(source, target, c.shard.files[role]["num_bytes"])
+    first_lines = _first_lines(plan, committed)
+    pieces = [
+        {"source": piece.source, "first_line": first_lines[i]}
+        for i, piece in enumerate(p for task in plan.tasks for p in task.pieces)
+    ]
+    write_atomic(out / PIECES, json.dumps(pieces, indent=0).encode())
+    if plan.config["on_error"] == "quarantine" and manifest["counts"]["documents_quarantined"]:
+        text = "".join(_error_lines(plan, work, committed, first_lines))
+        write_atomic(out / ERRORS, text.encode())
+    for role in ENDINGS:
+        sync_folder(out / role)
+    sync_folder(out)
+    write_manifest(out, manifest)
+    shutil.rmtree(work)
+
+
+def _without_speeds(selection: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured differs from run to run, so it stays out of the manifest."""
+    proof = selection.get("proof")
+    if proof is not None:
+        proof = {k: v for k, v in proof.items() if not k.endswith("megabytes_per_second")}
+    return {**selection, "proof": proof}
+
+
+def _committed(plan: Plan, work: Path) -> Iterator[_Committed]:
+    first_piece = 0
+    for task in plan.tasks:
+        shards = committed_shards(task_stem(work, task))
+        assert shards, f"task {task.index} has no shard"
+        assert shards[-1].final, f"task {task.index} is not done"
+        for number, shard in enumerate(shards):
+            yield _Committed(task=task, number=number, first_piece=first_piece, shard=shard)
+        first_piece += len(task.pieces)
+
+
+def _name(role: str, i: int, count: int) -> str:
+    return f"{role}/{NAME}-{i:05d}-of-{count:05d}{ENDINGS[role]}"
+
+
+def _shard_entry(c: _Committed, i: int, count: int) -> dict[str, Any]:
+    files = c.shard.files
+    return {
+        "path": _name("shards", i, count),
+        "num_records": len(c.shard.record_bytes),
+        "num_documents": c.shard.num_documents,
+        "num_tokens": c.shard.num_tokens,
+        **files["shards"],
+        "record_bytes": c.shard.record_bytes,
+        "index": {"path": _name("index", i, count), **files["index"]},
+        "provenance": {
+            "path": _name("provenance", i, count),
+            "first_piece": c.first_piece,
+            **files["provenance"],
+        },
+    }
+
+
+def _sources(plan: Plan, committed: list[_Committed]) -> list[dict[str, Any]]:
+    sums = [Counter[str]() for _ in plan.sources]
+    for c in committed:
+        for source, tally in c.shard.tallies.items():
+            sums[int(source)].update(asdict(tally))
+    quarantine = plan.config["on_error"] == "quarantine"
+    return [
+        {
+            "path": source.path,
+            "kind": source.kind,
+            "bytes": source.num_bytes,
+            "fingerprint": source.fingerprint,
+            "records": total["read"],
+            "written": total["written"],
+            "empty": total["empty"],
+            "quarantined": total["bad"] if quarantine else 0,
+            "dropped": 0 if quarantine else total["bad"],
+            "tokens": total["tokens"],
+        }
+        for source, total in zip(plan.sources, sums, strict=True)
+    ]
+
+
+def _counts(
+    plan: Plan, committed: list[_Committed], sources: list[dict[str, Any]]
+) -> dict[str, int]:
+    total = Counter[str]()
+    for c in committed:
+        for tally in c.shard.tallies.values():
+            total.update(asdict(tally))
+    counts = {
+        "documents_read": total["read"],
+        "documents_written": total["written"],
+        "documents_empty": total["empty"],
+        "documents_quarantined": sum(s["quarantined"] for s in sources),
+        "documents_dropped": sum(s["dropped"] for s in sources),
+        "documents_split": 0,
+        "documents_truncated": 0,
+        "tokens": total["tokens"],
+        "target_tokens": total["target_tokens"],
+        "padding": 0,
+    }
+    if "vision" in plan.masks:
+        counts["codes_dropped"] = total["codes_dropped"]
+    gone = ("written", "empty", "quarantined", "dropped")
+    assert counts["documents_read"] == sum(counts[f"documents_{key}"] for key in gone)
+    return counts
+
+
+def _first_lines(plan: Plan, committed: list[_Committed]) -> list[int]:
+    """Lines before each piece in its source, pieces of all tasks in order."""
+    lines: dict[int, int] = {}  # by piece, among all
+    for c in committed:
+        for place, count in c.shard.lines.items():
+            lines[c.first_piece + int(place)] = count
+    result: list[int] = []
+    total = Counter[int]()  # lines so far, by source
+    for i, piece in enumerate(p for task in plan.tasks for p in task.pieces):
+        result.append(total[piece.source])
+        total[piece.source] += lines.get(i, 0)
+    return result
+
+
+def _error_lines(
+    plan: Plan, work: Path, committed: list[_Committed], first_lines: list[int]
+) -> Iterator[str]:
+    for c in committed:
+        path = shard_path(task_stem(work, c.task), c.number, "errors")
+        for line in path.read_text("utf-8").splitlines():
+            error = json.loads(line)
+            piece = c.first_piece + error["piece"]
+            source = c.task.pieces[error["piece"]].source
+            entry = {
+                "file": plan.sources[source].path,
+                "line": first_lines[piece] + error["line"] + 1,
+                "byte_offset": error["offset"],
+                "reason": error["reason"],
+            }
+            yield json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def move(source: Path, target: Path, num_bytes: int) -> None:
+    if source.exists():
+        os.replace(source, target)
+    if not target.exists() or target.stat().st_size != num_bytes:
+        raise CorruptError(f"{target.name} was lost or changed; start anew with --overwrite")

@@ -1,0 +1,73 @@
+"""manifest.json: what a dataset holds, where it came from, and proof that it is whole.
+
+Written last and atomically, so that its presence means: complete and verified. Holds no clock
+time, host, worker count or output path: equal input and config give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.files import write_atomic
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+REQUIRED = ("format_version", "kind", "fingerprint", "tokenizer", "masks", "shards", "counts")
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """A hash of anything JSON-able, the same for any order of keys."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    write_atomic(folder / MANIFEST, text.encode())
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, checked for shape; the files it names are for others to check."""
+    path = folder / MANIFEST
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise CorruptError(_missing(folder)) from None
+    except OSError as error:
+        raise CorruptError(f"cannot read {path}: {error}") from None
+    try:
+        manifest = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(f"{path} is damaged: {error}; make the dataset again") from None
+    if not isinstance(manifest, dict) or any(key not in manifest for key in REQUIRED):
+        raise CorruptError(f"{path} is not a manifest of dataprep")
+    version = manifest["format_version"]
+    if version != FORMAT_VERSION:
+        raise CorruptError(
+            f"{path} has format version {version}, this dataprep reads {FORMAT_VERSION}; "
+            "use the dataprep that wrote it, or make the dataset again"
+        )
+    for shard in manifest["shards"]:
+        for entry in (shard, *(shard[key] for key in ("index", "provenance") if key in shard)):
+            check_inside(entry["path"], path)
+    return manifest
+
+
+def check_inside(name: str, place: Path) -> None:
+    """A path in a manifest must stay below its folder."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name:
+        raise CorruptError(f"{place} names {name!r}, which is outside the dataset")
+
+
+def _missing(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder} is not a dataset: no such folder"
+    if (folder / ".work").is_dir():
+        return f"{folder} is unfinished; run the command that makes it again, it will go on"
+    return f"{folder} is not a dataset: it has no {MANIFEST}"

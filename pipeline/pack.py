@@ -1,0 +1,352 @@
+"""`pack`: lengths -> row plan -> rows -> manifest.
+
+    out/.work/rows/*      the plan: which tokens of which documents lie in which row
+    out/.work/tasks/*     shards as workers commit them
+    out/…                 the packed dataset, manifest last
+
+Lengths come from the index of the tokenized datasets; tokens are read only to be copied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dataprep.configs import PackConfig
+from dataprep.pipeline.corpus import Corpus, Pieces
+from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.execute import Message, run_jobs, usable_cores
+from dataprep.pipeline.files import disk_errors_named, sync_folder, write_atomic
+from dataprep.pipeline.finish import move
+from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint, write_manifest
+from dataprep.pipeline.pack_worker import (
+    ENDINGS,
+    PLAN,
+    TASKS,
+    PackedShard,
+    PackPlan,
+    PackTask,
+    committed,
+    plan_path,
+    shard_file,
+)
+from dataprep.pipeline.packing import (
+    Blocks,
+    Counts,
+    Plan,
+    Window,
+    best_fit,
+    cut_windows,
+    first_fit,
+    pad,
+    plan_concat_windows,
+    plan_windows,
+)
+from dataprep.pipeline.record import TOKEN_DTYPES
+from dataprep.pipeline.run import Outcome, Report
+from dataprep.pipeline.shards import save_array
+from dataprep.pipeline.workspace import (
+    check_out,
+    complete_manifest,
+    locked,
+    prepare,
+    remove_dataset,
+)
+
+NAME = "rows"
+COUNTS = "counts.json"
+NEUTRAL = frozenset({"workers"})
+
+
+def pack(
+    folders: list[str],
+    config: PackConfig,
+    out_name: str,
+    *,
+    overwrite: bool = False,
+    report: Report = lambda kind, values: None,
+) -> Outcome:
+    """Make the packed dataset, or go on with it, or find that it is there."""
+    if not folders:
+        raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
+    out = check_out(out_name)
+    corpus = Corpus([Path(folder) for folder in folders])
+    values = config.model_dump(mode="json")
+    identity = _identity(corpus, values)
+    with disk_errors_named(out), locked(out):
+        if overwrite:
+            remove_dataset(out)
+        manifest = complete_manifest(out, identity, folders)
+        if manifest is not None:
+            return Outcome(out=out, manifest=manifest, was_complete=True)
+        work = prepare(out, identity, folders)
+        plan, counts = _plan(corpus, values, work, report)
+        _execute(plan, config, work, report)
+        manifest = _manifest(corpus, plan, counts, values, identity, work)
+        _finish(plan, out, work, manifest)
+    return Outcome(out=out, manifest=manifest, was_complete=False)
+
+
+def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
+    """The plans of all windows, in order."""
+    capacity = config["seq_len"] + 1
+    chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
+    windows = cut_windows(chunks, capacity, window=config["window"])
+    if config["strategy"] == "concat":
+        return plan_concat_windows(windows, capacity, drop_tail=config["drop_tail"])
+    cutting = {"overflow": config["overflow"], "truncate_side": config["truncate_side"]}
+    filling = {"max_segments": config["max_segments"]}
+
+    def plan(window: Window) -> Plan:
+        blocks = find_blocks(corpus, window, capacity) if config["keep_blocks"] else None
+        if config["strategy"] == "best_fit":
+            return best_fit(
+                window.lengths,
+                capacity,
+                blocks=blocks,
+                seed=config["seed"],
+                window=window.index,
+                **cutting,
+                **filling,
+            )
+        if config["strategy"] == "first_fit":
+            return first_fit(
+                window.lengths,
+                capacity,
+                blocks=blocks,
+                open_rows=config["open_rows"],
+                **cutting,
+                **filling,
+            )
+        return pad(window.lengths, capacity, blocks=blocks, pad_side=config["pad_side"], **cutting)
+
+    return plan_windows(windows, plan)
+
+
+def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
+    """Blocks of codes, tags included, in the documents that are longer than a row."""
+    masks = [mask for mask in corpus.masks if mask != "loss"]
+    long = np.flatnonzero(window.lengths > capacity)
+    if not masks or not len(long):
+        return None
+    pieces = Pieces(
+        document=long + window.first_document,
+        start=np.zeros(len(long), np.int64),
+        length=window.lengths[long],
+    )
+    found = []
+    for mask in masks:
+        parts = corpus.mask_parts(mask, pieces)
+        ends = np.cumsum(parts.length)
+        first = np.concatenate(([0], np.cumsum(pieces.length)[:-1]))[parts.piece]
+        stop = ends - first
+        inside = parts.flag & (parts.length > 0)
+        before, after = corpus.tag_lengths(mask)
+        found.append(
+            np.stack(
+                [
+                    long[parts.piece[inside]],
+                    np.maximum(stop[inside] - parts.length[inside] - before, 0),
+                    np.minimum(stop[inside] + after, window.lengths[long[parts.piece[inside]]]),
+                ]
+            )
+        )
+    blocks = np.concatenate(found, axis=1)
+    blocks = blocks[:, np.lexsort((blocks[1], blocks[0]))]
+    return Blocks(document=blocks[0], start=blocks[1], stop=blocks[2])
+
+
+def _identity(corpus: Corpus, config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "packed",
+        "config": {key: value for key, value in config.items() if key not in NEUTRAL},
+        "sources": [manifest["fingerprint"] for manifest in corpus.manifests],
+    }
+
+
+def _plan(
+    corpus: Corpus, config: dict[str, Any], work: Path, report: Report
+) -> tuple[PackPlan, Counts]:
+    """The plan, from an earlier run's files if they are all there."""
+    if (work / PLAN).exists():
+        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+        return plan, Counts(**json.loads((work / COUNTS).read_bytes()))
+    report("plan", {"documents": corpus.num_documents})
+    (work / "rows").mkdir(exist_ok=True)
+    (work / TASKS).mkdir(exist_ok=True)
+    capacity = config["seq_len"] + 1
+    row_bytes = capacity * TOKEN_DTYPES[corpus.token_dtype].itemsize
+    shard_rows = min(config["shard_rows"], max(1, config["shard_bytes"] // row_bytes))
+    counts = Counts()
+    tasks: list[PackTask] = []
+    for number, window in enumerate(plan_rows(corpus, config)):
+        counts += window.counts
+        for name in ("document", "start", "length", "row_offsets"):
+            save_array(plan_path(work, number, name), getattr(window, name))
+        for start in range(0, window.num_rows, shard_rows):
+            stop = min(start + shard_rows, window.num_rows)
+            tasks.append(PackTask(index=len(tasks), window=number, start=start, stop=stop))
+    plan = PackPlan(
+        folders=[str(folder.absolute()) for folder in corpus.folders],
+        config=config,
+        capacity=capacity,
+        pad=_pad_id(corpus, config),
+        tasks=tasks,
+    )
+    write_atomic(work / COUNTS, json.dumps(asdict(counts)).encode())
+    write_atomic(work / PLAN, msgspec.json.encode(plan))
+    return plan, counts
+
+
+def _pad_id(corpus: Corpus, config: Mapping[str, Any]) -> int:
+    """Padding is known by its place, so any id will do; LWM's is BOS."""
+    tokenizer = corpus.manifests[0]["tokenizer"]
+    if config["pad_id"] is not None:
+        if config["pad_id"] > corpus.manifests[0]["max_id"]:
+            raise ConfigError(f"pad_id {config['pad_id']} is outside the vocabulary")
+        return int(config["pad_id"])
+    names = ("bos", "pad") if config["compat"] == "lwm" else ("pad",)
+    return next((tokenizer[name] for name in names if tokenizer[name] is not None), 0)
+
+
+def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> None:
+    left = [task for task in plan.tasks if committed(work, task) is None]
+    row_bytes = plan.capacity * 2
+    report(
+        "start",
+        {
+            "rows": sum(task.stop - task.start for task in plan.tasks),
+            "tasks": len(plan.tasks),
+            "tasks_done": len(plan.tasks) - len(left),
+            "num_bytes": sum(task.stop - task.start for task in left) * row_bytes,
+            "workers": config.workers or usable_cores(),
+        },
+    )
+
+    def on_message(job: int, message: Message) -> None:
+        report("progress", message)
+
+    run_jobs(
+        [asdict(task) for task in left],
+        module="dataprep.pipeline.pack_worker",
+        arguments=[str(work), str(os.getpid())],
+        environment={},
+        num_workers=config.workers or usable_cores(),
+        describe=lambda i: f"rows {left[i].start} to {left[i].stop} of window {left[i].window}",
+        on_message=on_message,
+    )
+
+
+def _manifest(
+    corpus: Corpus,
+    plan: PackPlan,
+    counts: Counts,
+    config: dict[str, Any],
+    identity: dict[str, Any],
+    work: Path,
+) -> dict[str, Any]:
+    shards = _shards(plan, work)
+    full = [shard for _, shard in shards if shard.num_rows]
+    first = corpus.manifests[0]
+    num_rows = sum(shard.num_rows for shard in full)
+    num_tokens = sum(shard.num_tokens for shard in full)
+    if not num_rows and corpus.num_documents:
+        raise InputError("packing left no row at all: every document was dropped; set --overflow")
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "packed",
+        "fingerprint": fingerprint(identity),
+        "parents": [manifest["fingerprint"] for manifest in corpus.manifests],
+        "config": {**first["config"], "pack": {k: config[k] for k in config if k not in NEUTRAL}},
+        "tokenizer": first["tokenizer"],
+        "vision": next((m["vision"] for m in corpus.manifests if m["vision"]), None),
+        "sources": [
+            {
+                "path": str(folder),
+                "bytes": sum(shard["num_bytes"] for shard in manifest["shards"]),
+                "fingerprint": manifest["fingerprint"],
+                "records": manifest["counts"]["documents_written"],
+            }
+            for folder, manifest in zip(corpus.folders, corpus.manifests, strict=True)
+        ],
+        "seq_len": config["seq_len"],
+        "token_dtype": corpus.token_dtype,
+        "ends_dtype": "uint16" if plan.capacity <= 65535 else "uint32",
+        "max_id": max(manifest["max_id"] for manifest in corpus.manifests),
+        "pad": plan.pad,
+        "compression": config["compression"],
+        "masks": list(corpus.masks),
+        "shards": [_shard_entry(shard, i, len(full)) for i, shard in enumerate(full)],
+        "counts": {
+            "documents_read": counts.documents,
+            "documents_written": counts.documents - counts.documents_dropped,
+            "documents_empty": counts.documents_empty,
+            "documents_quarantined": 0,
+            "documents_split": counts.documents_split,
+            "documents_truncated": counts.documents_truncated,
+            "documents_dropped": counts.documents_dropped,
+            "tokens": num_tokens,
+            "tokens_read": counts.tokens,
+            "tokens_shared": counts.tokens_shared,
+            "tokens_truncated": counts.tokens_truncated,
+            "tokens_dropped": counts.tokens_dropped,
+            "target_tokens": sum(shard.num_targets for shard in full),
+            "padding": num_rows * plan.capacity - num_tokens,
+            "rows": num_rows,
+            "rows_without_target": sum(shard.rows_without_target for _, shard in shards),
+            "rows_dropped": counts.rows - num_rows,
+            "tokens_in_dropped_rows": sum(s.tokens_in_dropped_rows for _, s in shards),
+            "segments": sum(shard.num_pieces for shard in full),
+            "blocks_cut": counts.blocks_cut,
+        },
+        "identity": identity,
+    }
+
+
+def _shards(plan: PackPlan, work: Path) -> list[tuple[PackTask, PackedShard]]:
+    found = []
+    for task in plan.tasks:
+        shard = committed(work, task)
+        assert shard is not None, f"task {task.index} is not done"
+        found.append((task, shard))
+    return found
+
+
+def _name(role: str, i: int, count: int) -> str:
+    ending = ".arrayrecord" if role == "shards" else ".npy"
+    return f"{role}/{NAME}-{i:05d}-of-{count:05d}{ending}"
+
+
+def _shard_entry(shard: PackedShard, i: int, count: int) -> dict[str, Any]:
+    return {
+        "path": _name("shards", i, count),
+        "num_records": shard.num_rows,
+        "num_tokens": shard.num_tokens,
+        **shard.files["shards"],
+        "index": {"path": _name("index", i, count), **shard.files["index"]},
+        "provenance": {"path": _name("provenance", i, count), **shard.files["provenance"]},
+    }
+
+
+def _finish(plan: PackPlan, out: Path, work: Path, manifest: dict[str, Any]) -> None:
+    for role in ENDINGS:
+        (out / role).mkdir(exist_ok=True)
+    full = [(task, shard) for task, shard in _shards(plan, work) if shard.num_rows]
+    for i, (task, shard) in enumerate(full):
+        for role in ENDINGS:
+            target = out / _name(role, i, len(full))
+            move(shard_file(work, task, role), target, shard.files[role]["num_bytes"])
+    for role in ENDINGS:
+        sync_folder(out / role)
+    sync_folder(out)
+    write_manifest(out, manifest)
+    shutil.rmtree(work)

@@ -1,0 +1,201 @@
+"""One worker process of `dataprep pack`: plan -> copy -> encode -> write.
+
+Started as `python -m dataprep.pipeline.pack_worker WORK PARENT`. A task is a range of planned rows
+and gives one shard.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from array_record.python import array_record_module
+from numpy.typing import NDArray
+
+from dataprep.pipeline.corpus import Corpus, Pieces
+from dataprep.pipeline.files import disk_errors_named, sync_folder, temporary, write_atomic
+from dataprep.pipeline.materialize import Rows, build_rows
+from dataprep.pipeline.record import WRITER_OPTIONS
+from dataprep.pipeline.row import encode_rows
+from dataprep.pipeline.serve import RunJob, Send, serve
+from dataprep.pipeline.shards import check_written, commit_files, save_array
+
+PLAN = "plan.json"
+TASKS = "tasks"
+BATCH_TOKENS = 1 << 21
+ENDINGS = {"shards": ".arrayrecord", "index": ".index.npy", "provenance": ".provenance.npy"}
+PIECES = np.dtype([("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u8")])
+OPTIONS = {"none": WRITER_OPTIONS, "zstd": "group_size:1,zstd:3"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTask:
+    """Rows [start, stop) of one window's plan."""
+
+    index: int
+    window: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackPlan:
+    folders: list[str]
+    config: dict[str, Any]
+    capacity: int
+    pad: int
+    tasks: list[PackTask]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedShard:
+    """One committed shard, as its marker says."""
+
+    num_rows: int
+    num_tokens: int  # of documents, padding left out
+    num_targets: int
+    num_pieces: int
+    rows_without_target: int
+    tokens_in_dropped_rows: int
+    files: dict[str, dict[str, Any]]
+
+
+def plan_path(work: Path, window: int, name: str) -> Path:
+    return work / "rows" / f"{window:05d}-{name}.npy"
+
+
+def shard_file(work: Path, task: PackTask, role: str) -> Path:
+    return work / TASKS / f"{task.index:06d}{ENDINGS[role]}"
+
+
+def marker_file(work: Path, task: PackTask) -> Path:
+    return work / TASKS / f"{task.index:06d}.done"
+
+
+def committed(work: Path, task: PackTask) -> PackedShard | None:
+    path = marker_file(work, task)
+    return PackedShard(**json.loads(path.read_bytes())) if path.exists() else None
+
+
+def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> None:
+    if committed(work, task):
+        return
+    row_offsets = np.load(plan_path(work, task.window, "row_offsets"), mmap_mode="r")
+    arrays = {
+        name: np.load(plan_path(work, task.window, name), mmap_mode="r")
+        for name in ("document", "start", "length")
+    }
+    paths = {role: shard_file(work, task, role) for role in ENDINGS}
+    writer = array_record_module.ArrayRecordWriter(
+        str(temporary(paths["shards"])), OPTIONS[plan.config["compression"]]
+    )
+    sums = _Sums()
+    step = max(1, BATCH_TOKENS // plan.capacity)
+    for first in range(task.start, task.stop, step):
+        offsets = np.array(row_offsets[first : min(first + step, task.stop) + 1], np.int64)
+        pieces = Pieces(
+            **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
+        )
+        rows = build_rows(
+            corpus,
+            pieces,
+            offsets - offsets[0],
+            capacity=plan.capacity,
+            pad=plan.pad,
+            pad_left=plan.config["strategy"] == "pad" and plan.config["pad_side"] == "left",
+            keep_first_loss=plan.config["strategy"] == "concat" and plan.config["compat"] == "lwm",
+        )
+        records = _encode(rows, plan)
+        kept = sums.add(rows, pieces, records, drop=plan.config["drop_empty_targets"])
+        for record, keep in zip(records, kept.tolist(), strict=True):
+            if keep:
+                writer.write(record)
+        send({"type": "progress", "rows": len(records), "num_bytes": sum(map(len, records))})
+    writer.close()
+    _commit(task, work, paths, sums)
+
+
+class _Sums:
+    """What a shard adds up to, and its small files."""
+
+    def __init__(self) -> None:
+        self.record_bytes: list[NDArray[Any]] = [np.zeros(0, "<u4")]
+        self.provenance: list[NDArray[Any]] = [np.zeros(0, PIECES)]
+        self.num_rows = self.num_tokens = self.num_targets = self.num_pieces = 0
+        self.rows_without_target = self.tokens_in_dropped_rows = 0
+
+    def add(
+        self, rows: Rows, pieces: Pieces, records: Sequence[bytes], *, drop: bool
+    ) -> NDArray[np.bool_]:
+        """Which rows stay."""
+        num_rows = len(records)
+        has_target = rows.num_targets > 0
+        kept = has_target if drop else np.ones(num_rows, bool)
+        row = np.repeat(np.arange(num_rows), np.diff(rows.ends.offsets))
+        stays = kept[row]
+        entries = np.empty(int(stays.sum()), PIECES)
+        entries["row"] = self.num_rows + (np.cumsum(kept) - 1)[row[stays]]
+        entries["document"], entries["start"] = pieces.document[stays], pieces.start[stays]
+        entries["length"] = pieces.length[stays]
+        self.provenance.append(entries)
+        self.record_bytes.append(np.array([len(r) for r in records], "<u4")[kept])
+        self.num_rows += int(kept.sum())
+        self.num_tokens += int(pieces.length[stays].sum())
+        self.num_targets += int(rows.num_targets[kept].sum())
+        self.num_pieces += len(entries)
+        self.rows_without_target += int((~has_target).sum())
+        self.tokens_in_dropped_rows += int(pieces.length[~stays].sum())
+        return kept
+
+
+def _encode(rows: Rows, plan: PackPlan) -> list[bytes]:
+    return encode_rows(
+        rows.tokens,
+        rows.left_padding,
+        (rows.ends.values, rows.ends.offsets),
+        [(runs.values, runs.offsets) for runs in rows.runs],
+    )
+
+
+def _commit(task: PackTask, work: Path, paths: dict[str, Path], sums: _Sums) -> None:
+    record_bytes = np.concatenate(sums.record_bytes)
+    save_array(temporary(paths["index"]), record_bytes)
+    save_array(temporary(paths["provenance"]), np.concatenate(sums.provenance))
+    check_written(temporary(paths["shards"]), len(record_bytes))
+    shard = PackedShard(
+        num_rows=sums.num_rows,
+        num_tokens=sums.num_tokens,
+        num_targets=sums.num_targets,
+        num_pieces=sums.num_pieces,
+        rows_without_target=sums.rows_without_target,
+        tokens_in_dropped_rows=sums.tokens_in_dropped_rows,
+        files=commit_files(paths),
+    )
+    sync_folder(work / TASKS)
+    write_atomic(marker_file(work, task), json.dumps(asdict(shard)).encode())
+
+
+def main() -> None:
+    work = Path(sys.argv[1])
+
+    def begin() -> RunJob:
+        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+        corpus = Corpus([Path(folder) for folder in plan.folders])
+
+        def run(line: bytes, send: Send) -> None:
+            with disk_errors_named(work):
+                run_task(msgspec.json.decode(line, type=PackTask), plan, corpus, work, send)
+
+        return run
+
+    serve(begin, parent=int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Lengths of documents -> plan of rows. Pure arithmetic: no tokens, no files.
+
+    lengths ─► overflow ─► pieces ─► best_fit | first_fit | pad ─► Plan
+    lengths ─────────────────────────────────────────── concat ─► Plan
+
+A row holds at most `capacity` = seq_len + 1 tokens, so that its inputs are `tokens[:-1]` and its
+targets `tokens[1:]`. Every strategy is a function of its arguments alone. Copying tokens by the
+plan and writing rows is left to others.
+"""
+
+from __future__ import annotations
+
+from dataprep.pipeline.packing.best_fit import best_fit
+from dataprep.pipeline.packing.concat import concat
+from dataprep.pipeline.packing.first_fit import first_fit
+from dataprep.pipeline.packing.overflow import Blocks, Overflow
+from dataprep.pipeline.packing.pad import pad
+from dataprep.pipeline.packing.plan import Counts, Lengths, Plan, Side
+from dataprep.pipeline.packing.windows import Window, cut_windows, plan_concat_windows, plan_windows
+
+__all__ = [
+    "Blocks",
+    "Counts",
+    "Lengths",
+    "Overflow",
+    "Plan",
+    "Side",
+    "Window",
+    "best_fit",
+    "concat",
+    "cut_windows",
+    "first_fit",
+    "pad",
+    "plan_concat_windows",
+    "plan_windows",
+]

@@ -1,0 +1,147 @@
+"""Cut a JSON array into its elements without reading it whole.
+
+    bytes     [ {"a": "],"}, [1, 2] ]
+    elements   ^^^^^^^^^^^^ ^^^^^^^^       cut at commas of depth 1 and at the last bracket
+
+Only the skeleton is read: strings, brackets, commas. Whether an element is valid JSON is for
+others to say; an array that does not end, or that something follows, is an error of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.lines import Block, BlockBuilder, without_bom
+from dataprep.pipeline.sources.stream import UTF8_BOM
+from dataprep.pipeline.types import Offsets
+
+JSON_SPACE = b" \t\r\n"
+_QUOTE, _BACKSLASH, _COMMA = b'"'[0], b"\\"[0], b","[0]
+# What a byte does to the depth; 2 marks a comma, which does nothing to it.
+_ROLES = np.zeros(256, np.int8)
+_ROLES[[b"["[0], b"{"[0]]] = 1
+_ROLES[[b"]"[0], b"}"[0]]] = -1
+_ROLES[_COMMA] = 2
+
+
+class Skeleton:
+    """Follow depth and strings of one JSON text through its chunks."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.in_string = False
+
+    def scan(self, data: bytes) -> tuple[Offsets, NDArray[np.int64]]:
+        """Places of brackets and commas outside strings, and the depth after each.
+
+        `data` must not end inside an escape, see `split_escape`.
+        """
+        codes = np.frombuffer(data, np.uint8)
+        quotes = codes == _QUOTE
+        quotes[_escaped_places(codes)] = False
+        # uint8 wraps at 256, which keeps odd and even apart.
+        odd = np.cumsum(quotes, dtype=np.uint8) & 1
+        roles = _ROLES[codes]
+        places = np.flatnonzero((roles != 0) & (odd == self.in_string))
+        steps = roles[places].astype(np.int64)
+        steps[steps == 2] = 0
+        depths = self.depth + np.cumsum(steps)
+        if len(data):
+            self.in_string ^= bool(odd[-1])
+        if len(depths):
+            self.depth = int(depths[-1])
+        return places, depths
+
+
+def _escaped_places(codes: NDArray[np.uint8]) -> Offsets:
+    """Places of the bytes that a backslash stands for: after each run of odd length."""
+    slashes = np.flatnonzero(codes == _BACKSLASH)
+    if not len(slashes):
+        return slashes
+    is_last = np.append(np.diff(slashes) != 1, True)
+    lasts = np.flatnonzero(is_last)
+    run_lengths = np.diff(lasts, prepend=-1)
+    after: Offsets = slashes[lasts[run_lengths % 2 == 1]] + 1
+    return after[after < len(codes)]
+
+
+def split_escape(data: bytes) -> int:
+    """How many of the last bytes to hold back, so that no escape is torn: 0 or 1."""
+    return (len(data) - len(data.rstrip(b"\\"))) % 2
+
+
+def peek_array(chunks: Iterator[bytes]) -> tuple[bool, Iterator[bytes]]:
+    """Whether the first byte that is not blank opens an array; with the chunks, unread again."""
+    seen: list[bytes] = []
+    for chunk in chunks:
+        seen.append(chunk)
+        content = b"".join(seen).removeprefix(UTF8_BOM).lstrip(JSON_SPACE)
+        if content:
+            return content.startswith(b"["), chain(seen, chunks)
+    return False, iter(seen)
+
+
+def split_elements(
+    chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
+) -> Iterator[Block]:
+    position, chunks = without_bom(chunks, path)
+    position, chunks = _after_bracket(chunks, position)
+    builder = BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes)
+    skeleton = Skeleton()
+    skeleton.depth = 1
+    edge = b""
+    num_elements = 0
+    only_space = True  # before the first cut: `[ ]` holds no element
+    for chunk in chunks:
+        data = edge + chunk
+        held = split_escape(data)
+        edge, data = data[len(data) - held :], data[: len(data) - held]
+        places, depths = skeleton.scan(data)
+        ends = np.flatnonzero(depths == 0)
+        if len(ends):
+            places, depths = places[: ends[0] + 1], depths[: ends[0] + 1]
+        is_comma = np.frombuffer(data, np.uint8)[places] == _COMMA
+        cuts = places[((depths == 1) & is_comma) | (depths == 0)]
+        used = 0
+        if len(cuts):
+            used = int(cuts[-1]) + 1
+            only_space &= num_elements == 0 and not data[: cuts[0]].strip(JSON_SPACE)
+            num_elements += len(cuts)
+            if not (len(ends) and num_elements == 1 and only_space):
+                yield from builder.close(data, cuts, 1)
+        if len(ends):
+            _check_rest(data[used:] + edge, chunks, path)
+            return
+        only_space &= not data[used:].strip(JSON_SPACE)
+        builder.extend(data[used:])
+    raise InputError(
+        f"{path} ends before its JSON array does (after {num_elements} whole elements);"
+        " the file was cut off or a quote or bracket is missing"
+    )
+
+
+def _after_bracket(chunks: Iterator[bytes], position: int) -> tuple[int, Iterator[bytes]]:
+    for chunk in chunks:
+        content = chunk.lstrip(JSON_SPACE)
+        position += len(chunk) - len(content)
+        if content:
+            assert content[:1] == b"[", "not an array"
+            return position + 1, chain((content[1:],), chunks)
+    raise AssertionError("not an array")
+
+
+def _check_rest(rest: bytes, chunks: Iterator[bytes], path: str) -> None:
+    while not rest.strip(JSON_SPACE):
+        following = next(chunks, None)
+        if following is None:
+            return
+        rest = following
+    raise InputError(
+        f"{path} goes on after its JSON array: {rest.strip(JSON_SPACE)[:20]!r};"
+        " keep one array in a file, or one object in a line and name it .jsonl"
+    )

@@ -1,0 +1,112 @@
+"""Arrow IPC files, both the stream and the file format: pieces are record batches, lines are rows.
+
+Local files are memory-mapped: batches that are passed over cost their headers only. A stream must
+have its end mark, because a stream that was cut between two batches looks whole without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.stream import is_url, open_file
+from dataprep.pipeline.sources.tables import (
+    broken_table,
+    check_columns,
+    slices,
+    table_errors,
+    table_records,
+)
+from dataprep.pipeline.types import Piece, Records, Source
+
+_FILE_MAGIC = b"ARROW1"
+_STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+@contextmanager
+def _open_batches(
+    path: str, keys: frozenset[str] | None, start: int = 0
+) -> Iterator[Iterator[Any]]:
+    """Record batches from number `start` on, with the wanted columns only."""
+    import pyarrow as pa
+
+    with ExitStack() as stack:
+        raw = stack.enter_context(closing(open_file(path))) if is_url(path) else None
+        with table_errors(path, "Arrow"):
+            file = pa.memory_map(path) if raw is None else pa.PythonFile(raw, "r")
+            stack.callback(file.close)
+            is_stream = file.read(len(_FILE_MAGIC)) != _FILE_MAGIC
+            reader = _reader(file, is_stream, None)
+        check_columns(keys, reader.schema.names, path)
+        if keys is not None:
+            with table_errors(path, "Arrow"):
+                reader = _reader(file, is_stream, sorted(map(reader.schema.names.index, keys)))
+        if is_stream:
+            yield _streamed(reader, file, path, start)
+        else:
+            yield _indexed(reader, path, start)
+
+
+def _reader(file: Any, is_stream: bool, columns: list[int] | None) -> Any:
+    import pyarrow as pa
+
+    file.seek(0)
+    options = pa.ipc.IpcReadOptions(included_fields=columns, use_threads=False)
+    return (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file, options=options)
+
+
+def _indexed(reader: Any, path: str, start: int) -> Iterator[Any]:
+    for index in range(start, reader.num_record_batches):
+        with table_errors(path, "Arrow"):
+            batch = reader.get_batch(index)
+        yield batch
+
+
+def _streamed(reader: Any, file: Any, path: str, start: int) -> Iterator[Any]:
+    index = 0
+    while True:
+        with table_errors(path, "Arrow"):
+            position = file.tell()
+            try:
+                batch = reader.read_next_batch()
+            except StopIteration:
+                file.seek(position)
+                if file.read(len(_STREAM_END)) != _STREAM_END:
+                    cause = f"the stream has no end mark after {index} record batches"
+                    raise broken_table(path, "Arrow", cause) from None
+                return
+        if index >= start:
+            yield batch
+        index += 1
+
+
+def batch_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+    """(rows, bytes of the wanted columns) of each record batch."""
+    with _open_batches(path, keys) as batches:
+        return [(batch.num_rows, batch.nbytes) for batch in batches]
+
+
+def read_arrow(
+    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+) -> Iterator[Records]:
+    line = 0
+    index = piece.start
+    with _open_batches(source.path, keys, piece.start) as batches:
+        for batch in batches:
+            if index == piece.stop:
+                break  # only now, so that the last piece has met the end mark
+            index += 1
+            skipped = min(batch.num_rows, max(0, from_line - line))
+            line += skipped
+            yield nothing(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
+            for part in slices(batch.slice(skipped), batch_bytes):
+                yield table_records(
+                    part, keys, first_line=line, num_bytes=part.nbytes, path=source.path
+                )
+                line += part.num_rows
+    if index < piece.stop:
+        cause = f"record batch {piece.stop - 1} is not there any more"
+        raise broken_table(source.path, "Arrow", cause)
+    yield nothing(next_line=line)

@@ -1,0 +1,81 @@
+"""Batches of records, whatever the format: empty ones, and those made from single records.
+
+reader    gives batches as they come, empty ones where it skipped or met blank lines, and one
+          at the end that tells the piece's line count
+settle    keeps of the empty ones a last one, where it tells something new
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.types import Record, Records
+
+
+def nothing(*, next_line: int, num_bytes: int = 0) -> Records:
+    none = np.empty(0, np.int64)
+    return Records(lines=none, offsets=none, next_line=next_line, num_bytes=num_bytes, rows=())
+
+
+def settle(batches: Iterable[Records]) -> Iterator[Records]:
+    """At least one batch; no empty one but the last, which has the piece's line count."""
+    idle: Records | None = None
+    told = -1  # the last line count that was passed on
+    for batch in batches:
+        if idle is not None:
+            batch = replace(batch, num_bytes=batch.num_bytes + idle.num_bytes)
+        if len(batch.lines) or batch.errors:
+            idle = None
+            told = batch.next_line
+            yield batch
+        else:
+            idle = batch
+    if idle is not None and (told < idle.next_line or idle.num_bytes):
+        yield idle
+
+
+def as_columns(rows: Sequence[Record], keys: Sequence[str]) -> dict[str, list[Any]] | None:
+    """The wanted keys as columns, or None where a row lacks one."""
+    if not all(key in row for row in rows for key in keys):
+        return None
+    return {key: [row[key] for row in rows] for key in keys}
+
+
+def batch_rows(
+    rows: Iterable[tuple[Record, int]],  # with their sizes in bytes
+    keys: frozenset[str] | None,
+    *,
+    first_line: int,
+    batch_bytes: int,
+) -> Iterator[Records]:
+    """Batches of records that have no byte offsets and no blank lines between them."""
+    gathered: list[Record] = []
+    num_bytes = 0
+    line = first_line
+    for row, row_bytes in rows:
+        gathered.append(row)
+        num_bytes += row_bytes
+        if num_bytes >= batch_bytes:
+            yield _row_batch(gathered, keys, line, num_bytes)
+            line += len(gathered)
+            gathered, num_bytes = [], 0
+    yield _row_batch(gathered, keys, line, num_bytes)
+
+
+def _row_batch(
+    rows: list[Record], keys: frozenset[str] | None, first_line: int, num_bytes: int
+) -> Records:
+    columns = None if keys is None else as_columns(rows, sorted(keys))
+    next_line = first_line + len(rows)
+    return Records(
+        lines=np.arange(first_line, next_line),
+        offsets=np.full(len(rows), -1, np.int64),
+        next_line=next_line,
+        num_bytes=num_bytes,
+        columns=columns,
+        rows=rows if columns is None else None,
+    )

@@ -1,0 +1,121 @@
+"""What the user names, to sources.
+
+    path, glob        local files, by their endings (endings.py)
+    folder            all readable files below it, or what `datasets` saved there (hub.py)
+    URL               fsspec (remote.py)
+    hf:…              hub.py
+    synthetic:…       synthetic.py
+
+Sources come in the order of their paths. Each has the fingerprint of its content; several files
+are hashed at once.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources import hub, synthetic
+from dataprep.pipeline.sources.endings import kind_by_name, sniff_kind
+from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
+from dataprep.pipeline.sources.stream import is_url, naming
+from dataprep.pipeline.types import Source
+
+_MAX_THREADS = 8
+
+
+def find_sources(spec: str, *, separator: str = "", cache_dir: Path | None = None) -> list[Source]:
+    """The sources that `spec` names; `separator` parts the documents of a `.txt`."""
+    if spec.startswith(synthetic.PREFIX):
+        return [synthetic.find_synthetic(spec)]
+    if spec.startswith(hub.PREFIX):
+        name = hub.parse_hub_name(spec)
+        if name.streaming:
+            return [hub.streamed_source(name)]
+        paths = hub.hub_arrow_files(name)
+    elif spec.startswith("file://"):
+        paths = _find_local(unquote(urlsplit(spec).path))
+    elif is_url(spec):
+        paths = find_urls(spec)
+    else:
+        paths = _find_local(spec)
+
+    def describe(path: str) -> Source:
+        return _describe(path, separator, cache_dir)
+
+    if len(paths) == 1:
+        return [describe(paths[0])]
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(paths))) as pool:
+        return list(pool.map(describe, paths))
+
+
+def _describe(path: str, separator: str, cache_dir: Path | None) -> Source:
+    kind, compression = sniff_kind(path)
+    if is_url(path):
+        num_bytes, fingerprint = fingerprint_url(path)
+    else:
+        num_bytes, fingerprint = fingerprint_file(path, cache_dir)
+    return Source(
+        kind=kind,
+        path=path,
+        num_bytes=num_bytes,
+        fingerprint=fingerprint,
+        compression=compression,
+        separator=separator if kind == "text" else "",
+    )
+
+
+def _find_local(spec: str) -> list[str]:
+    """Absolute paths, so that a worker may run anywhere."""
+    path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        if hub.is_saved(path):
+            return hub.saved_arrow_files(path)
+        return _in_folder(path)
+    folder, at, split = path.rpartition("@")
+    if at and hub.is_saved(folder):
+        return hub.saved_arrow_files(folder, split)
+    if glob.has_magic(path):
+        found = sorted(glob.glob(path, recursive=True))
+        files = [name for name in found if os.path.isfile(name)]
+        if files:
+            return files
+        what = "folders only; end it in /*.jsonl or the like" if found else "nothing"
+        raise InputError(f"{spec} matches {what}")
+    if os.path.exists(path):
+        raise InputError(f"{spec} is neither a file nor a folder")
+    raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+
+
+def _in_folder(folder: str) -> list[str]:
+    files = sorted(_walk(folder, set()))
+    if not files:
+        raise InputError(f"no readable file in {folder}; name the files: {folder}/*.jsonl")
+    return files
+
+
+def _walk(folder: str, seen: set[str]) -> Iterator[str]:
+    """Readable files below `folder`; linked folders are followed, once."""
+    real = os.path.realpath(folder)
+    if real in seen:
+        return
+    seen.add(real)
+    if hub.is_saved(folder):
+        yield from hub.saved_arrow_files(folder)
+        return
+    with naming(folder), os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            yield from _walk(path, seen)
+        elif kind_by_name(path) is not None:
+            yield path

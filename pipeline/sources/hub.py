@@ -1,0 +1,171 @@
+"""Datasets of Hugging Face `datasets`: hub names, folders of data files, folders saved to disk.
+
+    hf:NAME[:CONFIG][@SPLIT]               loaded here, then read as the Arrow files it is made of
+    hf:NAME[:CONFIG][@SPLIT]?streaming=1   not loaded; workers stream its shards (streamed.py)
+    FOLDER[@SPLIT]                         saved by `save_to_disk`; its Arrow files
+
+Without a split: train, or the only one. NAME may be a folder of data files. `datasets` is imported
+for `hf:` only; code that comes with a dataset is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl
+
+import xxhash
+
+from dataprep.pipeline.errors import DataprepError, InputError
+from dataprep.pipeline.sources.arrow import batch_sizes
+from dataprep.pipeline.sources.stream import naming
+from dataprep.pipeline.types import Source
+
+PREFIX = "hf:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubName:
+    name: str
+    config: str = ""
+    split: str = ""
+    streaming: bool = False
+
+
+def parse_hub_name(spec: str) -> HubName:
+    """
+    >>> parse_hub_name("hf:allenai/c4:en@train?streaming=1")
+    HubName(name='allenai/c4', config='en', split='train', streaming=True)
+    """
+    rest, _, query = spec.removeprefix(PREFIX).partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if set(options) - {"streaming"} or options.get("streaming", "1") not in ("0", "1"):
+        raise InputError(f"{spec}: cannot use {query!r}; the only option is streaming=1")
+    # `[^/]` so that an `@` or `:` within a folder's name is not taken for a split or a config.
+    found = re.fullmatch(r"(.+?)(?::([^/:@]+))?(?:@([^/@]+))?", rest)
+    if found is None:
+        raise InputError(f"{spec}: no name; write hf:NAME[:CONFIG][@SPLIT][?streaming=1]")
+    name, config, split = found.groups(default="")
+    if "[" in split:
+        raise InputError(f"{spec}: a part of a split cannot be read; name the split, use --limit")
+    if os.path.isdir(name):
+        name = os.path.abspath(name)
+    return HubName(name=name, config=config, split=split, streaming=options.get("streaming") == "1")
+
+
+def choose_split(wanted: str, splits: Iterable[str], place: str) -> str:
+    names = sorted(splits)
+    if wanted in names:
+        return wanted
+    if not wanted and "train" in names:
+        return "train"
+    if not wanted and len(names) == 1:
+        return names[0]
+    problem = f"no split {wanted!r}" if wanted else "several splits and none is called train"
+    raise InputError(f"{place} has {problem}; add @SPLIT, one of: {', '.join(names)}")
+
+
+def is_saved(folder: str) -> bool:
+    """Whether `save_to_disk` wrote this folder."""
+    return any(
+        os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json")
+    )
+
+
+def saved_arrow_files(folder: str, split: str = "") -> list[str]:
+    """The Arrow files of a folder written by `save_to_disk`, in order."""
+    dict_path = os.path.join(folder, "dataset_dict.json")
+    if os.path.isfile(dict_path):
+        name = choose_split(split, _read_json(dict_path, "splits"), folder)
+        return saved_arrow_files(os.path.join(folder, name))
+    if split:
+        raise InputError(f"{folder} is one dataset without splits; leave out @{split}")
+    state_path = os.path.join(folder, "state.json")
+    files = [
+        os.path.join(folder, file["filename"]) for file in _read_json(state_path, "_data_files")
+    ]
+    if not files:
+        raise InputError(f"{folder} holds no data: {state_path} names no file")
+    return files
+
+
+def _read_json(path: str, key: str) -> list[Any]:
+    with naming(path), open(path, "rb") as file:
+        content = file.read()
+    try:
+        value = json.loads(content)
+        if value.get("_indices_data_files"):
+            raise InputError(f"{path} selects rows by an index; save it with a newer `datasets`")
+        listed = value[key]
+        valid = isinstance(listed, list) and all(
+            isinstance(item, str) or isinstance(item["filename"], str) for item in listed
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        valid = False
+    if not valid:
+        raise InputError(f"{path} is not as `save_to_disk` writes it; save the dataset again")
+    return list(listed)
+
+
+@contextmanager
+def hub_errors(place: str) -> Iterator[None]:
+    """Whatever `datasets` raises (it is of many kinds) is an input error that names the dataset."""
+    try:
+        yield
+    except DataprepError:
+        raise
+    except Exception as error:
+        cause = " ".join(str(error).split())
+        raise InputError(f"cannot load {place}: {type(error).__name__}: {cause}") from error
+
+
+def hub_arrow_files(hub: HubName) -> list[str]:
+    """Load a dataset (from the hub, or from its cache) and give the Arrow files it is made of."""
+    place = f"{PREFIX}{hub.name}"
+    with hub_errors(place):
+        import datasets
+
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
+        loaded = datasets.load_dataset(hub.name, hub.config or None, split=hub.split or None)
+        if isinstance(loaded, dict):
+            loaded = loaded[choose_split("", loaded, place)]
+        files = [str(file["filename"]) for file in loaded.cache_files]
+    num_rows = sum(rows for file in files for rows, _ in batch_sizes(file, None))
+    if num_rows != len(loaded):
+        raise InputError(
+            f"{place} is not the plain content of its Arrow files ({len(loaded)} rows of"
+            f" {num_rows}); use ?streaming=1, or save_to_disk and name the folder"
+        )
+    return files
+
+
+def streamed_source(hub: HubName) -> Source:
+    place = f"{PREFIX}{hub.name}"
+    with hub_errors(place):
+        import datasets
+
+        builder = datasets.load_dataset_builder(hub.name, hub.config or None)
+        split = choose_split(hub.split, builder.as_streaming_dataset(), place)
+        files = (builder.config.data_files or {}).get(split)
+        # (repository, commit) for files of the hub, (mtime or etag,) elsewhere
+        origins = sorted(set(getattr(files, "origin_metadata", ())))
+        info = (builder.info.splits or {}).get(split)
+    revisions = {origin[1] for origin in origins if len(origin) == 2 and origin[0] == hub.name}
+    known = [hub.name, builder.config.name, split, str(builder.hash), list(files or ()), origins]
+    options = {"name": hub.name, "config": hub.config, "split": split}
+    if len(revisions) == 1:
+        options["revision"] = revisions.pop()
+    return Source(
+        kind="hf",
+        path=f"{place}{':' if hub.config else ''}{hub.config}@{split}?streaming=1",
+        num_bytes=(info and info.num_bytes) or -1,
+        fingerprint=f"hf:{xxhash.xxh3_128_hexdigest(json.dumps(known).encode())}",
+        options=options,
+    )

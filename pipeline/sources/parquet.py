@@ -1,0 +1,123 @@
+"""Parquet files: pieces are row groups, lines are rows.
+
+Only the wanted columns are read, a few rows at a time, so that memory does not depend on the size
+of a row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.stream import is_url, open_file
+from dataprep.pipeline.sources.tables import (
+    broken_table,
+    check_columns,
+    slices,
+    table_errors,
+    table_records,
+)
+from dataprep.pipeline.types import Piece, Records, Source
+
+# A repeated value is stored once: what the metadata calls small can be large when read.
+_MAX_ROWS = 8192
+
+
+@contextmanager
+def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    with ExitStack() as stack:
+        place = stack.enter_context(closing(open_file(path))) if is_url(path) else path
+        with table_errors(path, "Parquet"):
+            # Ahead of time only over a network: on a disk it would hold whole row groups.
+            file = pq.ParquetFile(place, buffer_size=1 << 20, pre_buffer=is_url(path))
+        stack.callback(file.close)
+        check_columns(keys, file.schema_arrow.names, path)
+        yield file
+
+
+def group_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+    """(rows, bytes of the wanted columns before compression) of each row group."""
+    with _open(path, keys) as file:
+        return _group_sizes(file, keys)
+
+
+def _group_sizes(file: Any, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+    groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    return [
+        (
+            group.num_rows,
+            sum(
+                group.column(i).total_uncompressed_size
+                for i in range(group.num_columns)
+                if _is_wanted(group.column(i).path_in_schema, keys)
+            ),
+        )
+        for group in groups
+    ]
+
+
+def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
+    """
+    >>> _is_wanted("turns.list.element.role", frozenset({"turns"}))
+    True
+    """
+    if keys is None:
+        return True
+    return any(path_in_schema == key or path_in_schema.startswith(f"{key}.") for key in keys)
+
+
+def read_parquet(
+    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+) -> Iterator[Records]:
+    path = source.path
+    line = 0
+    with _open(path, keys) as file:
+        sizes = _group_sizes(file, keys)[piece.start : piece.stop]
+        if len(sizes) < piece.stop - piece.start:
+            raise broken_table(path, "Parquet", f"row group {piece.stop - 1} is not there any more")
+        for group, (num_rows, num_bytes) in enumerate(sizes, piece.start):
+            group_end = line + num_rows
+            if group_end <= from_line:
+                line = group_end
+                yield nothing(next_line=line, num_bytes=num_bytes)
+                continue
+            num_bytes_of_row = num_bytes / max(1, num_rows)
+            rows_at_once = min(_MAX_ROWS, max(1, int(batch_bytes / max(1, num_bytes_of_row))))
+            for batch in _batches(file, group, rows_at_once, keys, path):
+                skipped = min(batch.num_rows, max(0, from_line - line))
+                line += skipped
+                yield nothing(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
+                for part in slices(batch.slice(skipped), batch_bytes):
+                    yield table_records(
+                        part,
+                        keys,
+                        first_line=line,
+                        num_bytes=int(part.num_rows * num_bytes_of_row),
+                        path=path,
+                    )
+                    line += part.num_rows
+            if line != group_end:
+                cause = f"row group {group} has not the {num_rows} rows it should have"
+                raise broken_table(path, "Parquet", cause)
+    yield nothing(next_line=line)
+
+
+def _batches(
+    file: Any, group: int, num_rows: int, keys: frozenset[str] | None, path: str
+) -> Iterator[Any]:
+    batches = file.iter_batches(
+        batch_size=num_rows,
+        row_groups=[group],
+        columns=None if keys is None else sorted(keys),
+        use_threads=False,
+    )
+    while True:
+        with table_errors(path, "Parquet"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch

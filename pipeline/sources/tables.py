@@ -1,0 +1,114 @@
+"""Rows of an Arrow record batch to records, for Parquet and Arrow files alike.
+
+Values come as Python values, null as None. A value that cannot be one (text that is not UTF-8, a
+date before year 1) makes an error of its row; data that breaks Arrow's own rules, of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.textrecords import invalid_utf8_reason
+from dataprep.pipeline.types import RecordError, Records
+
+
+@contextmanager
+def table_errors(path: str, format_name: str) -> Iterator[None]:
+    """Errors of pyarrow become input errors that name the file. Only around calls into pyarrow."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise broken_table(path, format_name, str(error).partition("\n")[0]) from error
+
+
+def broken_table(path: str, format_name: str, cause: str) -> InputError:
+    return InputError(
+        f"cannot read {path} as {format_name}: {cause}; the file is damaged, cut off or not"
+        f" {format_name} at all: copy or write it again"
+    )
+
+
+def check_columns(keys: frozenset[str] | None, names: Sequence[str], path: str) -> None:
+    """Every wanted column (None: all) is there once."""
+    for key in sorted(set(names) if keys is None else keys):
+        if key not in names:
+            raise InputError(
+                f"column {key!r} not in {path} (columns: {', '.join(names)}); set --fields"
+            )
+        if list(names).count(key) > 1:
+            raise InputError(f"column {key!r} stands twice in {path}; rename one of them")
+
+
+def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
+    """Parts of a record batch of about `batch_bytes` each."""
+    num_rows = batch.num_rows
+    step = max(1, num_rows * batch_bytes // max(1, batch.nbytes))
+    for start in range(0, num_rows, step):
+        yield batch.slice(start, step)
+
+
+def table_records(
+    batch: Any, keys: frozenset[str] | None, *, first_line: int, num_bytes: int, path: str
+) -> Records:
+    names = batch.schema.names if keys is None else sorted(keys)
+    columns: dict[str, list[Any]] = {}
+    reasons: dict[int, str] = {}  # by row; the first column that is bad speaks
+    for name in names:
+        columns[name], bad = _values(batch.column(name), name, path)
+        reasons = bad | reasons
+    good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
+    if reasons:
+        columns = {name: [values[i] for i in good] for name, values in columns.items()}
+    rows = None
+    if keys is None:
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = rows or [{} for _ in good]
+    return Records(
+        lines=good + first_line,
+        offsets=np.full(len(good), -1, np.int64),
+        next_line=first_line + batch.num_rows,
+        num_bytes=num_bytes,
+        columns=columns if keys is not None else None,
+        rows=rows,
+        errors=tuple(
+            RecordError(line=first_line + i, offset=-1, reason=reasons[i]) for i in sorted(reasons)
+        ),
+    )
+
+
+def _values(column: Any, name: str, path: str) -> tuple[list[Any], dict[int, str]]:
+    """(values, reasons of those that cannot be had by index)."""
+    import pyarrow as pa
+
+    try:
+        # Arrow trusts the offsets in a file: reading through wrong ones would crash, not raise.
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF" not in str(error):
+            raise broken_table(path, "Arrow", f"column {name!r}: {error}") from error
+    try:
+        return column.to_pylist(), {}
+    except (ValueError, OverflowError):
+        return _one_by_one(column, name)
+
+
+def _one_by_one(column: Any, name: str) -> tuple[list[Any], dict[int, str]]:
+    values: list[Any] = []
+    reasons: dict[int, str] = {}
+    for i, scalar in enumerate(column):
+        value = None
+        try:
+            value = scalar.as_py()
+        except UnicodeDecodeError as fault:
+            reasons[i] = invalid_utf8_reason(fault, f"column {name!r}")
+        except (ValueError, OverflowError) as error:
+            reasons[i] = f"column {name!r} holds a value that cannot be read: {error}"
+        values.append(value)
+    return values, reasons

@@ -1,0 +1,217 @@
+"""One worker process of `dataprep tokenize`: read -> process -> encode -> write.
+
+Started as `python -m dataprep.pipeline.worker PLAN`; PLAN is the folder of the unfinished run.
+Takes tasks from stdin until it closes, tells on stdout what happens (see `execute`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import xxhash
+
+from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.files import disk_errors_named, temporary
+from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
+from dataprep.pipeline.process import Processed, Rules, process
+from dataprep.pipeline.serve import RunJob, Send, serve
+from dataprep.pipeline.shards import (
+    FILES,
+    Cursor,
+    Shard,
+    ShardSink,
+    committed_shards,
+    marker_path,
+    shard_path,
+)
+from dataprep.pipeline.sources import read_piece, split_source
+from dataprep.pipeline.types import Ids, Offsets, Piece, Records, Task
+
+PLAN = "plan.json"
+ENGINE = "engine.json"
+TASKS = "tasks"
+PROGRESS_SECONDS = 0.3
+# One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
+# slower than a fast engine: one to two hundredths of the run.
+BYTES_PER_CHECKED_BYTE = 8192
+
+
+def task_stem(work: Path, task: Task) -> Path:
+    return work / TASKS / f"{task.index:06d}-{task.identity}"
+
+
+class SampledEngine:
+    """Passes texts on and keeps a small sample of what came back, to be checked by the parent."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._credit = 0.0
+        self._sample: list[tuple[str, list[int]]] = []
+
+    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        ids, offsets = self._engine.encode(texts)
+        if len(texts):
+            self._credit += sum(map(len, texts)) / BYTES_PER_CHECKED_BYTE
+            # Any choice that only depends on the texts will do.
+            choice = xxhash.xxh3_64_intdigest(texts[0].encode("utf-8")) % len(texts)
+            text = texts[choice]
+            if 0 < len(text) <= self._credit:
+                self._credit -= len(text)
+                part = ids[int(offsets[choice]) : int(offsets[choice + 1])]
+                self._sample.append((text, part.tolist()))
+        return ids, offsets
+
+    def last_by_reference(self) -> Offsets:
+        return getattr(self._engine, "last_by_reference", lambda: np.zeros(0, np.int64))()
+
+    def take_sample(self) -> list[tuple[str, list[int]]]:
+        sample, self._sample = self._sample, []
+        return sample
+
+
+def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Send) -> None:
+    """Read the task's pieces and commit its shards, going on from those already there."""
+    stem = task_stem(work, task)
+    done = committed_shards(stem)
+    if done and done[-1].final:
+        return
+    _remove_leftovers(stem, len(done))
+    cursor = done[-1].cursor if done else Cursor()
+    pieces = tuple(piece.source for piece in task.pieces)
+    sink = ShardSink(stem, pieces, plan.masks, plan.config["shard_bytes"], done=done)
+    report = _Reporter(send)
+    remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
+    for place in range(cursor.piece, len(task.pieces)):
+        from_line = cursor.line if place == cursor.piece else 0
+        piece = task.pieces[place]
+        rules = _rules(plan, piece.source)
+        for records in _read(plan, piece, rules, from_line):
+            if task.limit >= 0:
+                records, remaining = _take(records, remaining)
+            batch = process(records, rules, engine, find_unencodable, piece.first_line)
+            if batch.errors and plan.config["on_error"] == "fail":
+                raise InputError(_first_error(batch, plan, piece))
+            for shard in sink.add(batch, place):
+                report.shard(shard)
+            report.batch(batch)
+            if task.limit >= 0 and remaining <= 0:
+                break
+        if task.limit >= 0 and remaining <= 0:
+            break
+    report.shard(sink.finish())
+    report.flush()
+    send({"type": "sample", "sample": engine.take_sample()})
+
+
+class _Reporter:
+    """Adds up what happened and tells the parent a few times a second."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0, "errors": 0}
+        self._last = time.monotonic()
+
+    def batch(self, batch: Processed) -> None:
+        self._sums["documents"] += len(batch.origins)
+        self._sums["tokens"] += len(batch.documents.tokens)
+        self._sums["num_bytes"] += batch.num_bytes
+        self._sums["errors"] += len(batch.errors)
+        if time.monotonic() - self._last >= PROGRESS_SECONDS:
+            self.flush()
+
+    def shard(self, shard: Shard) -> None:
+        self._send({"type": "shard", "final": shard.final})
+
+    def flush(self) -> None:
+        self._send({"type": "progress", **self._sums})
+        self._sums = dict.fromkeys(self._sums, 0)
+        self._last = time.monotonic()
+
+
+def _read(plan: Plan, piece: Piece, rules: Rules, from_line: int) -> Iterator[Records]:
+    return read_piece(
+        plan.sources[piece.source],
+        piece,
+        keys_wanted(rules),
+        from_line=from_line,
+        max_record_bytes=plan.config["max_record_bytes"],
+    )
+
+
+def _take(records: Records, count: int) -> tuple[Records, int]:
+    """The first `count` records of a batch, and how many are still wanted after it."""
+    total = len(records.lines) + len(records.errors)
+    if total <= count:
+        return records, count - total
+    lines = np.sort(np.append(records.lines, [e.line for e in records.errors]))
+    stop = int(lines[count])
+    num = int((records.lines < stop).sum())
+    columns, rows = records.columns, records.rows
+    limited = replace(
+        records,
+        lines=records.lines[:num],
+        offsets=records.offsets[:num],
+        next_line=stop,
+        columns=None if columns is None else {k: v[:num] for k, v in columns.items()},
+        rows=None if rows is None else rows[:num],
+        errors=[e for e in records.errors if e.line < stop],
+    )
+    return limited, 0
+
+
+def _first_error(batch: Processed, plan: Plan, piece: Piece) -> str:
+    error = batch.errors[0]
+    source = plan.sources[piece.source]
+    first_line = piece.first_line
+    if first_line < 0:
+        pieces = split_source(source, piece.source, plan.task_bytes, None, count_lines=True)
+        first_line = next(p.first_line for p, _ in pieces if p.start == piece.start)
+    place = f"line {first_line + error.line + 1} of {source.path}"
+    if error.offset >= 0:
+        place += f" (byte {error.offset})"
+    return (
+        f"{place}: {error.reason}; or leave bad records out with --on-error skip, "
+        "or list them with --on-error quarantine"
+    )
+
+
+def _rules(plan: Plan, source: int) -> Rules:
+    return rules_of(plan, plan.inputs[source])
+
+
+def _remove_leftovers(stem: Path, number: int) -> None:
+    """What a killed worker left of the shard it was writing."""
+    for role in FILES:
+        path = shard_path(stem, number, role)
+        for leftover in (path, temporary(path)):
+            leftover.unlink(missing_ok=True)
+    temporary(marker_path(stem, number)).unlink(missing_ok=True)
+
+
+def main() -> None:
+    work = Path(sys.argv[1])
+
+    def begin() -> RunJob:
+        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=Plan)
+        selection = json.loads((work / ENGINE).read_bytes())
+        engine = SampledEngine(load_engine(selection, plan.vocabulary.files))
+
+        def run(line: bytes, send: Send) -> None:
+            with disk_errors_named(work):
+                run_task(msgspec.json.decode(line, type=Task), plan, engine, work, send)
+
+        return run
+
+    serve(begin, parent=int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The folder of a dataset while it is made: who holds it, what is in it, what may be gone on with.
+
+out/.work/identity.json     what the unfinished run is a run of
+out/.work/…                 its plan and what it has committed
+out/manifest.json           the dataset is complete; .work goes
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError
+from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.manifest import MANIFEST, fingerprint, read_manifest
+
+WORK = ".work"
+IDENTITY = "identity.json"
+OURS = (WORK, MANIFEST, "shards", "index", "provenance", "errors.jsonl")
+
+Identity = Mapping[str, Any]
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the folder for this process; the kernel lets go however the process ends."""
+    out.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(f"another run holds {out}; wait for it, or stop it") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_out(name: str) -> Path:
+    """The output folder, refused where it is none of ours to write in."""
+    if not name:
+        raise ConfigError("no output folder; set --out")
+    out = Path(name)
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file")
+    if out.is_dir():
+        strangers = sorted(p.name for p in out.iterdir() if p.name not in OURS)
+        if strangers and not (out / MANIFEST).exists() and not (out / WORK).exists():
+            raise ConfigError(
+                f"--out {out} holds other files ({', '.join(strangers[:3])}); name a new folder"
+            )
+    return out
+
+
+def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> dict[str, Any] | None:
+    """The manifest of the finished dataset, None if there is none; another's is a conflict."""
+    if not (out / MANIFEST).exists():
+        return None
+    manifest = read_manifest(out)
+    if manifest["fingerprint"] != fingerprint(identity):
+        changes = difference(manifest["identity"], identity, names)
+        raise ConflictError(
+            f"{out} was made from something else ({changes}); "
+            "name another --out, or replace it with --overwrite"
+        )
+    shutil.rmtree(out / WORK, ignore_errors=True)  # of a run killed in its last moment
+    return manifest
+
+
+def prepare(out: Path, identity: Identity, names: Sequence[str]) -> Path:
+    """The work folder of this run, new or gone on with."""
+    work = out / WORK
+    path = work / IDENTITY
+    if path.exists():
+        begun = json.loads(path.read_bytes())
+        if fingerprint(begun) != fingerprint(identity):
+            changes = difference(begun, identity, names)
+            raise ConflictError(
+                f"{out} has an unfinished run of something else ({changes}); "
+                "finish that one, name another --out, or throw it away with --overwrite"
+            )
+        return work
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    write_atomic(path, json.dumps(identity).encode())
+    return work
+
+
+def remove_dataset(out: Path) -> None:
+    """Remove what we wrote, the manifest first, and nothing else."""
+    for name in sorted(OURS, key=lambda name: name != MANIFEST):
+        path = out / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
+    """What changed: `fields: 'text' -> 'body'; input a.jsonl changed`; `names` are of `new`."""
+    changes = []
+    for section in ("config", "tokenizer"):
+        before, after = old.get(section, {}), new.get(section, {})
+        name = "tokenizer " if section == "tokenizer" else ""
+        changes += [
+            f"{name}{key}: {before.get(key)!r} -> {after.get(key)!r}"
+            for key in sorted({*before, *after})
+            if before.get(key) != after.get(key)
+        ]
+    before, after = old.get("sources", []), new.get("sources", [])
+    if len(before) != len(after):
+        changes.append(f"{len(before)} -> {len(after)} sources")
+    else:
+        pairs = zip(before, after, names, strict=True)
+        changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
+    return "; ".join(changes) or "another version of dataprep"

@@ -1,0 +1,169 @@
+"""How few rows packing plans, and how fast; plans only, no token is copied.
+
+    python scripts/bench_pack_plan.py [DATA] [--lengths FILE.npy ...] [--documents 10000000]
+
+DATA holds mix20.jsonl, chat.jsonl and tokenizers/NAME/tokenizer.json; a `text` counts its tokens
+and one for its end, a conversation the tokens of `<|im_start|>role\\ncontent<|im_end|>\\n` for each
+message. The lognormal set (mean 604, median 330 tokens) stands for a web corpus. "bound" is
+ceil(tokens in rows / row), or what a cap on segments makes of it; no plan has fewer rows. "first"
+is the first of three runs, when memory is still to be had from the system, "best" the best.
+
+Where grain can be imported, its packers get the same pieces, in corpus order, as arrays of zeros;
+they copy as they pack, so their speed is no planning speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.packing import Plan, best_fit, concat, first_fit, pad
+
+Lengths = NDArray[np.int64]
+HEAD = (
+    "set        seq_len  strategy            documents       rows      bound  excess %"
+    "   first docs/s    best docs/s"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("--tokenizer", default="gpt2", help="of mix20.jsonl")
+    parser.add_argument("--chat-tokenizers", nargs="+", default=["gpt2", "qwen3"])
+    parser.add_argument("--lengths", type=Path, nargs="*", default=[], help=".npy of lengths")
+    parser.add_argument("--documents", type=int, default=10_000_000, help="of the lognormal set")
+    parser.add_argument("--seq-lens", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    parser.add_argument("--max-segments", type=int, nargs="*", default=[32])
+    parser.add_argument("--peer-documents", type=int, default=20_000)
+    parser.add_argument("--peer-bins", type=int, default=256)
+    arguments = parser.parse_args()
+    for name, lengths in length_sets(arguments):
+        print(f"\n{HEAD}")
+        for seq_len in arguments.seq_lens:
+            bench_ours(name, lengths, seq_len, arguments.max_segments)
+            bench_grain(name, lengths[: arguments.peer_documents], seq_len, arguments.peer_bins)
+
+
+def length_sets(arguments: argparse.Namespace) -> Iterator[tuple[str, Lengths]]:
+    for path in arguments.lengths:
+        yield path.stem, np.load(path).astype(np.int64)
+    if arguments.data is not None:
+        texts = [record["text"] for record in records(arguments.data / "mix20.jsonl")]
+        yield "mix20", 1 + token_counts(arguments.data, arguments.tokenizer, texts)
+        chats = [
+            "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in r["messages"])
+            for r in records(arguments.data / "chat.jsonl")
+        ]
+        for tokenizer in arguments.chat_tokenizers:
+            yield f"chat/{tokenizer}", token_counts(arguments.data, tokenizer, chats)
+    if arguments.documents:
+        generator = np.random.Generator(np.random.PCG64(0))
+        drawn = np.exp(generator.normal(5.8, 1.1, arguments.documents))
+        yield "lognormal", np.maximum(1, drawn).astype(np.int64)
+
+
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def token_counts(data: Path, tokenizer: str, texts: list[str]) -> Lengths:
+    from tokenizers import Tokenizer
+
+    loaded = Tokenizer.from_file(str(data / "tokenizers" / tokenizer / "tokenizer.json"))
+    loaded.no_truncation()
+    loaded.no_padding()
+    encodings = loaded.encode_batch(texts, add_special_tokens=False)
+    return np.array([len(encoding.ids) for encoding in encodings], np.int64)
+
+
+def bench_ours(name: str, lengths: Lengths, seq_len: int, caps: Iterable[int]) -> None:
+    capacity = seq_len + 1
+    bench(name, lengths, "best_fit", capacity, partial(best_fit, capacity=capacity))
+    for cap in caps:
+        plan_of = partial(best_fit, capacity=capacity, max_segments=cap)
+        bench(name, lengths, f"best_fit ≤{cap} segs", capacity, plan_of, cap)
+    some = lengths[:1_000_000]  # one by one, so the slowest
+    bench(name, some, "first_fit", capacity, partial(first_fit, capacity=capacity))
+    bench(name, lengths, "concat", capacity, partial(concat, capacity=capacity))
+
+
+def bench(
+    name: str,
+    lengths: Lengths,
+    strategy: str,
+    capacity: int,
+    plan_of: Callable[[Lengths], Plan],
+    cap: int | None = None,
+) -> None:
+    plan, seconds = timed(plan_of, lengths)
+    speeds = [len(lengths) / seconds[0], len(lengths) / min(seconds)]
+    bound = -(-int(plan.length.sum()) // capacity)
+    if cap is not None:
+        num_full = int(np.count_nonzero(plan.length == capacity))
+        bound = max(bound, num_full + -(-(len(plan.length) - num_full) // cap))
+    show(name, capacity - 1, strategy, len(lengths), plan.num_rows, bound, speeds)
+
+
+def timed(plan_of: Callable[[Lengths], Plan], lengths: Lengths) -> tuple[Plan, list[float]]:
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        plan = plan_of(lengths)
+        seconds.append(time.perf_counter() - begin)
+    return plan, seconds
+
+
+def bench_grain(name: str, lengths: Lengths, seq_len: int, bins: int) -> None:
+    try:
+        import grain
+        from grain.experimental import BestFitPackIterDataset, FirstFitPackIterDataset
+    except ImportError:
+        return
+    capacity = seq_len + 1
+    pieces = pad(lengths, capacity, overflow="split").length.tolist()
+    source = grain.MapDataset.source(pieces).map(lambda n: {"tokens": np.zeros(n, np.int32)})
+    bound = -(-sum(pieces) // capacity)
+    bench(name, lengths, "best_fit, the same", capacity, partial(best_fit, capacity=capacity))
+    for packer in (FirstFitPackIterDataset, BestFitPackIterDataset):
+        rows = packer(
+            source.to_iter_dataset(), length_struct={"tokens": capacity}, num_packing_bins=bins
+        )
+        begin = time.perf_counter()
+        num_rows = sum(1 for _ in rows)
+        speed = len(lengths) / (time.perf_counter() - begin)
+        label = f"grain {packer.__name__.removesuffix('PackIterDataset')}"
+        show(name, seq_len, label, len(lengths), num_rows, bound, [speed])
+
+
+def show(
+    name: str,
+    seq_len: int,
+    strategy: str,
+    documents: int,
+    rows: int,
+    bound: int,
+    speeds: list[float],
+) -> None:
+    excess = 100 * (rows / bound - 1)
+    rates = "".join(f"{speed:15,.0f}" for speed in speeds)
+    print(
+        f"{name:10s} {seq_len:7d}  {strategy:18s} {documents:10d} {rows:10d} {bound:10d} "
+        f"{excess:9.4f}{rates}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

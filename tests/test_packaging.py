@@ -1,0 +1,241 @@
+"""What an installed dataprep holds, and what its parts must not import."""
+
+from __future__ import annotations
+
+import ast
+import filecmp
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("cli", "configs", "loaders", "pipeline")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUPTOOLS = PROJECT["tool"]["setuptools"]
+
+# Modules whose import may fail because what they serve is not a dependency of ours.
+OPTIONAL = ("grain", "jax", "torch")
+
+
+def files_of_the_tree() -> set[str]:
+    """Every file of the four folders, as a path in the wheel: dataprep/cli/main.py …"""
+    return {
+        f"dataprep/{path.relative_to(ROOT).as_posix()}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+    }
+
+
+def modules_of(folder: str) -> list[str]:
+    """dataprep.FOLDER and everything under it, by its files: pkgutil sees nothing when editable."""
+    names = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names.append(".".join(("dataprep", *parts)).removesuffix(".__init__"))
+    return names
+
+
+def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str:
+    command = [sys.executable, *flags, "-c", code, *args]
+    done = subprocess.run(
+        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- pyproject.toml -----------------------------------------------------------------------------
+
+
+def test_the_packages_listed_are_the_folders_with_modules() -> None:
+    in_tree = {
+        module.parent.relative_to(ROOT) for f in FOLDERS for module in ROOT.glob(f"{f}/**/*.py")
+    }
+    expected = {"dataprep." + ".".join(folder.parts): folder.as_posix() for folder in in_tree}
+    assert set(SETUPTOOLS["packages"]) == set(expected)
+    assert SETUPTOOLS["package-dir"] == expected
+
+
+def test_every_listed_folder_is_a_regular_package() -> None:
+    for folder in SETUPTOOLS["package-dir"].values():
+        assert (ROOT / folder / "__init__.py").is_file(), folder
+
+
+def test_package_data_names_listed_packages_and_files_that_exist() -> None:
+    for package, patterns in SETUPTOOLS["package-data"].items():
+        assert package in SETUPTOOLS["packages"]
+        for pattern in patterns:
+            assert list((ROOT / SETUPTOOLS["package-dir"][package]).glob(pattern)), (
+                package,
+                pattern,
+            )
+
+
+# --- the wheel ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, since a build leaves folders in the tree that it is run in."""
+    needed = "setuptools>=77, which the dev extra names: pip install -e '.[dev]'"
+    assert int(version("setuptools").split(".")[0]) >= 77, needed
+    copy = tmp_path_factory.mktemp("copy")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", "dist", "."]
+    done = subprocess.run([*pip, *options], cwd=copy, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (copy / "dist").glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to import from that holds the wheel's files and nothing else."""
+    target = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+def in_wheel(code: str, installed: Path, cwd: Path) -> str:
+    """Run `code` where dataprep is the wheel's alone.
+
+    -S leaves out the .pth file of an editable install, which would lend what the wheel lacks.
+    """
+    paths = [str(installed), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    return python(f"import sys; sys.path += {paths!r}\n{code}", cwd=cwd, flags=("-I", "-S"))
+
+
+def test_the_wheel_holds_every_file_of_the_tree_and_no_other_top_level(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if not name.endswith("/")}
+    metadata = {n for n in names if PurePosixPath(n).parts[0].endswith(".dist-info")}
+    assert names - metadata == files_of_the_tree()
+    assert any(name.endswith("/LICENSE") for name in metadata)
+
+
+def test_the_nouns_and_the_sample_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = """
+import json
+import dataprep.pipeline.types as types
+from dataprep.pipeline.sample import sample_path
+first = sample_path("text.jsonl").read_text(encoding="utf-8").split("\\n")[0]
+print(json.dumps([types.__file__, str(sample_path("tokenizer.json")), json.loads(first)["text"]]))
+"""
+    module, tokenizer, text = json.loads(in_wheel(code, installed, tmp_path))
+    assert Path(module).is_relative_to(installed)
+    assert Path(tokenizer).is_relative_to(installed)
+    assert text
+
+
+def test_every_module_of_the_wheel_can_be_imported(installed: Path, tmp_path: Path) -> None:
+    modules = [name for folder in FOLDERS for name in modules_of(folder)]
+    in_wheel(IMPORT_ALL.format(modules=modules, optional=OPTIONAL), installed, tmp_path)
+
+
+def test_the_command_of_the_wheel_shows_its_help(installed: Path, tmp_path: Path) -> None:
+    code = """
+from importlib.metadata import distribution
+sys.argv = ["dataprep", "--help"]
+(script,) = distribution("dataprep-jax").entry_points.select(group="console_scripts")
+try:
+    script.load()()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+    assert "tokenize" in in_wheel(code, installed, tmp_path)
+
+
+def test_the_console_script_shows_its_help(tmp_path: Path) -> None:
+    script = Path(sysconfig.get_path("scripts")) / "dataprep"
+    done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert "tokenize" in done.stdout
+
+
+# --- walls --------------------------------------------------------------------------------------
+
+IMPORT_ALL = """
+import importlib
+for name in {modules!r}:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in {optional!r}:
+            raise
+"""
+
+
+def imported_by(folder: str, cwd: Path, setup: str = "") -> set[str]:
+    """Top-level modules present after the import of everything in dataprep.FOLDER."""
+    modules = modules_of(folder)
+    load = IMPORT_ALL.format(modules=modules, optional=OPTIONAL)
+    names = python(f"import sys\n{setup}\n{load}\nprint(*sys.modules)", cwd=cwd).split()
+    assert modules[0] in names  # the folder itself needs nothing optional
+    return {name.split(".")[0] for name in names}
+
+
+def test_the_loaders_import_nothing_of_the_offline_stack(tmp_path: Path) -> None:
+    imported = imported_by("loaders", tmp_path)
+    assert not imported & {"datasets", "tokenizers", "typer", "fastokens"}
+
+
+def test_the_pipeline_imports_no_jax(tmp_path: Path) -> None:
+    # Where jax is not installed, an import of it that is caught would leave no trace: an empty
+    # stand-in is the last place to look.
+    (tmp_path / "stand_in" / "jax").mkdir(parents=True)
+    (tmp_path / "stand_in" / "jax" / "__init__.py").touch()
+    setup = f"sys.path.append({str(tmp_path / 'stand_in')!r})"
+    assert "jax" not in imported_by("pipeline", tmp_path, setup)
+
+
+def imported_names(path: Path) -> set[str]:
+    """Top-level names that a file imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def python_files() -> list[Path]:
+    modules = [path for f in (*FOLDERS, "tests") for path in (ROOT / f).rglob("*.py")]
+    scripts = [path for path in (ROOT / "scripts").rglob("*") if path.is_file()]
+    return modules + [
+        path
+        for path in scripts
+        if path.suffix == ".py" or path.read_bytes().split(b"\n")[0].endswith(b"python3")
+    ]
+
+
+def test_nothing_imports_a_folder_by_its_bare_name() -> None:
+    for path in python_files():
+        assert not imported_names(path) & set(FOLDERS), path
+
+
+# --- the sample ---------------------------------------------------------------------------------
+
+
+def test_make_sample_gives_the_committed_bytes(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "make_sample"
+    subprocess.run([sys.executable, script, "--out", tmp_path], check=True, capture_output=True)
+    made = sorted(path.name for path in tmp_path.iterdir())
+    committed = ROOT / "pipeline" / "sample"
+    assert made == sorted(path.name for path in committed.glob("*.json*"))
+    same, _, _ = filecmp.cmpfiles(tmp_path, committed, made, shallow=False)
+    assert same == made
