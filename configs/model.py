@@ -82,7 +82,7 @@ class PackConfig(Model):
     drop_tail: bool = Field(False, description="with concat: lose the end that fills no row")
     drop_empty_targets: bool = Field(False, description="leave out rows without any target")
     open_rows: int = Field(256, ge=1, description="with first_fit: rows that may still be filled")
-    window: int = Field(1 << 24, ge=1, description="pieces that are planned together")
+    window: int = Field(1 << 22, ge=1, description="pieces that are planned together")
     pad_id: int | None = Field(None, ge=0, description="default: the tokenizer's pad, else 0")
     seed: int = Field(0, description="of the order of rows")
     compat: Literal["none", "lwm"] = Field(

@@ -2,12 +2,14 @@
 
 A worker is a fresh interpreter (`python -m …`), never a fork. Tasks go in on its stdin and small
 messages come out on its stdout, one JSON object a line; tokens never cross. A worker that dies is
-noticed at once (its pipe closes), replaced, and its task is tried again, three times in all.
+noticed at once (its pipe closes), replaced, and its tasks are tried again, three times in all.
+A worker holds two tasks, so that it can commit one while it computes the next.
 
     parent                      worker
       {"task": …}         ─►
+      {"task": …}         ─►
                           ◄─    {"type": "progress"|"sample"|…}      handed to `on_message`
-                          ◄─    {"type": "done"}                     next task
+                          ◄─    {"type": "done"}                     the older task; next one
                           ◄─    {"type": "error", "error": …, "message": …}
 """
 
@@ -28,13 +30,14 @@ from typing import Any
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
 
 MAX_TRIES = 3
+JOBS_IN_HAND = 2
 Message = dict[str, Any]
 
 
 @dataclass(slots=True)
 class _Worker:
     process: subprocess.Popen[bytes]
-    job: int | None = None
+    jobs: deque[int] = field(default_factory=deque)  # in hand, the older first
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -46,7 +49,7 @@ def run_jobs(
     environment: Mapping[str, str],
     num_workers: int,
     describe: Callable[[int], str],
-    on_message: Callable[[int, Message], None],
+    on_message: Callable[[Message], None],
 ) -> None:
     """Run every job to its end; raises the first error. `describe(i)` names job i in errors."""
     waiting = deque(range(len(jobs)))
@@ -54,7 +57,7 @@ def run_jobs(
     workers: dict[int, _Worker] = {}  # by the descriptor of their stdout
     with selectors.DefaultSelector() as selector:
 
-        def start() -> None:
+        def start() -> _Worker:
             process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.PIPE,
@@ -65,50 +68,59 @@ def run_jobs(
             descriptor = process.stdout.fileno()
             workers[descriptor] = _Worker(process)
             selector.register(descriptor, selectors.EVENT_READ)
-            hand_out(workers[descriptor])
+            return workers[descriptor]
 
         def hand_out(worker: _Worker) -> None:
-            worker.job = waiting.popleft() if waiting else None
-            if worker.job is None:
+            if waiting:
+                job = waiting.popleft()
+                worker.jobs.append(job)
+                _write(worker, json.dumps(jobs[job]).encode() + b"\n")
+            elif not worker.jobs:
                 _close(worker)
-                return
-            line = json.dumps(jobs[worker.job]).encode() + b"\n"
-            assert worker.process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it died; its stdout says so next
-                worker.process.stdin.write(line)
-                worker.process.stdin.flush()
+
+        def bury(worker: _Worker) -> None:
+            code = _reap(worker)
+            for job in reversed(worker.jobs):
+                tries[job] += 1
+                waiting.appendleft(job)
+            if worker.jobs and max(tries[job] for job in worker.jobs) >= MAX_TRIES:
+                raise ResourceError(_death_notice(describe(worker.jobs[0]), code))
 
         try:
             for _ in range(min(num_workers, len(jobs))):
                 start()
+            for _ in range(JOBS_IN_HAND):  # one each before anyone has a second
+                for worker in workers.values():
+                    hand_out(worker)
             while workers:
                 for key, _ in selector.select(timeout=1.0):
                     worker = workers[key.fd]
                     data = os.read(key.fd, 1 << 16)
-                    if data:
-                        for message in _messages(worker, data):
-                            if message["type"] == "done":
-                                hand_out(worker)
-                            elif message["type"] == "error":
-                                raise _error(message)
-                            else:
-                                assert worker.job is not None
-                                on_message(worker.job, message)
-                        continue
-                    selector.unregister(key.fd)
-                    del workers[key.fd]
-                    code = _reap(worker)
-                    if worker.job is None:
-                        continue
-                    tries[worker.job] += 1
-                    if tries[worker.job] >= MAX_TRIES:
-                        raise ResourceError(_death_notice(describe(worker.job), code))
-                    waiting.appendleft(worker.job)
-                    start()
+                    for message in _messages(worker, data):
+                        if message["type"] == "done":
+                            worker.jobs.popleft()
+                            hand_out(worker)
+                        elif message["type"] == "error":
+                            raise _error(message)
+                        else:
+                            on_message(message)
+                    if not data:
+                        selector.unregister(key.fd)
+                        del workers[key.fd]
+                        bury(worker)
+                while waiting and len(workers) < min(num_workers, len(waiting)):
+                    hand_out(start())
         finally:
             for worker in workers.values():
                 worker.process.kill()
                 _reap(worker)
+
+
+def _write(worker: _Worker, line: bytes) -> None:
+    assert worker.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it died; its stdout says so next
+        worker.process.stdin.write(line)
+        worker.process.stdin.flush()
 
 
 def _messages(worker: _Worker, data: bytes) -> list[Message]:

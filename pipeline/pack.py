@@ -232,7 +232,7 @@ def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> 
         },
     )
 
-    def on_message(job: int, message: Message) -> None:
+    def on_message(message: Message) -> None:
         report("progress", message)
 
     run_jobs(

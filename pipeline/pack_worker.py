@@ -19,11 +19,11 @@ from array_record.python import array_record_module
 from numpy.typing import NDArray
 
 from dataprep.pipeline.corpus import Corpus, Pieces
-from dataprep.pipeline.files import disk_errors_named, sync_folder, temporary, write_atomic
+from dataprep.pipeline.files import sync_folder, temporary, write_atomic
 from dataprep.pipeline.materialize import Rows, build_rows
 from dataprep.pipeline.record import WRITER_OPTIONS
 from dataprep.pipeline.row import encode_rows
-from dataprep.pipeline.serve import RunJob, Send, serve
+from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import check_written, commit_files, save_array
 
 PLAN = "plan.json"
@@ -83,9 +83,9 @@ def committed(work: Path, task: PackTask) -> PackedShard | None:
     return PackedShard(**json.loads(path.read_bytes())) if path.exists() else None
 
 
-def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> None:
+def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> Commit:
     if committed(work, task):
-        return
+        return lambda: None
     row_offsets = np.load(plan_path(work, task.window, "row_offsets"), mmap_mode="r")
     arrays = {
         name: np.load(plan_path(work, task.window, name), mmap_mode="r")
@@ -117,8 +117,12 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
             if keep:
                 writer.write(record)
         send({"type": "progress", "rows": len(records), "num_bytes": sum(map(len, records))})
-    writer.close()
-    _commit(task, work, paths, sums)
+
+    def commit() -> None:
+        writer.close()
+        _commit(task, work, paths, sums)
+
+    return commit
 
 
 class _Sums:
@@ -188,13 +192,12 @@ def main() -> None:
         plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
         corpus = Corpus([Path(folder) for folder in plan.folders])
 
-        def run(line: bytes, send: Send) -> None:
-            with disk_errors_named(work):
-                run_task(msgspec.json.decode(line, type=PackTask), plan, corpus, work, send)
+        def run(line: bytes, send: Send) -> Commit:
+            return run_task(msgspec.json.decode(line, type=PackTask), plan, corpus, work, send)
 
         return run
 
-    serve(begin, parent=int(sys.argv[2]))
+    serve(begin, writes_below=work, parent=int(sys.argv[2]))
 
 
 if __name__ == "__main__":

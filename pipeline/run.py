@@ -171,7 +171,7 @@ def _execute(
     limit = ErrorLimit(config.max_errors)
     check = SampleCheck(plan, selection, work, cache_dir)
 
-    def on_message(job: int, message: Message) -> None:
+    def on_message(message: Message) -> None:
         if message["type"] == "progress":
             report("progress", message)
             limit.add(message["documents"], message["errors"])

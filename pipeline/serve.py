@@ -1,4 +1,9 @@
-"""The worker's side of `execute`: take jobs from stdin, tell on stdout what happens."""
+"""The worker's side of `execute`: take jobs from stdin, tell on stdout what happens.
+
+A job ends with a commit (hash, fsync, rename), which waits for the disk more than it computes, so
+it runs in a thread while the next job begins. Commits stay in order, and a job is done when its
+commit is.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +12,52 @@ import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.files import disk_errors_named
 
 Send = Callable[[dict[str, Any]], None]
-RunJob = Callable[[bytes, Send], None]
+Commit = Callable[[], None]
+RunJob = Callable[[bytes, Send], Commit]
 
 
-def serve(begin: Callable[[], RunJob], *, parent: int) -> None:
+def serve(begin: Callable[[], RunJob], *, writes_below: Path, parent: int) -> None:
     """`begin` loads what every job needs and gives the function that runs one."""
     _die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     # Whatever a library prints must not come between our messages.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    lock = threading.Lock()
 
     def send(message: dict[str, Any]) -> None:
-        channel.write(json.dumps(message) + "\n")
-        channel.flush()
+        with lock:
+            channel.write(json.dumps(message) + "\n")
+            channel.flush()
+
+    def finish(commit: Commit) -> None:
+        with disk_errors_named(writes_below):
+            commit()
+        send({"type": "done"})
 
     try:
         run = begin()
-        for line in sys.stdin.buffer:
-            run(line, send)
-            send({"type": "done"})
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            committing: Future[None] | None = None
+            for line in sys.stdin.buffer:
+                with disk_errors_named(writes_below):
+                    commit = run(line, send)
+                if committing is not None:
+                    committing.result()
+                committing = pool.submit(finish, commit)
+            if committing is not None:
+                committing.result()
     except BrokenPipeError:
         os._exit(1)
     except DataprepError as error:

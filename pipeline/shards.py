@@ -13,6 +13,7 @@ A shard counts only once its marker stands; a resumed task goes on from the last
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,8 @@ class ShardSink:
         self._cursor = done[-1].cursor if done else Cursor()
         self._open = self._start()
 
-    def add(self, batch: Processed, piece: int) -> list[Shard]:
-        """Write a batch of the piece at place `piece`; gives the shards that this filled."""
-        finished = []
+    def add(self, batch: Processed, piece: int) -> None:
+        """Write a batch of the piece at place `piece`, committing shards that this fills."""
         documents, origins = batch.documents, batch.origins
         line = self._cursor.line if piece == self._cursor.piece else 0
         while True:
@@ -134,19 +134,18 @@ class ShardSink:
             self._advance(piece, line)
             self._flush_record()
             if sum(self._open.record_bytes) >= self._shard_bytes:
-                finished.append(self._finish(final=False))
+                self._seal(final=False)()
                 self._open = self._start()
         if len(documents.ends):
             self._append(documents, origins, piece)
         self._account(batch, piece, line, batch.next_line)
         self._advance(piece, batch.next_line)
-        return finished
 
-    def finish(self) -> Shard:
-        """Commit what is left as the task's last shard (with no record if there is none)."""
+    def finish(self) -> Callable[[], None]:
+        """What commits the task's last shard (with no record if none is left)."""
         if self._pending_tokens:
             self._flush_record()
-        return self._finish(final=True)
+        return self._seal(final=True)
 
     def _advance(self, piece: int, line: int) -> None:
         self._cursor = Cursor(piece=piece, line=line)
@@ -196,34 +195,38 @@ class ShardSink:
         temp = str(temporary(self._path("shards")))
         return _Open(writer=array_record_module.ArrayRecordWriter(temp, WRITER_OPTIONS))
 
-    def _finish(self, *, final: bool) -> Shard:
-        shard = self._open
-        shard.writer.close()
-        index = np.concatenate([np.zeros(0, index_dtype(self._masks)), *shard.index])
-        save_array(temporary(self._path("index")), index)
-        save_array(
-            temporary(self._path("provenance")),
-            np.concatenate([np.zeros(0, PROVENANCE), *shard.provenance]),
-        )
-        with open(temporary(self._path("errors")), "w", encoding="utf-8") as file:
-            for piece, error in shard.errors:
-                file.write(json.dumps({"piece": piece, **asdict(error)}, ensure_ascii=True) + "\n")
-        check_written(temporary(self._path("shards")), len(shard.record_bytes))
-        files = commit_files({role: self._path(role) for role in FILES})
-        marker = Shard(
-            record_bytes=shard.record_bytes,
-            num_documents=len(index),
-            num_tokens=int(index["length"].sum(dtype=np.int64)),
-            tallies=shard.tallies,
-            lines=dict(self._lines),
-            files=files,
-            cursor=self._cursor,
-            final=final,
-        )
-        sync_folder(self._stem.parent)
-        write_atomic(marker_path(self._stem, self._number), json.dumps(asdict(marker)).encode())
+    def _seal(self, *, final: bool) -> Callable[[], None]:
+        """End the open shard. What is given writes it down, and needs nothing of this object."""
+        paths = {role: self._path(role) for role in FILES}
+        marker = marker_path(self._stem, self._number)
+        shard, lines, cursor = self._open, dict(self._lines), self._cursor
+        index_type = index_dtype(self._masks)
         self._number += 1
-        return marker
+
+        def commit() -> None:
+            shard.writer.close()
+            index = np.concatenate([np.zeros(0, index_type), *shard.index])
+            provenance = np.concatenate([np.zeros(0, PROVENANCE), *shard.provenance])
+            save_array(temporary(paths["index"]), index)
+            save_array(temporary(paths["provenance"]), provenance)
+            with open(temporary(paths["errors"]), "w", encoding="utf-8") as file:
+                for piece, error in shard.errors:
+                    file.write(json.dumps({"piece": piece, **asdict(error)}) + "\n")
+            check_written(temporary(paths["shards"]), len(shard.record_bytes))
+            committed = Shard(
+                record_bytes=shard.record_bytes,
+                num_documents=len(index),
+                num_tokens=int(index["length"].sum(dtype=np.int64)),
+                tallies=shard.tallies,
+                lines=lines,
+                files=commit_files(paths),
+                cursor=cursor,
+                final=final,
+            )
+            sync_folder(marker.parent)
+            write_atomic(marker, json.dumps(asdict(committed)).encode())
+
+        return commit
 
 
 def shard_path(stem: Path, number: int, role: str) -> Path:

@@ -19,14 +19,13 @@ import xxhash
 
 from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import disk_errors_named, temporary
+from dataprep.pipeline.files import temporary
 from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
 from dataprep.pipeline.process import Processed, Rules, process
-from dataprep.pipeline.serve import RunJob, Send, serve
+from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import (
     FILES,
     Cursor,
-    Shard,
     ShardSink,
     committed_shards,
     marker_path,
@@ -77,12 +76,15 @@ class SampledEngine:
         return sample
 
 
-def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Send) -> None:
-    """Read the task's pieces and commit its shards, going on from those already there."""
+def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Send) -> Commit:
+    """Read the task's pieces and write its shards, going on from those already there.
+
+    What is given commits the last of them.
+    """
     stem = task_stem(work, task)
     done = committed_shards(stem)
     if done and done[-1].final:
-        return
+        return lambda: None
     _remove_leftovers(stem, len(done))
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
@@ -99,16 +101,15 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
             batch = process(records, rules, engine, find_unencodable, piece.first_line)
             if batch.errors and plan.config["on_error"] == "fail":
                 raise InputError(_first_error(batch, plan, piece))
-            for shard in sink.add(batch, place):
-                report.shard(shard)
+            sink.add(batch, place)
             report.batch(batch)
             if task.limit >= 0 and remaining <= 0:
                 break
         if task.limit >= 0 and remaining <= 0:
             break
-    report.shard(sink.finish())
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
+    return sink.finish()
 
 
 class _Reporter:
@@ -126,9 +127,6 @@ class _Reporter:
         self._sums["errors"] += len(batch.errors)
         if time.monotonic() - self._last >= PROGRESS_SECONDS:
             self.flush()
-
-    def shard(self, shard: Shard) -> None:
-        self._send({"type": "shard", "final": shard.final})
 
     def flush(self) -> None:
         self._send({"type": "progress", **self._sums})
@@ -204,13 +202,12 @@ def main() -> None:
         selection = json.loads((work / ENGINE).read_bytes())
         engine = SampledEngine(load_engine(selection, plan.vocabulary.files))
 
-        def run(line: bytes, send: Send) -> None:
-            with disk_errors_named(work):
-                run_task(msgspec.json.decode(line, type=Task), plan, engine, work, send)
+        def run(line: bytes, send: Send) -> Commit:
+            return run_task(msgspec.json.decode(line, type=Task), plan, engine, work, send)
 
         return run
 
-    serve(begin, parent=int(sys.argv[2]))
+    serve(begin, writes_below=work, parent=int(sys.argv[2]))
 
 
 if __name__ == "__main__":

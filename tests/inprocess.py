@@ -39,7 +39,7 @@ def tokenize_here(out: Path, **config: Any) -> dict[str, Any]:
     (work / TASKS).mkdir(parents=True)
     engine = SampledEngine(load_reference(plan.vocabulary.files))
     for task in plan.tasks:
-        run_task(task, plan, engine, work, lambda message: None)
+        run_task(task, plan, engine, work, lambda message: None)()
     manifest = make_manifest(plan, work, {"name": "tokenizers"})
     finish(plan, out, work, manifest)
     return manifest

@@ -164,7 +164,7 @@ class Material:
     def _vocabulary_documents(self) -> Iterator[str]:
         """Every token by itself, after a space, and in rows of random neighbours."""
         texts = list(self.token_texts)
-        for context in (Context("", "\n"), Context(" ", ""), Context("'", "")):
+        for context in (Context("", "\n"), Context(" ", "")):
             yield from (chain.text for chain in _cut(context, texts, TOKENS_PER_DOCUMENT))
             random.Random(self.sweep.seed).shuffle(texts)
         yield from (chain.text for chain in _cut(ALONE, texts, TOKENS_PER_DOCUMENT))

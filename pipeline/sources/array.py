@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.lines import Block, BlockBuilder, without_bom
-from dataprep.pipeline.sources.stream import UTF8_BOM
+from dataprep.pipeline.sources.lines import Block, BlockBuilder, whole, without_bom
 from dataprep.pipeline.types import Offsets
 
 JSON_SPACE = b" \t\r\n"
@@ -75,23 +74,31 @@ def split_escape(data: bytes) -> int:
     return (len(data) - len(data.rstrip(b"\\"))) % 2
 
 
-def peek_array(chunks: Iterator[bytes]) -> tuple[bool, Iterator[bytes]]:
-    """Whether the first byte that is not blank opens an array; with the chunks, unread again."""
-    seen: list[bytes] = []
-    for chunk in chunks:
-        seen.append(chunk)
-        content = b"".join(seen).removeprefix(UTF8_BOM).lstrip(JSON_SPACE)
-        if content:
-            return content.startswith(b"["), chain(seen, chunks)
-    return False, iter(seen)
-
-
-def split_elements(
+def split_json(
     chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
 ) -> Iterator[Block]:
+    """The elements of an array; anything else is one record."""
     position, chunks = without_bom(chunks, path)
-    position, chunks = _after_bracket(chunks, position)
+    first, position, chunks = _after_space(chunks, position)
     builder = BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes)
+    if first == b"[":
+        yield from _split_elements(chunks, builder, path)
+    else:
+        yield from whole(chain((first,), chunks), builder)
+
+
+def _after_space(chunks: Iterator[bytes], position: int) -> tuple[bytes, int, Iterator[bytes]]:
+    """(first byte that is not blank, where records begin, the chunks after that byte)."""
+    for chunk in chunks:
+        content = chunk.lstrip(JSON_SPACE)
+        position += len(chunk) - len(content)
+        if content:
+            first = content[:1]
+            return first, position + (first == b"["), chain((content[1:],), chunks)
+    return b"", position, iter(())
+
+
+def _split_elements(chunks: Iterator[bytes], builder: BlockBuilder, path: str) -> Iterator[Block]:
     skeleton = Skeleton()
     skeleton.depth = 1
     edge = b""
@@ -123,16 +130,6 @@ def split_elements(
         f"{path} ends before its JSON array does (after {num_elements} whole elements);"
         " the file was cut off or a quote or bracket is missing"
     )
-
-
-def _after_bracket(chunks: Iterator[bytes], position: int) -> tuple[int, Iterator[bytes]]:
-    for chunk in chunks:
-        content = chunk.lstrip(JSON_SPACE)
-        position += len(chunk) - len(content)
-        if content:
-            assert content[:1] == b"[", "not an array"
-            return position + 1, chain((content[1:],), chunks)
-    raise AssertionError("not an array")
 
 
 def _check_rest(rest: bytes, chunks: Iterator[bytes], path: str) -> None:

@@ -36,6 +36,10 @@ class Block:
     ends: Offsets  # i64[n] in data, without the separator
     num_bytes: int  # of content, separators included
 
+    @property
+    def is_kept(self) -> bool:
+        return int(self.ends[-1]) <= len(self.data)
+
     def after(self, num_lines: int) -> Block:
         return replace(self, starts=self.starts[num_lines:], ends=self.ends[num_lines:])
 
@@ -198,12 +202,18 @@ def split_lines(
     yield from builder.finish()
 
 
-def whole(
-    chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
-) -> Iterator[Block]:
+def whole(chunks: Iterator[bytes], builder: BlockBuilder) -> Iterator[Block]:
     """Everything as one line; nothing where there is nothing."""
-    position, chunks = without_bom(chunks, path)
-    builder = BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes)
     for chunk in chunks:
         builder.extend(chunk)
     yield from builder.finish()
+
+
+def split_whole(
+    chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
+) -> Iterator[Block]:
+    position, chunks = without_bom(chunks, path)
+    return whole(
+        chunks,
+        BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes),
+    )

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dataprep.pipeline.sources import streamed
-from dataprep.pipeline.sources.array import peek_array, split_elements
+from dataprep.pipeline.sources.array import split_json
 from dataprep.pipeline.sources.arrow import batch_sizes, read_arrow
 from dataprep.pipeline.sources.batches import nothing, settle
 from dataprep.pipeline.sources.jsonrecords import JsonRecords, find_filled
-from dataprep.pipeline.sources.lines import Block, seek_position, split_lines, whole
+from dataprep.pipeline.sources.lines import Block, seek_position, split_lines, split_whole
 from dataprep.pipeline.sources.parquet import group_sizes, read_parquet
 from dataprep.pipeline.sources.split import record_separator
 from dataprep.pipeline.sources.stream import ByteStream
@@ -122,8 +122,7 @@ def _open_blocks(
     ) as stream:
         chunks = iter(stream)
         if source.kind == "json":
-            is_array, chunks = peek_array(chunks)
-            yield stream, (split_elements if is_array else whole)(chunks, path=path, **limits)
+            yield stream, split_json(chunks, path=path, **limits)
         elif separator:
             yield (
                 stream,
@@ -132,14 +131,14 @@ def _open_blocks(
                 ),
             )
         else:
-            yield stream, whole(chunks, path=path, **limits)
+            yield stream, split_whole(chunks, path=path, **limits)
 
 
 def _count_filled(source: Source, piece: Piece, stop_after: int) -> int:
     count = 0
     with _open_blocks(source, piece, _BATCH_BYTES, _MAX_RECORD_BYTES) as (_, blocks):
         for block in blocks:
-            if source.kind == "jsonl" and block.data:
+            if source.kind == "jsonl" and block.is_kept:
                 count += len(find_filled(block)[0])
             elif source.kind == "text":
                 count += int((block.ends > block.starts).sum())

@@ -177,15 +177,16 @@ def _unzstd(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[by
                     content = frame.decompress(data)
                 except zstandard.ZstdError as error:
                     raise _broken(path, "zstd", str(error)) from error
-                gathered.append(content)
-                num_gathered += len(content)
                 data = b""
                 if frame.eof:
                     data, frame = frame.unused_data, None
                     num_frames += 1
-            if num_gathered >= chunk_bytes:
-                yield b"".join(gathered)
-                gathered, num_gathered = [], 0
+                for start in range(0, len(content), chunk_bytes):
+                    gathered.append(content[start : start + chunk_bytes])
+                    num_gathered += len(gathered[-1])
+                    if num_gathered >= chunk_bytes:
+                        yield b"".join(gathered)
+                        gathered, num_gathered = [], 0
     if frame is not None or num_frames == 0:
         raise _broken(path, "zstd", "it ends too early")
     if num_gathered:

@@ -1,0 +1,251 @@
+"""Parquet and Arrow files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
+from dataprep.pipeline.types import Piece, Source
+
+TEXT = frozenset({"text"})
+VALUES: list[dict[str, Any]] = [
+    {"text": f"text {i} é" * (i % 7), "n": None if i % 5 == 0 else i, "codes": list(range(i % 4))}
+    for i in range(100)
+]
+TABLE = pa.Table.from_pylist(VALUES)
+FORMATS = ["t.parquet", "stream.arrow", "file.arrow"]
+
+
+def write(table: pa.Table, path: Path, rows_per_group: int = 10, **options: Any) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=rows_per_group, **options)
+        return
+    new = pa.ipc.new_stream if path.name.startswith("stream") else pa.ipc.new_file
+    with new(path, table.schema, **options) as writer:
+        writer.write_table(table, max_chunksize=rows_per_group)
+
+
+def source_of(path: Path) -> Source:
+    (source,) = find_sources(str(path))
+    return source
+
+
+def rows_of(source: Source, piece: Piece, keys: frozenset[str] | None, **kwargs: Any) -> list[Any]:
+    """[(line, record)] of a piece without bad rows."""
+    rows: list[Any] = []
+    for batch in read_piece(source, piece, keys, **kwargs):
+        assert not batch.errors
+        assert set(batch.offsets.tolist()) <= {-1}
+        if batch.columns is not None:
+            names = list(batch.columns)
+            columns = zip(*batch.columns.values(), strict=True)
+            records = [dict(zip(names, row, strict=True)) for row in columns]
+        else:
+            records = list(batch.rows or ())
+        rows += zip(batch.lines.tolist(), records, strict=True)
+    return rows
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("keys", [None, TEXT, frozenset({"n", "codes"})])
+def test_pieces_together_hold_every_row_once(
+    tmp_path: Path, name: str, keys: frozenset[str] | None
+) -> None:
+    write(TABLE, tmp_path / name)
+    source = source_of(tmp_path / name)
+    expected = [{k: v for k, v in row.items() if keys is None or k in keys} for row in VALUES]
+    for target_bytes in (1, 1000, 1 << 20):
+        for batch_bytes in (1, 300, 1 << 20):
+            rows = []
+            for piece, _ in split_source(source, 0, target_bytes, keys, True):
+                found = rows_of(source, piece, keys, batch_bytes=batch_bytes)
+                rows += [(piece.first_line + line, row) for line, row in found]
+            assert rows == list(enumerate(expected))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_row_groups_are_put_together_by_the_size_of_the_wanted_columns(
+    tmp_path: Path, name: str
+) -> None:
+    table = pa.table({"text": ["x"] * 40, "large": ["y" * 10_000 + str(i) for i in range(40)]})
+    write(table, tmp_path / name, use_dictionary=False) if "parquet" in name else write(
+        table, tmp_path / name
+    )
+    source = source_of(tmp_path / name)
+    ((piece, size),) = split_source(source, 2, 20_000, TEXT, False)
+    assert (piece.source, piece.start, piece.stop, piece.first_line) == (2, 0, 4, -1)
+    assert 0 < size < 1000
+    pieces = split_source(source, 2, 20_000, frozenset({"large"}), True)
+    assert [(p.start, p.stop, p.first_line) for p, _ in pieces] == [
+        (0, 1, 0),
+        (1, 2, 10),
+        (2, 3, 20),
+        (3, 4, 30),
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_reading_continues_exactly_at_any_row(tmp_path: Path, name: str) -> None:
+    write(TABLE, tmp_path / name)
+    source = source_of(tmp_path / name)
+    piece = Piece(source=0, start=2, stop=5)
+    batches = list(read_piece(source, piece, TEXT, batch_bytes=200))
+    rows = rows_of(source, piece, TEXT, batch_bytes=200)
+    assert [line for line, _ in rows] == list(range(30))
+    for from_line in range(32):
+        rest = list(read_piece(source, piece, TEXT, from_line=from_line, batch_bytes=200))
+        assert rest[-1].next_line == 30
+        assert rows_of(source, piece, TEXT, from_line=from_line) == rows[from_line:]
+    assert sum(batch.num_bytes for batch in batches) > 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_batches_hold_about_batch_bytes(tmp_path: Path, name: str) -> None:
+    write(pa.table({"text": [str(i) * 300 for i in range(1000)]}), tmp_path / name, 1000)
+    source = source_of(tmp_path / name)
+    batches = list(read_piece(source, Piece(source=0, start=0, stop=1), TEXT, batch_bytes=50_000))
+    assert all(batch.num_bytes < 80_000 for batch in batches)
+    sizes = [sum(map(len, (batch.columns or {})["text"])) for batch in batches]
+    assert max(sizes) < 80_000
+    assert sum(len(batch.lines) for batch in batches) == 1000
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_rows_are_counted(tmp_path: Path, name: str) -> None:
+    write(TABLE, tmp_path / name)
+    source = source_of(tmp_path / name)
+    assert count_records(source, Piece(source=0, start=1, stop=4), 1000) == 30
+    assert count_records(source, Piece(source=0, start=1, stop=4), 7) == 7
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_table_without_rows_gives_one_empty_batch(tmp_path: Path, name: str) -> None:
+    write(TABLE.slice(0, 0), tmp_path / name)
+    source = source_of(tmp_path / name)
+    ((piece, size),) = split_source(source, 0, 100, TEXT, True)
+    (batch,) = read_piece(source, piece, TEXT)
+    assert (size, batch.next_line, len(batch.lines)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_wanted_key_that_is_no_column_is_an_input_error(tmp_path: Path, name: str) -> None:
+    write(TABLE, tmp_path / name)
+    source = source_of(tmp_path / name)
+    pattern = rf"column 'body' not in .*{name} \(columns: text, n, codes\)"
+    with pytest.raises(InputError, match=pattern):
+        split_source(source, 0, 100, frozenset({"body"}), False)
+    with pytest.raises(InputError, match=pattern):
+        list(read_piece(source, Piece(source=0, start=0, stop=1), frozenset({"body", "text"})))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_invalid_utf8_is_an_error_of_its_row_only(tmp_path: Path, name: str) -> None:
+    offsets = np.array([0, 2, 5, 6], np.int32)
+    bad = pa.Array.from_buffers(
+        pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"aab\xffdc")]
+    )
+    write(pa.table({"text": bad, "n": [1, 2, 3]}), tmp_path / name)
+    source = source_of(tmp_path / name)
+    piece = Piece(source=0, start=0, stop=1)
+    (batch,) = read_piece(source, piece, frozenset({"text", "n"}))
+    assert batch.columns == {"text": ["aa", "c"], "n": [1, 3]}
+    assert batch.lines.tolist() == [0, 2]
+    assert [(error.line, error.offset, error.reason) for error in batch.errors] == [
+        (1, -1, "invalid UTF-8: byte 0xff at byte 1 of the column 'text'")
+    ]
+    (batch,) = read_piece(source, piece, None)
+    assert batch.rows == [{"text": "aa", "n": 1}, {"text": "c", "n": 3}]
+    assert len(batch.errors) == 1
+
+
+def test_a_value_that_python_cannot_hold_is_an_error_of_its_row(tmp_path: Path) -> None:
+    days = pa.array([0, 2**31 - 1, 1], pa.int32()).cast(pa.date32())
+    write(pa.table({"day": days}), tmp_path / "t.parquet")
+    source = source_of(tmp_path / "t.parquet")
+    (batch,) = read_piece(source, Piece(source=0, start=0, stop=1), frozenset({"day"}))
+    assert batch.lines.tolist() == [0, 2]
+    assert "column 'day' holds a value that cannot be read" in batch.errors[0].reason
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_cut_anywhere_is_an_input_error(tmp_path: Path, name: str) -> None:
+    write(TABLE.slice(0, 30), tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    source = source_of(tmp_path / name)
+    # Arrow reads in units of 8 bytes; a stream cut between two batches is among these.
+    for length in range(0, len(content), 8):
+        (tmp_path / name).write_bytes(content[:length])
+        with pytest.raises(InputError, match=name):
+            split_source(source, 0, 1, TEXT, False)
+        with pytest.raises(InputError, match=name):
+            list(read_piece(source, Piece(source=0, start=0, stop=3), TEXT))
+
+
+def test_offsets_that_point_nowhere_are_an_input_error_and_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "stream.arrow"
+    write(pa.table({"text": ["abcd", "efgh", "ijkl"]}), path)
+    content = path.read_bytes()
+    place = content.index(np.array([0, 4, 8, 12], np.int32).tobytes())
+    path.write_bytes(
+        content[:place] + np.array([0, 4, 2**30, 12], np.int32).tobytes() + content[place + 16 :]
+    )
+    with pytest.raises(InputError, match=r"cannot read .*stream\.arrow as Arrow: column 'text'"):
+        list(read_piece(source_of(path), Piece(source=0, start=0, stop=1), TEXT))
+
+
+def test_a_file_with_fewer_row_groups_than_planned_is_an_input_error(tmp_path: Path) -> None:
+    for name in FORMATS:
+        write(TABLE.slice(0, 20), tmp_path / name)
+        with pytest.raises(InputError, match="is not there any more"):
+            list(read_piece(source_of(tmp_path / name), Piece(source=0, start=1, stop=4), TEXT))
+
+
+def test_repeated_values_do_not_fill_the_memory(tmp_path: Path) -> None:
+    write(pa.table({"text": ["x" * 100_000] * 400}), tmp_path / "t.parquet", 400)
+    source = source_of(tmp_path / "t.parquet")
+    assert source.num_bytes < 100_000
+    batches = read_piece(source, Piece(source=0, start=0, stop=1), TEXT, batch_bytes=1 << 20)
+    assert max(len(batch.lines) for batch in batches) <= 11
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_of_many_types_come_as_python_values(tmp_path: Path, name: str) -> None:
+    table = pa.table(
+        {
+            "large": pa.array(["a", None], pa.large_string()),
+            "words": pa.array(["b", "b"]).dictionary_encode(),
+            "turns": [[{"role": "user", "content": "hi"}], []],
+            "raw": [b"\xff", None],
+            "a.b": [1.5, 2.5],
+        }
+    )
+    write(table, tmp_path / name)
+    source = source_of(tmp_path / name)
+    piece = Piece(source=0, start=0, stop=1)
+    assert [row for _, row in rows_of(source, piece, None)] == table.to_pylist()
+    for key in table.column_names:
+        rows = rows_of(source, piece, frozenset({key}))
+        assert [row[key] for _, row in rows] == table[key].to_pylist()
+
+
+def test_a_column_that_stands_twice_is_an_input_error(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    write(table, tmp_path / "stream.arrow")
+    for keys in (TEXT, None):
+        with pytest.raises(InputError, match="column 'text' stands twice"):
+            split_source(source_of(tmp_path / "stream.arrow"), 0, 1, keys, False)
+
+
+def test_wanting_no_column_still_counts_the_rows(tmp_path: Path) -> None:
+    for name in FORMATS:
+        write(TABLE, tmp_path / name)
+        source = source_of(tmp_path / name)
+        batches = list(read_piece(source, Piece(source=0, start=0, stop=10), frozenset()))
+        assert sum(len(batch.lines) for batch in batches) == batches[-1].next_line == 100
