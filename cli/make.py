@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
 from dataprep.cli.show import Progress, megabytes, print_json
-from dataprep.configs import TokenizeConfig, load_config
+from dataprep.configs import PackConfig, TokenizeConfig, load_config
+from dataprep.pipeline.pack import pack
 from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.run import Outcome, plan_of, tokenize
 from dataprep.pipeline.sample import sample_path
@@ -35,6 +37,27 @@ class Compat(StrEnum):
     lwm = "lwm"
 
 
+class Strategy(StrEnum):
+    best_fit = "best_fit"
+    first_fit = "first_fit"
+    concat = "concat"
+    pad = "pad"
+
+
+# `split` is a method of str, so this one is written by its values.
+Overflow = StrEnum("Overflow", {name.upper(): name for name in ("split", "truncate", "drop")})
+
+
+class Side(StrEnum):
+    left = "left"
+    right = "right"
+
+
+class Compression(StrEnum):
+    none = "none"
+    zstd = "zstd"
+
+
 class LogFormat(StrEnum):
     text = "text"
     json = "json"
@@ -48,12 +71,17 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dataprep"
 
 
-def describe(key: str) -> str:
-    return TokenizeConfig.model_fields[key].description or ""
+def describe(key: str, model: type[BaseModel] = TokenizeConfig) -> str:
+    return model.model_fields[key].description or ""
+
+
+def about(key: str) -> str:
+    return describe(key, PackConfig)
 
 
 def add_commands(app: typer.Typer) -> None:
     app.command("tokenize", epilog=EXAMPLE)(tokenize_command)
+    app.command("pack", epilog=PACK_EXAMPLE)(pack_command)
     app.command("demo", epilog="Example: dataprep demo --out /tmp/demo")(demo_command)
 
 
@@ -61,6 +89,8 @@ EXAMPLE = (
     "Example: dataprep tokenize 'data/*.jsonl' --tokenizer gpt2/tokenizer.json "
     "--fields '[prompt],answer' --out data/tokenized"
 )
+
+PACK_EXAMPLE = "Example: dataprep pack data/tokenized --seq-len 4096 --out data/packed"
 
 Set = Annotated[
     list[str] | None,
@@ -153,6 +183,63 @@ def tokenize_command(
     run_and_show(settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format.value)
 
 
+def pack_command(
+    tokenized: Annotated[
+        list[str], typer.Argument(metavar="TOKENIZED...", help="Folders of tokenized datasets.")
+    ],
+    out: Annotated[str, typer.Option(help=describe("out"))],
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", help="YAML or TOML file; its section `pack` is used."),
+    ] = None,
+    sets: Set = None,
+    seq_len: Annotated[int | None, typer.Option(help=about("seq_len"))] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help=about("strategy"))] = None,
+    overflow: Annotated[Overflow | None, typer.Option(help=about("overflow"))] = None,
+    truncate_side: Annotated[Side | None, typer.Option(help=about("truncate_side"))] = None,
+    pad_side: Annotated[Side | None, typer.Option(help=about("pad_side"))] = None,
+    max_segments: Annotated[int | None, typer.Option(help=about("max_segments"))] = None,
+    keep_blocks: Annotated[
+        bool | None, typer.Option("--keep-blocks/--no-keep-blocks", help=about("keep_blocks"))
+    ] = None,
+    drop_tail: Annotated[
+        bool | None, typer.Option("--drop-tail/--no-drop-tail", help=about("drop_tail"))
+    ] = None,
+    drop_empty_targets: Annotated[
+        bool | None, typer.Option("--drop-empty-targets", help=about("drop_empty_targets"))
+    ] = None,
+    open_rows: Annotated[int | None, typer.Option(help=about("open_rows"))] = None,
+    window: Annotated[int | None, typer.Option(help=about("window"))] = None,
+    pad_id: Annotated[int | None, typer.Option(help=about("pad_id"))] = None,
+    seed: Annotated[int | None, typer.Option(help=about("seed"))] = None,
+    compat: Annotated[Compat | None, typer.Option(help=about("compat"))] = None,
+    compression: Annotated[Compression | None, typer.Option(help=about("compression"))] = None,
+    shard_rows: Annotated[int | None, typer.Option(help=about("shard_rows"))] = None,
+    shard_bytes: Annotated[int | None, typer.Option(help=about("shard_bytes"))] = None,
+    workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    log_format: Log = LogFormat.text,
+) -> None:
+    """Lay tokenized documents into rows of seq_len + 1 tokens, with masks and boundaries.
+
+    Documents that fit a row are never cut (except by `concat`); every cut, drop and pad is counted.
+    """
+    given = locals()
+    flags = {
+        key: value.value if isinstance(value, Enum) else value
+        for key, value in given.items()
+        if key in PackConfig.model_fields
+    }
+    settings = load_config(PackConfig, file=config, section="pack", sets=sets or (), flags=flags)
+    pack_and_show(
+        tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log=log_format.value
+    )
+
+
 def demo_command(
     out: Annotated[
         Path, typer.Option(help="Folder for the datasets; an earlier demo there is replaced.")
@@ -193,6 +280,53 @@ def run_and_show(
         print_json(_summary(outcome))
     elif not quiet:
         show_outcome(outcome, progress)
+
+
+def pack_and_show(
+    tokenized: list[str],
+    settings: PackConfig,
+    out: str,
+    overwrite: bool,
+    *,
+    as_json: bool,
+    quiet: bool,
+    log: str,
+) -> None:
+    progress = Progress(quiet=quiet, log_format=log)
+    try:
+        outcome = pack(tokenized, settings, out, overwrite=overwrite, report=progress)
+    finally:
+        progress.close()
+    if as_json:
+        print_json(_summary(outcome))
+    elif not quiet:
+        show_packed(outcome, progress)
+
+
+def show_packed(outcome: Outcome, progress: Progress) -> None:
+    counts = outcome.manifest["counts"]
+    if outcome.was_complete:
+        typer.echo(f"nothing to do: {outcome.out} is complete ({counts['rows']:,} rows)")
+        return
+    capacity = outcome.manifest["seq_len"] + 1
+    share = counts["padding"] / max(counts["rows"] * capacity, 1)
+    notes = [
+        f"{counts[key]:,} {what}"
+        for key, what in (
+            ("documents_split", "documents split"),
+            ("documents_truncated", "truncated"),
+            ("documents_dropped", "dropped"),
+            ("rows_without_target", "rows without a target"),
+            ("blocks_cut", "blocks cut"),
+        )
+        if counts[key]
+    ]
+    typer.echo(
+        f"{outcome.out}: {counts['rows']:,} rows of {capacity:,} tokens "
+        f"({counts['target_tokens']:,} targets, {share:.3%} padding) in "
+        f"{len(outcome.manifest['shards'])} shards; {', '.join([*notes, ''])}"
+        f"{progress.seconds:.1f} s"
+    )
 
 
 def show_plan(plan: Plan, *, as_json: bool) -> None:

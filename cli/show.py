@@ -6,10 +6,13 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from tqdm import tqdm
+
+SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
 
 
 def print_json(value: Any) -> None:
@@ -31,7 +34,7 @@ class Progress:
         self._quiet = quiet
         self._json = log_format == "json"
         self._bar: Any = None
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0, "errors": 0}
+        self._sums = Counter[str]()
         self._began = time.monotonic()
 
     def __call__(self, kind: str, values: Mapping[str, Any]) -> None:
@@ -41,16 +44,14 @@ class Progress:
             self._say(
                 "choosing a tokenizer engine (the first time a tokenizer is seen takes longer)"
             )
+        elif kind == "plan":
+            self._say(f"planning rows of {values['documents']:,} documents")
         elif kind == "start":
             self._start(values)
         elif kind == "progress":
-            for key in self._sums:
-                self._sums[key] += values[key]
+            self._sums.update({key: values[key] for key in SUMMED if key in values})
             if self._bar is not None:
-                self._bar.set_postfix_str(
-                    f"{self._sums['documents']:,} docs, {self._sums['tokens'] / 1e6:,.1f} Mtok",
-                    refresh=False,
-                )
+                self._bar.set_postfix_str(self._so_far(), refresh=False)
                 self._bar.update(values["num_bytes"])
 
     def close(self) -> None:
@@ -69,16 +70,24 @@ class Progress:
     def _start(self, values: Mapping[str, Any]) -> None:
         self._began = time.monotonic()
         resumed = f", {values['tasks_done']} done before" if values["tasks_done"] else ""
+        if "rows" in values:
+            what, how = f"{values['rows']:,} rows", ""
+        else:
+            what = f"{values['sources']:,} sources, {megabytes(values['num_bytes'])} to read"
+            how = f", engine {values['engine']}"
         self._say(
-            f"{values['sources']} sources, {megabytes(values['num_bytes'])} to read in "
-            f"{values['tasks']} tasks{resumed}; {values['workers']} workers, "
-            f"engine {values['engine']}",
+            f"{what} in {values['tasks']:,} tasks{resumed}; {values['workers']} workers{how}",
             **values,
         )
         if sys.stderr.isatty() and not self._json:
             self._bar = tqdm(
                 total=values["num_bytes"], unit="B", unit_scale=True, file=sys.stderr, leave=False
             )
+
+    def _so_far(self) -> str:
+        if self._sums["rows"]:
+            return f"{self._sums['rows']:,} rows"
+        return f"{self._sums['documents']:,} docs, {self._sums['tokens'] / 1e6:,.1f} Mtok"
 
     def _say(self, message: str, **values: Any) -> None:
         if self._json:

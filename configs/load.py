@@ -28,11 +28,16 @@ def load_config(
     model: type[M],
     *,
     file: str | None = None,
+    section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
 ) -> M:
-    """One validated config; flags that are None were not given."""
+    """One validated config, of a section of the file or the whole; flags may be None: not given."""
     values = read_file(file) if file else {}
+    if section is not None:
+        values = values.get(section) or {}
+        if not isinstance(values, dict):
+            raise ConfigError(f"{section} in {file} must be a table of keys")
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key:

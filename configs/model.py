@@ -142,6 +142,9 @@ class TokenizeConfig(Model):
     )
     allow_empty: bool = Field(False, description="zero records are not an error")
     workers: int | None = Field(None, ge=1, description="processes; default: all cores")
+    pack: PackConfig = Field(
+        default_factory=lambda: PackConfig(), description="settings of dataprep pack"
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -96,7 +96,7 @@ class Corpus:
     def num_shards(self) -> int:
         return len(self._entries)
 
-    def copy_tokens(self, pieces: Pieces, target: memoryview, places: Offsets) -> None:
+    def copy_tokens(self, pieces: Pieces, target: NDArray[Any], places: Offsets) -> None:
         """Copy each piece's tokens to its byte offset of `target`."""
         itemsize = TOKEN_DTYPES[self.token_dtype].itemsize
         for shard, which, entries in self._by_shard(pieces.document):
@@ -139,7 +139,7 @@ class Corpus:
         place += 4 * (head[:, 0] + head[:, 2 : 2 + number].sum(axis=1) + first)
         ends = np.empty(int(count.sum()), U32)
         targets = 4 * (np.cumsum(count) - count)
-        shard.mapped.copy_ranges(place, 4 * count, memoryview(ends).cast("B"), targets)
+        shard.mapped.copy_ranges(place, 4 * count, ends, targets)
         return ends.astype(np.int64)
 
     def _by_shard(self, documents: Offsets) -> Any:
@@ -164,7 +164,7 @@ class Corpus:
             head = np.empty((len(mapped.places), width), U32)
             size = np.full(len(head), 4 * width)
             to = np.arange(len(head)) * 4 * width
-            mapped.copy_ranges(mapped.places, size, memoryview(head).cast("B"), to)
+            mapped.copy_ranges(mapped.places, size, head, to)
             self._open[number] = _Shard(
                 mapped=mapped,
                 index=self._load_index(number),

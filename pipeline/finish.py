@@ -26,6 +26,7 @@ NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}
 PIECES = "provenance/pieces.json"
 ERRORS = "errors.jsonl"
+UNRECORDED = ("out", "workers", "pack")  # of the config: not about this dataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def make_manifest(plan: Plan, work: Path, selection: Mapping[str, Any]) -> dict[
     files = plan.vocabulary.files
     by_reference = sum(t.by_reference for c in committed for t in c.shard.tallies.values())
     written = sum(s["written"] for s in sources)
-    config = {key: value for key, value in plan.config.items() if key not in ("out", "workers")}
+    config = {key: value for key, value in plan.config.items() if key not in UNRECORDED}
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",

@@ -32,8 +32,8 @@ def record_places(sizes: NDArray[Any]) -> Offsets:
     """Logical place of every record's first byte, given the records' sizes."""
     sizes = np.asarray(sizes, np.int64)
     ahead = CHUNK_HEADER_BYTES + 2 + varint_bytes(sizes)
-    ends = SIGNATURE_BYTES + np.cumsum(ahead + sizes)
-    return ends - sizes
+    places: Offsets = SIGNATURE_BYTES + np.cumsum(ahead + sizes) - sizes
+    return places
 
 
 def varint_bytes(values: Offsets) -> Offsets:
@@ -65,9 +65,9 @@ class MappedShard:
             raise CorruptError(f"{path} is too short for the records that the manifest lists")
 
     def copy_ranges(
-        self, places: Offsets, lengths: Offsets, target: memoryview, targets: Offsets
+        self, places: Offsets, lengths: Offsets, target: NDArray[Any], targets: Offsets
     ) -> None:
-        """Copy logical ranges [place, place + length) to byte offsets of `target`.
+        """Copy logical ranges [place, place + length) to byte offsets of the array `target`.
 
         A Python loop over ranges, cut at block headers: a copy takes about as long as its loop
         turn at some kilobytes, so many short ranges cost, and few long ones do not.
@@ -79,7 +79,7 @@ class MappedShard:
         spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1
         if int(spans.max()) > 1:
             places, lengths, targets = _cut_at_blocks(places, lengths, targets, first, spans)
-        view = self._view
+        view, into = self._view, memoryview(target.view(np.uint8).data).cast("B")
         starts = physical(places)
         for start, stop, to, to_stop in zip(
             starts.tolist(),
@@ -88,7 +88,7 @@ class MappedShard:
             (targets + lengths).tolist(),
             strict=True,
         ):
-            target[to:to_stop] = view[start:stop]
+            into[to:to_stop] = view[start:stop]
 
     def close(self) -> None:
         self._view.release()

@@ -7,32 +7,12 @@ runs     of the whole row, so that a mask is known without knowing the pieces
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from dataprep.pipeline.corpus import Corpus, Parts, Pieces
 from dataprep.pipeline.record import TOKEN_DTYPES
+from dataprep.pipeline.row import Ragged, Rows
 from dataprep.pipeline.types import Offsets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ragged:
-    """Lists of numbers, one a row."""
-
-    values: Offsets
-    offsets: Offsets  # i64[rows + 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    tokens: NDArray[Any]  # u16|u32[rows, capacity]
-    left_padding: Offsets  # i64[rows]
-    ends: Ragged  # of documents, as places in the row
-    runs: tuple[Ragged, ...]  # run ends of each mask, the last of a row is its capacity
-    num_targets: Offsets  # i64[rows], loss tokens that are not the row's first
 
 
 def build_rows(
@@ -44,8 +24,11 @@ def build_rows(
     pad: int,
     pad_left: bool,
     keep_first_loss: bool,
-) -> Rows:
-    """`row_offsets` cut the pieces into rows; `keep_first_loss` is LWM's stream."""
+) -> tuple[Rows, Offsets]:
+    """Rows, and the targets in each: loss tokens that are not the row's first.
+
+    `row_offsets` cut the pieces into rows; `keep_first_loss` is LWM's stream.
+    """
     num_rows = len(row_offsets) - 1
     row = np.repeat(np.arange(num_rows), np.diff(row_offsets))
     ends = np.cumsum(pieces.length)
@@ -56,7 +39,7 @@ def build_rows(
     places = places - np.concatenate(([0], ends))[row_offsets[:-1]][row] + left_padding[row]
     tokens = np.full((num_rows, capacity), pad, TOKEN_DTYPES[corpus.token_dtype])
     itemsize = tokens.itemsize
-    corpus.copy_tokens(pieces, memoryview(tokens).cast("B"), (row * capacity + places) * itemsize)
+    corpus.copy_tokens(pieces, tokens, (row * capacity + places) * itemsize)
     runs = []
     num_targets = np.zeros(num_rows, np.int64)
     for name in corpus.masks:
@@ -66,13 +49,13 @@ def build_rows(
                 parts = _without_first(parts, len(pieces.length))
             num_targets = _count_targets(parts, row, places, num_rows)
         runs.append(_row_runs(parts, row, left_padding, used, capacity))
-    return Rows(
+    rows = Rows(
         tokens=tokens,
         left_padding=left_padding,
-        ends=Ragged(values=places + pieces.length, offsets=row_offsets - row_offsets[0]),
+        ends=Ragged(values=places + pieces.length, offsets=row_offsets),
         runs=tuple(runs),
-        num_targets=num_targets,
     )
+    return rows, num_targets
 
 
 def _without_first(parts: Parts, num_pieces: int) -> Parts:

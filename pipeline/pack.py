@@ -51,6 +51,7 @@ from dataprep.pipeline.packing import (
     plan_windows,
 )
 from dataprep.pipeline.record import TOKEN_DTYPES
+from dataprep.pipeline.row import ends_dtype
 from dataprep.pipeline.run import Outcome, Report
 from dataprep.pipeline.shards import save_array
 from dataprep.pipeline.workspace import (
@@ -280,7 +281,7 @@ def _manifest(
         ],
         "seq_len": config["seq_len"],
         "token_dtype": corpus.token_dtype,
-        "ends_dtype": "uint16" if plan.capacity <= 65535 else "uint32",
+        "ends_dtype": ends_dtype(config["seq_len"]),
         "max_id": max(manifest["max_id"] for manifest in corpus.manifests),
         "pad": plan.pad,
         "compression": config["compression"],

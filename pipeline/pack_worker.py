@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.corpus import Corpus, Pieces
 from dataprep.pipeline.files import sync_folder, temporary, write_atomic
-from dataprep.pipeline.materialize import Rows, build_rows
-from dataprep.pipeline.record import WRITER_OPTIONS
-from dataprep.pipeline.row import encode_rows
+from dataprep.pipeline.materialize import build_rows
+from dataprep.pipeline.record import TOKEN_DTYPES, WRITER_OPTIONS
+from dataprep.pipeline.row import RowLayout, encode_rows, ends_dtype
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import check_written, commit_files, save_array
+from dataprep.pipeline.types import Mask, Offsets
 
 PLAN = "plan.json"
 TASKS = "tasks"
@@ -95,6 +96,12 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
     writer = array_record_module.ArrayRecordWriter(
         str(temporary(paths["shards"])), OPTIONS[plan.config["compression"]]
     )
+    layout = RowLayout(
+        capacity=plan.capacity,
+        num_masks=len(corpus.masks),
+        tokens=TOKEN_DTYPES[corpus.token_dtype],
+        ends=TOKEN_DTYPES[ends_dtype(plan.capacity - 1)],
+    )
     sums = _Sums()
     step = max(1, BATCH_TOKENS // plan.capacity)
     for first in range(task.start, task.stop, step):
@@ -102,7 +109,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
         pieces = Pieces(
             **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
         )
-        rows = build_rows(
+        rows, num_targets = build_rows(
             corpus,
             pieces,
             offsets - offsets[0],
@@ -111,8 +118,9 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
             pad_left=plan.config["strategy"] == "pad" and plan.config["pad_side"] == "left",
             keep_first_loss=plan.config["strategy"] == "concat" and plan.config["compat"] == "lwm",
         )
-        records = _encode(rows, plan)
-        kept = sums.add(rows, pieces, records, drop=plan.config["drop_empty_targets"])
+        records = encode_rows(rows, layout)
+        drop = plan.config["drop_empty_targets"]
+        kept = sums.add(rows.ends.offsets, num_targets, pieces, records, drop=drop)
         for record, keep in zip(records, kept.tolist(), strict=True):
             if keep:
                 writer.write(record)
@@ -135,13 +143,19 @@ class _Sums:
         self.rows_without_target = self.tokens_in_dropped_rows = 0
 
     def add(
-        self, rows: Rows, pieces: Pieces, records: Sequence[bytes], *, drop: bool
-    ) -> NDArray[np.bool_]:
+        self,
+        row_offsets: Offsets,
+        num_targets: Offsets,
+        pieces: Pieces,
+        records: Sequence[bytes],
+        *,
+        drop: bool,
+    ) -> Mask:
         """Which rows stay."""
         num_rows = len(records)
-        has_target = rows.num_targets > 0
+        has_target = num_targets > 0
         kept = has_target if drop else np.ones(num_rows, bool)
-        row = np.repeat(np.arange(num_rows), np.diff(rows.ends.offsets))
+        row = np.repeat(np.arange(num_rows), np.diff(row_offsets))
         stays = kept[row]
         entries = np.empty(int(stays.sum()), PIECES)
         entries["row"] = self.num_rows + (np.cumsum(kept) - 1)[row[stays]]
@@ -151,20 +165,11 @@ class _Sums:
         self.record_bytes.append(np.array([len(r) for r in records], "<u4")[kept])
         self.num_rows += int(kept.sum())
         self.num_tokens += int(pieces.length[stays].sum())
-        self.num_targets += int(rows.num_targets[kept].sum())
+        self.num_targets += int(num_targets[kept].sum())
         self.num_pieces += len(entries)
         self.rows_without_target += int((~has_target).sum())
         self.tokens_in_dropped_rows += int(pieces.length[~stays].sum())
         return kept
-
-
-def _encode(rows: Rows, plan: PackPlan) -> list[bytes]:
-    return encode_rows(
-        rows.tokens,
-        rows.left_padding,
-        (rows.ends.values, rows.ends.offsets),
-        [(runs.values, runs.offsets) for runs in rows.runs],
-    )
 
 
 def _commit(task: PackTask, work: Path, paths: dict[str, Path], sums: _Sums) -> None:

@@ -29,7 +29,7 @@ SMALLEST_TASK_BYTES = 4 << 20
 TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to keep shards large
 
 # Keys that do not decide what is written.
-NEUTRAL = frozenset({"inputs", "out", "workers", "engine", "allow_empty", "max_errors"})
+NEUTRAL = frozenset({"inputs", "out", "workers", "engine", "allow_empty", "max_errors", "pack"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

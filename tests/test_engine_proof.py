@@ -42,6 +42,8 @@ from dataprep.pipeline.engine import (
     select_engine,
 )
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter
+from dataprep.pipeline.engine.proof import write_proof
+from dataprep.pipeline.engine.prove import proof_key, prove_all
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -438,9 +440,6 @@ def test_a_worker_with_another_version_refuses_the_selection(
 def test_the_order_of_preference_yields_only_to_a_clearly_faster_engine(
     tokenizers: dict[str, TokenizerFiles], tmp_path: Path
 ) -> None:
-    from dataprep.pipeline.engine.proof import write_proof
-    from dataprep.pipeline.engine.prove import proof_key
-
     files = tokenizers["gpt2"]
     load = fake(lambda text: False)["fake"].load
     adapters = {
@@ -519,17 +518,17 @@ def test_all_of_unicode_is_exact_after_the_full_sweep(
 ) -> None:
     files = tokenizers[kind]
     reference = load_reference(files)
-    for name, adapter in ADAPTERS.items():
-        if adapter.version() is None:
-            continue
-        proof = prove(name, files, cache_dir=proofs)
-        if not proof.equal:
-            continue
-        engine = load_engine(Selection(name=name, version=proof.version, proof=proof), files)
+    names = [name for name, adapter in ADAPTERS.items() if adapter.version() is not None]
+    engines = [
+        load_engine(Selection(name=proof.engine, version=proof.version, proof=proof), files)
+        for proof in prove_all(names, files, cache_dir=proofs)
+        if proof.equal
+    ]
 
-        @settings(max_examples=1000, deadline=None)
-        @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5))
-        def holds(texts: list[str], engine: Engine = engine) -> None:
-            assert as_lists(engine.encode(texts)) == as_lists(reference.encode(texts))
+    @settings(max_examples=2000, deadline=None)
+    @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5))
+    def holds(texts: list[str]) -> None:
+        expected = as_lists(reference.encode(texts))
+        assert [as_lists(engine.encode(texts)) for engine in engines] == [expected] * len(engines)
 
-        holds()
+    holds()

@@ -75,9 +75,7 @@ def test_row_groups_are_put_together_by_the_size_of_the_wanted_columns(
     tmp_path: Path, name: str
 ) -> None:
     table = pa.table({"text": ["x"] * 40, "large": ["y" * 10_000 + str(i) for i in range(40)]})
-    write(table, tmp_path / name, use_dictionary=False) if "parquet" in name else write(
-        table, tmp_path / name
-    )
+    write(table, tmp_path / name)
     source = source_of(tmp_path / name)
     ((piece, size),) = split_source(source, 2, 20_000, TEXT, False)
     assert (piece.source, piece.start, piece.stop, piece.first_line) == (2, 0, 4, -1)
@@ -131,7 +129,8 @@ def test_a_table_without_rows_gives_one_empty_batch(tmp_path: Path, name: str) -
     source = source_of(tmp_path / name)
     ((piece, size),) = split_source(source, 0, 100, TEXT, True)
     (batch,) = read_piece(source, piece, TEXT)
-    assert (size, batch.next_line, len(batch.lines)) == (0, 0, 0)
+    assert (piece.first_line, batch.next_line, len(batch.lines)) == (0, 0, 0)
+    assert size < 100
 
 
 @pytest.mark.parametrize("name", FORMATS)

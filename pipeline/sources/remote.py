@@ -25,6 +25,7 @@ def find_urls(spec: str) -> list[str]:
         import fsspec
 
         filesystem, path = fsspec.url_to_fs(spec)
+        filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
             found = [name for name in filesystem.glob(path) if filesystem.isfile(name)]
         elif filesystem.isdir(path):

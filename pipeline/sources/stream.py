@@ -11,6 +11,7 @@ lines or records.
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,11 +67,39 @@ def naming(path: str) -> Iterator[None]:
 def open_file(path: str) -> Any:
     """A binary file that can seek; the caller closes it."""
     with naming(path):
-        if is_url(path):
-            import fsspec
+        return _UrlFile(path) if is_url(path) else open(path, "rb", buffering=0)
 
-            return fsspec.open(path, "rb").open()
-        return open(path, "rb", buffering=0)
+
+class _UrlFile(io.RawIOBase):
+    """A file behind a URL, with its filesystem: archives are closed when theirs is let go."""
+
+    def __init__(self, url: str) -> None:
+        import fsspec
+
+        super().__init__()
+        self._filesystem, path = fsspec.url_to_fs(url)
+        self._file = self._filesystem.open(path, "rb")
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self._file.read(size)
+        return data
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        return int(self._file.seek(position, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def check_encoding(head: bytes, path: str) -> None:
