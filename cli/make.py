@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel
@@ -17,50 +16,14 @@ from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.run import Outcome, plan_of, tokenize
 from dataprep.pipeline.sample import sample_path
 
-
-class Engine(StrEnum):
-    auto = "auto"
-    tokenizers = "tokenizers"
-    fastokens = "fastokens"
-    gigatoken = "gigatoken"
-    splintr = "splintr"
-
-
-class OnError(StrEnum):
-    fail = "fail"
-    skip = "skip"
-    quarantine = "quarantine"
-
-
-class Compat(StrEnum):
-    none = "none"
-    lwm = "lwm"
-
-
-class Strategy(StrEnum):
-    best_fit = "best_fit"
-    first_fit = "first_fit"
-    concat = "concat"
-    pad = "pad"
-
-
-# `split` is a method of str, so this one is written by its values.
-Overflow = StrEnum("Overflow", {name.upper(): name for name in ("split", "truncate", "drop")})
-
-
-class Side(StrEnum):
-    left = "left"
-    right = "right"
-
-
-class Compression(StrEnum):
-    none = "none"
-    zstd = "zstd"
-
-
-class LogFormat(StrEnum):
-    text = "text"
-    json = "json"
+Engine = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
+OnError = Literal["fail", "skip", "quarantine"]
+Compat = Literal["none", "lwm"]
+Strategy = Literal["best_fit", "first_fit", "concat", "pad"]
+Overflow = Literal["split", "truncate", "drop"]
+Side = Literal["left", "right"]
+Compression = Literal["none", "zstd"]
+LogFormat = Literal["text", "json"]
 
 
 def cache_dir() -> Path:
@@ -159,7 +122,7 @@ def tokenize_command(
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
 ) -> None:
     """Read raw corpora, tokenize them, write ArrayRecord shards with a manifest.
 
@@ -168,7 +131,7 @@ def tokenize_command(
     """
     given = locals()
     flags = {
-        key: value.value if isinstance(value, Enum) else value
+        key: value
         for key, value in given.items()
         if key in TokenizeConfig.model_fields and key != "inputs"
     }
@@ -180,7 +143,7 @@ def tokenize_command(
     if dry_run:
         show_plan(plan_of(settings, cache_dir()), as_json=as_json)
         return
-    run_and_show(settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format.value)
+    run_and_show(settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format)
 
 
 def pack_command(
@@ -222,22 +185,16 @@ def pack_command(
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    log_format: Log = LogFormat.text,
+    log_format: Log = "text",
 ) -> None:
     """Lay tokenized documents into rows of seq_len + 1 tokens, with masks and boundaries.
 
     Documents that fit a row are never cut (except by `concat`); every cut, drop and pad is counted.
     """
     given = locals()
-    flags = {
-        key: value.value if isinstance(value, Enum) else value
-        for key, value in given.items()
-        if key in PackConfig.model_fields
-    }
+    flags = {key: value for key, value in given.items() if key in PackConfig.model_fields}
     settings = load_config(PackConfig, file=config, section="pack", sets=sets or (), flags=flags)
-    pack_and_show(
-        tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log=log_format.value
-    )
+    pack_and_show(tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log=log_format)
 
 
 def demo_command(

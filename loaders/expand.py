@@ -6,11 +6,16 @@
 
 A request names the columns and how far each array is shifted: inputs are tokens shifted by 0,
 targets by 1. `compiled` does the same in one pass where numba is installed.
+
+All of a row's pieces (documents, runs) are worked out for the whole batch; only then are they
+repeated into dense arrays, a few rows at a time, so that what lies between two steps stays in the
+cache and is too small for the allocator to hand back to the system.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,12 +28,12 @@ from dataprep.pipeline.types import Offsets
 
 Ints = NDArray[np.int32]
 
-CHUNK_TOKENS = 1 << 17  # expanded at once, so that what is between two steps stays in the cache
+CHUNK_TOKENS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Columns [start, start + width) of each array, moved right by its shift."""
+    """Columns [start, start + width) of each array, taken `shift` further right."""
 
     start: int
     width: int
@@ -50,96 +55,117 @@ class Arrays:
 
 def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> None:
     """Fill `out`; a row whose parts do not fit together is a CorruptError."""
-    chunk = max(1, CHUNK_TOKENS // max(1, request.width))
-    for start in range(0, len(rows), chunk):
-        stop = min(start + chunk, len(rows))
-        part = Arrays(
-            tokens=out.tokens[:, start:stop],
-            segments=out.segments[:, start:stop],
-            positions=out.positions[:, start:stop],
-            masks=out.masks[:, start:stop],
-        )
-        _expand(rows.part(start, stop), layout, request, part)
-
-
-def _expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> None:
-    start, stop = request.start, request.start + request.width + max(request.tokens, default=0)
-    if request.tokens:
-        tokens = gather_tokens(rows, layout, start, stop)
-        for i, shift in enumerate(request.tokens):
-            out.tokens[i] = tokens[:, shift : shift + request.width]
+    _expand_tokens(rows, layout, request, out.tokens)
     if not (request.segments or request.positions or request.masks):
         return
     head = gather_head(rows, layout).astype(np.int64)
-    counts = np.delete(head, 1, axis=1)
+    counts = np.delete(head, 1, axis=1)  # i64[rows, 1 + masks]: documents, runs of each mask
     totals = counts.sum(axis=1)
-    if ((layout.tail_start + layout.ends.itemsize * totals) != rows.size).any():
-        raise CorruptError("a row's header does not fit its size")
-    tails = gather_tails(rows, layout, totals)
-    first = np.cumsum(totals) - totals
+    if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
+        raise CorruptError("the header of a row does not fit its size")
+    tails = gather_tails(rows, layout, totals).astype(np.int64)
+    starts = np.cumsum(counts).reshape(counts.shape) - counts  # of each part among the tails
     if request.segments or request.positions:
-        ends = tails[_ranges(first, counts[:, 0])]
+        ends = tails[_ranges(starts[:, 0], counts[:, 0])]
         _expand_segments(head[:, 1], ends, counts[:, 0], layout.capacity, request, out)
-    for i, (mask, shift) in enumerate(request.masks):
-        before = counts[:, : mask + 1].sum(axis=1)
-        runs = tails[_ranges(first + before, counts[:, mask + 1])]
-        _expand_mask(runs, counts[:, mask + 1], request.start + shift, out.masks[i])
+    for place, (mask, shift) in zip(out.masks, request.masks, strict=True):
+        number = counts[:, mask + 1]
+        edges = tails[_ranges(starts[:, mask + 1], number)]
+        flags = _within(number) % 2 == 1
+        lengths = _lengths(edges, number, request.start + shift, request.width)
+        _repeat(flags, lengths, number, place)
+
+
+def _expand_tokens(rows: RowBytes, layout: RowLayout, request: Request, out: Ints) -> None:
+    start, width = request.start, request.width
+    stop = start + width + max(request.tokens, default=0)
+    chunk = _chunk(width)
+    for row in range(0, len(rows) if request.tokens else 0, chunk):
+        tokens = gather_tokens(rows.part(row, row + chunk), layout, start, stop)
+        for place, shift in zip(out, request.tokens, strict=True):
+            place[row : row + chunk] = tokens[:, shift : shift + width]
 
 
 def _expand_segments(
-    left: Offsets, ends: NDArray[Any], counts: Offsets, capacity: int, request: Request, out: Arrays
+    left: Offsets, ends: Offsets, counts: Offsets, capacity: int, request: Request, out: Arrays
 ) -> None:
-    # Padding before and after make two more pieces of each row.
+    # The padding before and after makes two more pieces of each row.
     pieces = counts + 2
-    stops = np.cumsum(pieces)
-    row = np.repeat(np.arange(len(counts)), pieces)
-    values = np.arange(len(row)) - (stops - pieces)[row]
-    edges = np.empty(len(row), np.int64)
-    edges[stops - pieces], edges[stops - 1] = left, capacity
-    inner = np.ones(len(row), bool)
-    inner[stops - pieces] = inner[stops - 1] = False
-    edges[inner] = ends
-    begins = np.empty_like(edges)
+    after = np.cumsum(pieces) - 1
+    before = after - counts - 1
+    edges = np.empty(len(ends) + 2 * len(counts), np.int64)
+    edges[before], edges[after] = left, capacity
+    edges[_ranges(before + 1, counts)] = ends
+    numbers = _within(pieces).astype(np.int32)
+    numbers[after] = 0
+    begins = np.empty(len(edges), np.int32)
     begins[1:] = edges[:-1]
-    # Padding begins beyond the row, so that its positions are negative until they are raised to 0.
-    begins[stops - pieces] = begins[stops - 1] = 2 * capacity
-    values[stops - 1] = 0
-    width, offset = request.width, row * request.width
-    for shift in sorted({*request.segments, *request.positions}):
-        lengths = _lengths(edges, request.start + shift, width, offset)
-        if shift in request.segments:
-            flat = np.repeat(values.astype(np.int32), lengths)
-            out.segments[request.segments.index(shift)] = flat.reshape(-1, width)
-        if shift in request.positions:
-            place = out.positions[request.positions.index(shift)]
-            first = request.start + shift
-            columns = np.arange(first, first + width, dtype=np.int32)
-            flat = np.repeat(begins.astype(np.int32), lengths)
-            np.subtract(columns, flat.reshape(-1, width), out=place)
-            np.maximum(place, 0, out=place)
+    # Padding begins beyond the row: its positions come out negative, and are raised to 0.
+    begins[before] = begins[after] = 2 * capacity
+    for place, shift in zip(out.segments, request.segments, strict=True):
+        lengths = _lengths(edges, pieces, request.start + shift, request.width)
+        _repeat(numbers, lengths, pieces, place)
+    for place, shift in zip(out.positions, request.positions, strict=True):
+        start = request.start + shift
+        lengths = _lengths(edges, pieces, start, request.width)
+        _repeat(begins, lengths, pieces, place, columns=_columns(start, request.width))
 
 
-def _expand_mask(
-    runs: NDArray[Any], counts: Offsets, start: int, out: NDArray[np.bool_]
+def _repeat(
+    values: NDArray[Any],
+    lengths: Offsets,
+    pieces: Offsets,
+    out: NDArray[Any],
+    columns: Ints | None = None,
 ) -> None:
+    """Each value as often as its length says; with `columns`, how far each column is beyond it."""
     width = out.shape[1]
-    row = np.repeat(np.arange(len(counts)), counts)
-    flags = (np.arange(len(row)) - (np.cumsum(counts) - counts)[row]) % 2 == 1
-    lengths = _lengths(runs.astype(np.int64), start, width, row * width)
-    out[...] = np.repeat(flags, lengths).reshape(-1, width)
+    chunk = _chunk(width)
+    stops = np.concatenate(([0], np.cumsum(pieces)))
+    for row in range(0, len(out), chunk):
+        part = out[row : row + chunk]
+        a, b = stops[row], stops[min(row + chunk, len(out))]
+        part[...] = np.repeat(values[a:b], lengths[a:b]).reshape(part.shape)
+        if columns is not None:
+            np.subtract(columns[: len(part)], part, out=part)
+            np.maximum(part, _ZERO[: len(part)] if False else _zeros(width)[: len(part)], out=part)
 
 
-def _lengths(edges: Offsets, start: int, width: int, offset: Offsets) -> Offsets:
-    """How much of each piece lies in the columns; a row's last edge is at or behind their end."""
-    lengths = np.diff(np.clip(edges - start, 0, width) + offset, prepend=0)
-    if len(lengths) and int(lengths.min()) < 0:
+_ZERO = np.zeros(1, np.int32)
+
+
+def _lengths(edges: Offsets, pieces: Offsets, start: int, width: int) -> Offsets:
+    """How much of each piece lies in the columns; the last edge of a row must be beyond them."""
+    rows = np.repeat(np.arange(0, width * len(pieces), width), pieces)
+    inside = np.clip(edges - start, 0, width) + rows
+    lengths = np.diff(inside, prepend=0)
+    if len(lengths) and (int(lengths.min()) < 0 or inside[-1] != width * len(pieces)):
         raise CorruptError("the ends of a row do not ascend")
     return lengths
 
 
+def _within(counts: Offsets) -> Offsets:
+    """[2, 3] -> [0, 1, 0, 1, 2]"""
+    return _ranges(np.zeros(len(counts), np.int64), counts)
+
+
 def _ranges(first: Offsets, size: Offsets) -> Offsets:
     """[7, 0], [2, 3] -> [7, 8, 0, 1, 2]"""
-    stops = np.cumsum(size)
-    places = np.repeat(first - stops + size, size)
+    places = np.repeat(first - np.cumsum(size) + size, size)
     places += np.arange(len(places))
     return places
+
+
+def _chunk(width: int) -> int:
+    return max(1, CHUNK_TOKENS // max(1, width))
+
+
+@lru_cache(maxsize=8)
+def _columns(start: int, width: int) -> Ints:
+    columns = np.arange(start, start + width, dtype=np.int32)
+    return np.ascontiguousarray(np.broadcast_to(columns, (_chunk(width), width)))
+
+
+@lru_cache(maxsize=8)
+def _zeros(width: int) -> Ints:
+    return np.zeros((_chunk(width), width), np.int32)
