@@ -60,8 +60,9 @@ def verify_command(
     if as_json:
         print_json({**asdict(result), "folder": dataset, "files_equal": files})
     elif not quiet:
+        what = "rows" if result.kind == "packed" else "documents"
         typer.echo(
-            f"{dataset}: whole; {result.num_shards} shards, {result.num_documents:,} documents, "
+            f"{dataset}: whole; {result.num_shards} shards, {result.num_items:,} {what}, "
             f"{result.num_tokens:,} tokens, {megabytes(result.num_bytes)}"
         )
         if against:

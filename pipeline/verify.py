@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ from dataprep.pipeline.record import (
     decode_documents,
     index_documents,
     index_dtype,
+    mask_of_runs,
 )
+from dataprep.pipeline.row import RowLayout, check_row, decode_row
 
 RECORDS_AT_ONCE = 8
 
@@ -25,8 +29,9 @@ RECORDS_AT_ONCE = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     folder: Path
+    kind: str
     num_shards: int
-    num_documents: int
+    num_items: int  # documents or rows
     num_tokens: int
     num_bytes: int
 
@@ -36,34 +41,26 @@ def verify(folder: Path) -> Verified:
     manifest = read_manifest(folder)
     if fingerprint(manifest["identity"]) != manifest["fingerprint"]:
         raise CorruptError(f"{folder}/manifest.json was edited: its fingerprint does not fit")
-    documents = tokens = targets = num_bytes = 0
+    check = _check_rows if manifest["kind"] == "packed" else _check_documents
+    found = Counter[str]()
+    num_bytes = 0
     for shard in manifest["shards"]:
         for entry in (shard, shard["index"], shard["provenance"]):
             _check_file(folder / entry["path"], entry)
             num_bytes += entry["num_bytes"]
-        found, loss = _check_shard(folder, manifest, shard)
-        documents, tokens, targets = (
-            documents + len(found),
-            tokens + int(found.sum()),
-            targets + loss,
-        )
-    counts = manifest["counts"]
-    for name, value in (
-        ("documents_written", documents),
-        ("tokens", tokens),
-        ("target_tokens", targets),
-    ):
-        if counts[name] != value:
-            raise CorruptError(f"{folder} holds {value} {name}, its manifest says {counts[name]}")
-    for source in manifest["sources"]:
-        gone = sum(source[key] for key in ("written", "empty", "quarantined", "dropped"))
-        if source["records"] != gone:
-            raise CorruptError(f"counts of {source['path']} do not add up in the manifest")
+        found.update(check(folder, manifest, shard))
+    for name, value in found.items():
+        said = manifest["counts"][name]
+        if said != value:
+            raise CorruptError(f"{folder} holds {value} {name}, its manifest says {said}")
+    if manifest["kind"] == "tokenized":
+        _check_sources(manifest)
     return Verified(
         folder=folder,
+        kind=manifest["kind"],
         num_shards=len(manifest["shards"]),
-        num_documents=documents,
-        num_tokens=tokens,
+        num_items=sum(found[name] for name in ("documents_written", "rows")),
+        num_tokens=found["tokens"],
         num_bytes=num_bytes,
     )
 
@@ -97,28 +94,67 @@ def _check_file(path: Path, entry: dict[str, Any]) -> None:
         raise CorruptError(f"{path} is damaged: its xxh3-128 is {digest}, not {entry['xxh3_128']}")
 
 
-def _check_shard(
-    folder: Path, manifest: dict[str, Any], shard: dict[str, Any]
-) -> tuple[np.ndarray[Any, Any], int]:
-    """Lengths of the shard's documents as they are in its records, and its loss tokens."""
+def _check_sources(manifest: dict[str, Any]) -> None:
+    for source in manifest["sources"]:
+        gone = sum(source[key] for key in ("written", "empty", "quarantined", "dropped"))
+        if source["records"] != gone:
+            raise CorruptError(f"counts of {source['path']} do not add up in the manifest")
+
+
+def _records(folder: Path, shard: dict[str, Any]) -> Iterator[tuple[int, bytes]]:
+    """Every record of a shard with its number, by the official reader."""
     path = folder / shard["path"]
     reader = array_record_module.ArrayRecordReader(str(path))
     if not reader.ok() or reader.num_records() != shard["num_records"]:
         raise CorruptError(f"{path} is damaged: its footer lists {reader.num_records()} records")
-    parts = [np.zeros(0, index_dtype(manifest["masks"]))]
-    targets = 0
     for first in range(0, shard["num_records"], RECORDS_AT_ONCE):
         numbers = range(first, min(first + RECORDS_AT_ONCE, shard["num_records"]))
-        for number, data in zip(numbers, reader.read(list(numbers)), strict=True):
-            found = decode_documents(data, manifest["token_dtype"], len(manifest["masks"]))
-            wrong = check_documents(found, manifest["max_id"])
-            if wrong or len(data) != shard["record_bytes"][number]:
-                raise CorruptError(f"record {number} of {path}: {wrong or 'wrong size'}")
-            parts.append(index_documents(found, manifest["masks"], number))
-            targets += int(np.diff(found.runs[0], prepend=0)[1::2].sum())
+        yield from zip(numbers, reader.read(list(numbers)), strict=True)
     reader.close()
-    index = np.load(folder / shard["index"]["path"], allow_pickle=False)
+
+
+def _check_documents(
+    folder: Path, manifest: dict[str, Any], shard: dict[str, Any]
+) -> dict[str, int]:
+    """Counts of a shard of documents, as they are in its records."""
+    path = folder / shard["path"]
+    parts = [np.zeros(0, index_dtype(manifest["masks"]))]
+    targets = 0
+    for number, data in _records(folder, shard):
+        found = decode_documents(data, manifest["token_dtype"], len(manifest["masks"]))
+        wrong = check_documents(found, manifest["max_id"])
+        if wrong or len(data) != shard["record_bytes"][number]:
+            raise CorruptError(f"record {number} of {path}: {wrong or 'wrong size'}")
+        parts.append(index_documents(found, manifest["masks"], number))
+        targets += int(np.diff(found.runs[0], prepend=0)[1::2].sum())
     found_index = np.concatenate(parts)
+    index = np.load(folder / shard["index"]["path"], allow_pickle=False)
     if not np.array_equal(index, found_index):
         raise CorruptError(f"{folder / shard['index']['path']} does not fit {path}")
-    return found_index["length"].astype(np.int64), targets
+    return {
+        "documents_written": len(index),
+        "tokens": int(index["length"].sum(dtype=np.int64)),
+        "target_tokens": targets,
+    }
+
+
+def _check_rows(folder: Path, manifest: dict[str, Any], shard: dict[str, Any]) -> dict[str, int]:
+    """Counts of a shard of rows, as they are in its records."""
+    path = folder / shard["path"]
+    layout = RowLayout.of_manifest(manifest)
+    sizes = np.load(folder / shard["index"]["path"], allow_pickle=False)
+    pack = manifest["config"]["pack"]
+    lwm_stream = pack["strategy"] == "concat" and pack["compat"] == "lwm"
+    counts = Counter[str](rows=shard["num_records"])
+    for number, data in _records(folder, shard):
+        row = decode_row(data, layout)
+        wrong = check_row(
+            row, max_id=manifest["max_id"], pad=manifest["pad"], first_has_loss=lwm_stream
+        )
+        if wrong or len(data) != sizes[number]:
+            raise CorruptError(f"row {number} of {path}: {wrong or 'wrong size'}")
+        loss = mask_of_runs(row.runs[0], layout.capacity)
+        counts["tokens"] += int(row.ends[-1]) - row.left_padding
+        counts["target_tokens"] += int(loss[1:].sum())
+        counts["segments"] += len(row.ends)
+    return dict(counts)

@@ -17,6 +17,20 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece
 from dataprep.pipeline.types import Piece, RecordError, Source
 
+PARTS = [
+    b"]",
+    b",",
+    b", ",
+    b'{"text": 1}',
+    b'{"text": "',
+    b'"}',
+    b"\\",
+    b'"',
+    b"{",
+    b"}",
+    b"[",
+    b"x",
+]
 ONE = Piece(source=0, start=0, stop=1)
 TEXT = frozenset({"text"})
 LINES = b"".join(json.dumps({"text": f"line {i}"}).encode() + b"\n" for i in range(30))
@@ -139,7 +153,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.fixed_dictionaries({"text": json_values}), max_size=6),
     st.sampled_from([None, 2]),
@@ -182,6 +196,28 @@ def test_a_bad_element_is_an_error_of_its_own(folder: Path, compression: str) ->
             (3, places[3], "not valid JSON: nothing between two commas"),
             (4, places[4], "invalid UTF-8: byte 0xff at byte 10 of the record"),
         ]
+
+
+def test_two_objects_without_a_comma_are_not_two_records(folder: Path) -> None:
+    source = source_of(folder, b'[{"text": 1} {"text": 2}, {"text": 3}]', "two.json")
+    rows, errors = rows_and_errors(source, TEXT)
+    assert ([row for _, _, row in rows], [error.line for error in errors]) == ([3], [0])
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map(b"".join), st.integers(1, 12))
+def test_batches_do_not_change_how_a_broken_array_is_read(
+    folder: Path, body: bytes, batch_bytes: int
+) -> None:
+    source = source_of(folder, b"[" + body, "mixed.json")
+
+    def outcome(**kwargs: Any) -> Any:
+        try:
+            return rows_and_errors(source, TEXT, **kwargs)
+        except InputError as error:
+            return str(error)
+
+    assert outcome(batch_bytes=batch_bytes) == outcome()
 
 
 def test_an_array_cut_anywhere_is_an_input_error(folder: Path) -> None:

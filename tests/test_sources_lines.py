@@ -129,7 +129,7 @@ contents = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(contents, st.integers(1, 200), st.integers(1, 200))
 def test_ranges_and_batches_do_not_change_what_is_read(
     folder: Path, content: bytes, target_bytes: int, batch_bytes: int
@@ -144,7 +144,7 @@ def test_ranges_and_batches_do_not_change_what_is_read(
     assert num_lines == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(contents, st.integers(1, 200), st.integers(1, 200))
 def test_records_are_those_of_a_naive_reading(
     folder: Path, content: bytes, target_bytes: int, batch_bytes: int
@@ -167,7 +167,7 @@ def test_records_are_those_of_a_naive_reading(
             assert read[line, offset] == value.get("text")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(contents, st.integers(1, 200))
 def test_whole_records_do_not_depend_on_ranges_either(
     folder: Path, content: bytes, target_bytes: int
@@ -222,7 +222,7 @@ def test_compressed_files_read_like_plain_ones(
         assert sum(batch.num_bytes for batch in batches) == source.num_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(
     st.text("ab-é\n", max_size=60),
     st.sampled_from(["\n", "-", "ab", "ab-", "é", "\n\n", "aba", "--"]),
@@ -248,7 +248,7 @@ def test_texts_between_separators_are_those_of_split(
         assert len(split_source(source, 0, target_bytes, TEXT, False)) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(contents, st.integers(1, 300), st.integers(0, 15))
 def test_records_are_counted_without_decoding(
     folder: Path, content: bytes, target_bytes: int, stop_after: int

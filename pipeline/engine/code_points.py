@@ -8,6 +8,7 @@ below is chosen so that a wrong class or combination changes ids:
     ··x      white space: two spaces before a word part in another way than before white space
     1·234    a number: digits are taken in groups
     !!·!!    a symbol or mark: runs of symbols stay together
+    a·'s     a symbol takes the apostrophe along, a letter leaves it to the s
     b·◌̴      does it have a combining class (would it change places with an overlay, class 1)
     bͅ·      the same from the other side (class 240)
 
@@ -77,6 +78,7 @@ CONTEXTS = (
     Context("!!", "!!\n"),
     Context("\n", "\n"),
     Context("x'", "the "),
+    Context("a", "'s "),
     Context("a", "\u0301 "),
     Context("b", "\u0334 "),
     Context("b\u0345", " "),
@@ -84,7 +86,7 @@ CONTEXTS = (
     Context("\u0915\u094d", "\u093c "),
     Context("\U0001f468\u200d", "\ufe0f "),
 )
-UNIFORM_CONTEXTS = (Context("a", "b "), Context("!!", "123 "))
+UNIFORM_CONTEXTS = (Context("a", "'s "), Context("!!", "123 "))
 PAIR_CONTEXT = Context("a ", " b")
 
 

@@ -10,6 +10,7 @@ Strict      documents that must be equal, whatever is in them (once blamed code 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,8 @@ from dataprep.pipeline.engine.vocabulary import AddedToken, read_added_tokens, r
 
 # Raise when the texts or the way they are judged change, or an adapter does.
 SWEEP_VERSION = 1
+
+_SYMBOL_WORD = re.compile(r"[!-&(-/:-@\[-`{-~][A-Za-z]+")
 
 UNITS_PER_DOCUMENT = 256
 TOKENS_PER_DOCUMENT = 100
@@ -107,7 +110,7 @@ class Material:
     def code_points(self) -> Iterator[Chain]:
         letters, others = self._varied, uniform(self.sweep.in_contexts)
         yield from (Chain(ALONE, [letter]) for letter in letters)
-        for context in (*CONTEXTS, *self._flagged_contexts):
+        for context in (*CONTEXTS, *self._own_contexts):
             yield from _cut(context, letters)
         for context in UNIFORM_CONTEXTS:
             yield from _cut(context, others)
@@ -139,7 +142,7 @@ class Material:
         pairs = len(composing_pairs()) + len(hangul_pairs()) if self.sweep.pairs else 0
         return Swept(
             code_points=len(characters(ranges)),
-            contexts=1 + len(CONTEXTS) + len(self._flagged_contexts),
+            contexts=1 + len(CONTEXTS) + len(self._own_contexts),
             pairs=pairs,
             vocabulary=len(self.token_texts),
             added_tokens=len(self.added_tokens),
@@ -156,10 +159,14 @@ class Material:
         return [mark for of_class in marks().values() for mark in of_class]
 
     @cached_property
-    def _flagged_contexts(self) -> list[Context]:
-        """Beside tokens that take spaces along, must be a word, or match normalised text."""
+    def _own_contexts(self) -> list[Context]:
+        """Contexts of this vocabulary: before a token like ".com", which a symbol would break up;
+        beside added tokens that take spaces along, must be a word, or match normalised text.
+        """
+        broken = next((text for text in self.token_texts if _SYMBOL_WORD.fullmatch(text)), None)
         by_flags = {token.flags: token for token in self.added_tokens if any(token.flags)}
-        return [Context(t.content, f"{t.content} ") for _, t in sorted(by_flags.items())]
+        flagged = [Context(t.content, f"{t.content} ") for _, t in sorted(by_flags.items())]
+        return [*([Context(" ", f"{broken} ")] if broken else []), *flagged]
 
     def _vocabulary_documents(self) -> Iterator[str]:
         """Every token by itself, after a space, and in rows of random neighbours."""

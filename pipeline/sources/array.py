@@ -20,12 +20,8 @@ from dataprep.pipeline.sources.lines import Block, BlockBuilder, whole, without_
 from dataprep.pipeline.types import Offsets
 
 JSON_SPACE = b" \t\r\n"
-_QUOTE, _BACKSLASH, _COMMA = b'"'[0], b"\\"[0], b","[0]
-# What a byte does to the depth; 2 marks a comma, which does nothing to it.
-_ROLES = np.zeros(256, np.int8)
-_ROLES[[b"["[0], b"{"[0]]] = 1
-_ROLES[[b"]"[0], b"}"[0]]] = -1
-_ROLES[_COMMA] = 2
+_QUOTE, _BACKSLASH, _COMMA, _OPEN, _CLOSE = b'"\\,{}'
+_LOWER = np.uint8(0x20)  # turns `[` into `{` and `]` into `}`, and nothing else into either
 
 
 class Skeleton:
@@ -41,17 +37,15 @@ class Skeleton:
         `data` must not end inside an escape, see `split_escape`.
         """
         codes = np.frombuffer(data, np.uint8)
-        quotes = codes == _QUOTE
-        quotes[_escaped_places(codes)] = False
-        # uint8 wraps at 256, which keeps odd and even apart.
-        odd = np.cumsum(quotes, dtype=np.uint8) & 1
-        roles = _ROLES[codes]
-        places = np.flatnonzero((roles != 0) & (odd == self.in_string))
-        steps = roles[places].astype(np.int64)
-        steps[steps == 2] = 0
-        depths = self.depth + np.cumsum(steps)
-        if len(data):
-            self.in_string ^= bool(odd[-1])
+        is_quote = codes == _QUOTE
+        is_quote[_escaped_places(codes)] = False
+        quotes = np.flatnonzero(is_quote)
+        folded = codes | _LOWER
+        steps = (folded == _OPEN).astype(np.int8) - (folded == _CLOSE)
+        places = np.flatnonzero((steps != 0) | (codes == _COMMA))
+        places = places[(np.searchsorted(quotes, places) + self.in_string) % 2 == 0]
+        depths = self.depth + np.cumsum(steps[places], dtype=np.int64)
+        self.in_string ^= len(quotes) % 2 == 1
         if len(depths):
             self.depth = int(depths[-1])
         return places, depths

@@ -16,7 +16,8 @@ from dataprep.pipeline.sources import streamed
 from dataprep.pipeline.sources.array import split_json
 from dataprep.pipeline.sources.arrow import batch_sizes, read_arrow
 from dataprep.pipeline.sources.batches import nothing, settle
-from dataprep.pipeline.sources.jsonrecords import JsonRecords, find_filled
+from dataprep.pipeline.sources.jsonrecords import JsonRecords
+from dataprep.pipeline.sources.layout import find_filled
 from dataprep.pipeline.sources.lines import Block, seek_position, split_lines, split_whole
 from dataprep.pipeline.sources.parquet import group_sizes, read_parquet
 from dataprep.pipeline.sources.split import record_separator
@@ -83,6 +84,7 @@ def _read_bytes(
     if source.kind == "text":
         decode = TextRecords(keys, max_record_bytes=max_record_bytes)
     else:
+        assert source.kind in ("jsonl", "json")
         in_lines = source.kind == "jsonl"
         decode = JsonRecords(keys, in_lines=in_lines, max_record_bytes=max_record_bytes)
     line = 0

@@ -28,10 +28,9 @@ def find_urls(spec: str) -> list[str]:
         filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
             found = [name for name in filesystem.glob(path) if filesystem.isfile(name)]
-        elif filesystem.isdir(path):
+        elif filesystem.info(path)["type"] == "directory":
             found = _in_folder(filesystem.find(path), spec)
         else:
-            filesystem.info(path)  # raises where there is nothing
             return [spec]
     if not found:
         raise InputError(f"no file matches {spec}")

@@ -13,7 +13,7 @@ from dataprep.pipeline.types import Piece, Records, Source
 
 
 @lru_cache(maxsize=8)
-def _load(name: str, config: str, split: str, revision: str) -> Any:
+def _load(name: str, config: str, split: str, revision: str, fingerprint: str) -> Any:
     import datasets
 
     return datasets.load_dataset(
@@ -25,7 +25,11 @@ def _dataset(source: Source) -> Any:
     options = source.options
     with hub_errors(source.path):
         return _load(
-            options["name"], options["config"], options["split"], options.get("revision", "")
+            options["name"],
+            options["config"],
+            options["split"],
+            options.get("revision", ""),
+            source.fingerprint,
         )
 
 

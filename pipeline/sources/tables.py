@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.textrecords import invalid_utf8_reason
+from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.types import RecordError, Records
 
 

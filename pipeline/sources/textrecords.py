@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dataprep.pipeline.sources.jsonrecords import too_long_reason
 from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.types import RecordError, Records
 
 KEY = "text"
@@ -51,12 +51,3 @@ class TextRecords:
             rows=None if self._as_columns else [{KEY: text} for text in texts],
             errors=tuple(errors),
         )
-
-
-def invalid_utf8_reason(fault: UnicodeDecodeError, place: str) -> str:
-    """
-    >>> invalid_utf8_reason(UnicodeDecodeError("utf-8", b"ab\\xff", 2, 3, ""), "text")
-    'invalid UTF-8: byte 0xff at byte 2 of the text'
-    """
-    byte = fault.object[fault.start]
-    return f"invalid UTF-8: byte 0x{byte:02x} at byte {fault.start} of the {place}"
