@@ -86,7 +86,7 @@ class PackConfig(Model):
     pad_id: int | None = Field(None, ge=0, description="default: the tokenizer's pad, else 0")
     seed: int = Field(0, description="of the order of rows")
     compat: Literal["none", "lwm"] = Field(
-        "none", description="lwm: loss across document boundaries in concat, as LWM's stream"
+        "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
     )
     compression: Literal["none", "zstd"] = Field(
         "none", description="zstd: smaller, for archives; cannot be memory-mapped"

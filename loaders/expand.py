@@ -14,6 +14,7 @@ cache and is too small for the allocator to hand back to the system.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -55,11 +56,12 @@ class Arrays:
 
 def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> None:
     """Fill `out`; a row whose parts do not fit together is a CorruptError."""
-    _expand_tokens(rows, layout, request, out.tokens)
+    if request.tokens:
+        _expand_tokens(rows, layout, request, out.tokens)
     if not (request.segments or request.positions or request.masks):
         return
     head = gather_head(rows, layout).astype(np.int64)
-    counts = np.delete(head, 1, axis=1)  # i64[rows, 1 + masks]: documents, runs of each mask
+    counts = head[:, [0, *range(2, 2 + layout.num_masks)]]  # documents, runs of each mask
     totals = counts.sum(axis=1)
     if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
         raise CorruptError("the header of a row does not fit its size")
@@ -67,26 +69,25 @@ def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> 
     starts = np.cumsum(counts).reshape(counts.shape) - counts  # of each part among the tails
     if request.segments or request.positions:
         ends = tails[_ranges(starts[:, 0], counts[:, 0])]
-        _expand_segments(head[:, 1], ends, counts[:, 0], layout.capacity, request, out)
+        _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out)
     for place, (mask, shift) in zip(out.masks, request.masks, strict=True):
-        number = counts[:, mask + 1]
-        edges = tails[_ranges(starts[:, mask + 1], number)]
-        flags = _within(number) % 2 == 1
-        lengths = _lengths(edges, number, request.start + shift, request.width)
-        _repeat(flags, lengths, number, place)
+        pieces = counts[:, mask + 1]
+        edges = tails[_ranges(starts[:, mask + 1], pieces)]
+        flags = (_within(pieces) & 1).astype(bool)
+        lengths = _lengths(edges, pieces, request.start + shift, request.width)
+        for part, marks in _repeat(flags, lengths, pieces, place):
+            part[...] = marks
 
 
 def _expand_tokens(rows: RowBytes, layout: RowLayout, request: Request, out: Ints) -> None:
-    start, width = request.start, request.width
-    stop = start + width + max(request.tokens, default=0)
-    chunk = _chunk(width)
-    for row in range(0, len(rows) if request.tokens else 0, chunk):
-        tokens = gather_tokens(rows.part(row, row + chunk), layout, start, stop)
+    start, width, chunk = request.start, request.width, _chunk(request.width)
+    columns = slice(start, start + width + max(request.tokens))
+    for i, tokens in enumerate(gather_tokens(rows, layout, columns, chunk)):
         for place, shift in zip(out, request.tokens, strict=True):
-            place[row : row + chunk] = tokens[:, shift : shift + width]
+            place[i * chunk : i * chunk + chunk] = tokens[:, shift : shift + width]
 
 
-def _expand_segments(
+def _expand_documents(
     left: Offsets, ends: Offsets, counts: Offsets, capacity: int, request: Request, out: Arrays
 ) -> None:
     # The padding before and after makes two more pieces of each row.
@@ -96,49 +97,50 @@ def _expand_segments(
     edges = np.empty(len(ends) + 2 * len(counts), np.int64)
     edges[before], edges[after] = left, capacity
     edges[_ranges(before + 1, counts)] = ends
-    numbers = _within(pieces).astype(np.int32)
+    # Half the bytes where they do: steps between are bound by the cache.
+    small = np.int16 if capacity < 1 << 15 else np.int32
+    numbers = _within(pieces).astype(small)
     numbers[after] = 0
-    begins = np.empty(len(edges), np.int32)
+    begins = np.empty(len(edges), small)
     begins[1:] = edges[:-1]
     # Padding begins beyond the row: its positions come out negative, and are raised to 0.
-    begins[before] = begins[after] = 2 * capacity
-    for place, shift in zip(out.segments, request.segments, strict=True):
-        lengths = _lengths(edges, pieces, request.start + shift, request.width)
-        _repeat(numbers, lengths, pieces, place)
-    for place, shift in zip(out.positions, request.positions, strict=True):
-        start = request.start + shift
-        lengths = _lengths(edges, pieces, start, request.width)
-        _repeat(begins, lengths, pieces, place, columns=_columns(start, request.width))
+    begins[before] = begins[after] = capacity
+    for shift in {*request.segments, *request.positions}:
+        start, width = request.start + shift, request.width
+        lengths = _lengths(edges, pieces, start, width)
+        if shift in request.segments:
+            place = out.segments[request.segments.index(shift)]
+            for part, segments in _repeat(numbers, lengths, pieces, place):
+                part[...] = segments
+        if shift in request.positions:
+            place = out.positions[request.positions.index(shift)]
+            columns, zeros = _columns(start, width, small), _columns(0, width, small, step=0)
+            for part, positions in _repeat(begins, lengths, pieces, place):
+                np.subtract(columns[: len(part)], positions, out=positions)
+                np.maximum(positions, zeros[: len(part)], out=positions)
+                part[...] = positions
 
 
 def _repeat(
-    values: NDArray[Any],
-    lengths: Offsets,
-    pieces: Offsets,
-    out: NDArray[Any],
-    columns: Ints | None = None,
-) -> None:
-    """Each value as often as its length says; with `columns`, how far each column is beyond it."""
+    values: NDArray[Any], lengths: Offsets, pieces: Offsets, out: NDArray[Any]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """A few rows of `out`, and each value as often as its length says, in their shape."""
     width = out.shape[1]
     chunk = _chunk(width)
-    stops = np.concatenate(([0], np.cumsum(pieces)))
-    for row in range(0, len(out), chunk):
+    firsts = range(0, len(out), chunk)
+    stop = 0
+    for row, size in zip(firsts, np.add.reduceat(pieces, firsts).tolist(), strict=True):
         part = out[row : row + chunk]
-        a, b = stops[row], stops[min(row + chunk, len(out))]
-        part[...] = np.repeat(values[a:b], lengths[a:b]).reshape(part.shape)
-        if columns is not None:
-            np.subtract(columns[: len(part)], part, out=part)
-            np.maximum(part, _ZERO[: len(part)] if False else _zeros(width)[: len(part)], out=part)
-
-
-_ZERO = np.zeros(1, np.int32)
+        own, stop = slice(stop, stop + size), stop + size
+        yield part, values[own].repeat(lengths[own]).reshape(part.shape)
 
 
 def _lengths(edges: Offsets, pieces: Offsets, start: int, width: int) -> Offsets:
     """How much of each piece lies in the columns; the last edge of a row must be beyond them."""
-    rows = np.repeat(np.arange(0, width * len(pieces), width), pieces)
-    inside = np.clip(edges - start, 0, width) + rows
-    lengths = np.diff(inside, prepend=0)
+    inside = np.minimum(np.maximum(edges - start, 0), width)
+    inside += np.repeat(np.arange(0, width * len(pieces), width), pieces)
+    lengths = inside.copy()
+    lengths[1:] -= inside[:-1]
     if len(lengths) and (int(lengths.min()) < 0 or inside[-1] != width * len(pieces)):
         raise CorruptError("the ends of a row do not ascend")
     return lengths
@@ -161,11 +163,7 @@ def _chunk(width: int) -> int:
 
 
 @lru_cache(maxsize=8)
-def _columns(start: int, width: int) -> Ints:
-    columns = np.arange(start, start + width, dtype=np.int32)
+def _columns(start: int, width: int, dtype: type, step: int = 1) -> NDArray[Any]:
+    """The number of each column, for as many rows as are worked on at once."""
+    columns = start + step * np.arange(width, dtype=dtype)
     return np.ascontiguousarray(np.broadcast_to(columns, (_chunk(width), width)))
-
-
-@lru_cache(maxsize=8)
-def _zeros(width: int) -> Ints:
-    return np.zeros((_chunk(width), width), np.int32)

@@ -9,6 +9,7 @@ Copies bytes and knows the layout of a row; what they mean is for `expand`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,58 +47,58 @@ class RowBytes:
 
 def gather_head(rows: RowBytes, layout: RowLayout) -> NDArray[Any]:
     """u32[rows, 2 + masks]"""
-    return _gather(rows, 0, layout.head_bytes).view(U32)
+    return _copy(rows.memory, *_locate(rows, 0), layout.head_bytes).view(U32)
 
 
-def gather_tokens(rows: RowBytes, layout: RowLayout, start: int, stop: int) -> NDArray[Any]:
-    """u16|u32[rows, stop - start]: the tokens of these columns."""
+def gather_tokens(
+    rows: RowBytes, layout: RowLayout, columns: slice, chunk: int
+) -> Iterator[NDArray[Any]]:
+    """u16|u32[chunk, columns] of tokens, until all rows were given."""
     item = layout.tokens.itemsize
-    found = _gather(rows, layout.head_bytes + start * item, (stop - start) * item)
-    return found.view(layout.tokens)
+    start, room = _locate(rows, layout.head_bytes + columns.start * item)
+    length = (columns.stop - columns.start) * item
+    for row in range(0, len(rows), chunk):
+        part = slice(row, row + chunk)
+        yield _copy(rows.memory, start[part], room[part], length).view(layout.tokens)
 
 
 def gather_tails(rows: RowBytes, layout: RowLayout, counts: Offsets) -> NDArray[Any]:
     """u16|u32[sum of counts]: the first `counts` numbers of each tail, one row after another."""
     item = layout.ends.itemsize
-    start, room = _locate(rows, np.int64(layout.tail_start))
+    start, room = _locate(rows, layout.tail_start)
     before = np.cumsum(counts) - counts
     places = np.repeat(start - item * before, counts)
     places += np.arange(0, item * len(places), item)
     tails = _strided(rows.memory, item)[places].view(layout.ends)
-    for row in np.flatnonzero(room < item * counts):
-        part = rows.part(row, row + 1)
-        row_bytes = _gather(part, layout.tail_start, item * int(counts[row]))
-        tails[before[row] : before[row] + counts[row]] = row_bytes.view(layout.ends)[0]
+    for row in np.flatnonzero(room < item * counts).tolist():
+        part = slice(row, row + 1)
+        found = _copy(rows.memory, start[part], room[part], item * int(counts[row]))
+        tails[before[row] : before[row] + counts[row]] = found.view(layout.ends)[0]
     return tails
 
 
-def _gather(rows: RowBytes, offset: int, length: int) -> Bytes:
-    """u8[rows, length]: the bytes from `offset` on of each payload."""
-    start, room = _locate(rows, np.int64(offset))
-    found = _strided(rows.memory, length)[start].view(np.uint8).reshape(len(rows), length)
-    for row in np.flatnonzero(room < length):
+def _locate(rows: RowBytes, offset: int) -> tuple[Offsets, Offsets]:
+    """Where byte `offset` of each payload lies, and how many bytes before the next header."""
+    if not rows.in_blocks:
+        return rows.first + offset, np.full(len(rows), np.iinfo(np.int64).max)
+    in_block = rows.first % BLOCK + (offset - BLOCK_HEADER)
+    headers, used = np.divmod(in_block, BLOCK - BLOCK_HEADER)
+    return rows.first + BLOCK_HEADER * headers + offset, BLOCK - BLOCK_HEADER - used
+
+
+def _copy(memory: Bytes, start: Offsets, room: Offsets, length: int) -> Bytes:
+    """u8[rows, length]: that many bytes from each start, without the headers between them."""
+    found = _strided(memory, length)[start].view(np.uint8).reshape(len(start), length)
+    for row in np.flatnonzero(room < length).tolist():
         # A header is inside: what lies behind it was read from too early in memory.
         done, place = int(room[row]), int(start[row] + room[row]) + BLOCK_HEADER
         while done < length:
             count = min(length - done, BLOCK - BLOCK_HEADER)
-            found[row, done : done + count] = rows.memory[place : place + count]
+            found[row, done : done + count] = memory[place : place + count]
             done, place = done + count, place + count + BLOCK_HEADER
     return found
 
 
-def _locate(rows: RowBytes, offset: Any) -> tuple[Offsets, Offsets]:
-    """Where byte `offset` of each payload lies, and how many follow before the next header."""
-    if not rows.in_blocks:
-        return rows.first + offset, np.full(len(rows), np.iinfo(np.int64).max)
-    in_block = rows.first % BLOCK - BLOCK_HEADER + offset
-    headers = in_block // (BLOCK - BLOCK_HEADER)
-    return (
-        rows.first + offset + BLOCK_HEADER * headers,
-        (BLOCK - BLOCK_HEADER) * (headers + 1) - in_block,
-    )
-
-
 def _strided(memory: Bytes, length: int) -> NDArray[Any]:
     """Element i is the `length` bytes from byte i on; indexing copies them whole."""
-    count = len(memory) - length + 1
-    return np.ndarray((count,), f"V{length}", memory, 0, (1,))
+    return np.ndarray((len(memory) - length + 1,), f"V{length}", memory, 0, (1,))

@@ -12,7 +12,7 @@ import numpy as np
 from dataprep.pipeline.corpus import Corpus, Parts, Pieces
 from dataprep.pipeline.record import TOKEN_DTYPES
 from dataprep.pipeline.row import Ragged, Rows
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import Mask, Offsets
 
 
 def build_rows(
@@ -22,12 +22,14 @@ def build_rows(
     *,
     capacity: int,
     pad: int,
-    pad_left: bool,
-    keep_first_loss: bool,
+    pad_left: bool = False,
+    keep_first_loss: bool = False,
+    shift_full_rows: bool = False,
 ) -> tuple[Rows, Offsets]:
     """Rows, and the targets in each: loss tokens that are not the row's first.
 
-    `row_offsets` cut the pieces into rows; `keep_first_loss` is LWM's stream.
+    `row_offsets` cut the pieces into rows. LWM's quirks: `keep_first_loss` in its stream, and
+    `shift_full_rows`, which moves the loss of a document that fills its row one token too far.
     """
     num_rows = len(row_offsets) - 1
     row = np.repeat(np.arange(num_rows), np.diff(row_offsets))
@@ -47,6 +49,8 @@ def build_rows(
         if name == "loss":
             if not keep_first_loss:
                 parts = _without_first(parts, len(pieces.length))
+            if shift_full_rows:
+                parts = _shifted(parts, pieces.length == capacity)
             num_targets = _count_targets(parts, row, places, num_rows)
         runs.append(_row_runs(parts, row, left_padding, used, capacity))
     rows = Rows(
@@ -71,6 +75,18 @@ def _without_first(parts: Parts, num_pieces: int) -> Parts:
         flag=np.concatenate((np.zeros(num_pieces, bool), parts.flag))[order],
         length=np.concatenate((np.ones(num_pieces, np.int64), lengths))[order],
     )
+
+
+def _shifted(parts: Parts, which: Mask) -> Parts:
+    """Loss of some pieces moved one token ahead: 0 a b c -> 0 b c 0."""
+    dense_piece = np.repeat(parts.piece, parts.length)
+    dense = np.repeat(parts.flag, parts.length)
+    moved = np.append(dense[1:], False)
+    stops = np.append(dense_piece[1:] != dense_piece[:-1], True)
+    starts = np.insert(stops[:-1], 0, True)
+    moved[stops | starts] = False
+    flag = np.where(which[dense_piece], moved, dense)
+    return Parts(piece=dense_piece, flag=flag, length=np.ones(len(flag), np.int64))
 
 
 def _count_targets(parts: Parts, row: Offsets, places: Offsets, num_rows: int) -> Offsets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,15 @@ def committed(work: Path, task: PackTask) -> PackedShard | None:
     return PackedShard(**json.loads(path.read_bytes())) if path.exists() else None
 
 
+def row_quirks(config: Mapping[str, Any]) -> dict[str, bool]:
+    lwm = config["compat"] == "lwm"
+    return {
+        "pad_left": config["strategy"] == "pad" and config["pad_side"] == "left",
+        "keep_first_loss": config["strategy"] == "concat" and lwm,
+        "shift_full_rows": config["strategy"] == "pad" and lwm,
+    }
+
+
 def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> Commit:
     if committed(work, task):
         return lambda: None
@@ -115,8 +124,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
             offsets - offsets[0],
             capacity=plan.capacity,
             pad=plan.pad,
-            pad_left=plan.config["strategy"] == "pad" and plan.config["pad_side"] == "left",
-            keep_first_loss=plan.config["strategy"] == "concat" and plan.config["compat"] == "lwm",
+            **row_quirks(plan.config),
         )
         records = encode_rows(rows, layout)
         drop = plan.config["drop_empty_targets"]

@@ -37,7 +37,9 @@ def test_ranges_equal_the_official_readers_bytes(
     shard = MappedShard(path, path.stat().st_size, np.array(sizes))
     which = rng.integers(0, len(records), 50)
     starts = np.array([rng.integers(0, sizes[i]) for i in which])
-    lengths = np.array([rng.integers(0, sizes[i] - s + 1) for i, s in zip(which, starts)])
+    lengths = np.array(
+        [rng.integers(0, sizes[i] - s + 1) for i, s in zip(which, starts, strict=True)]
+    )
     targets = np.concatenate(([0], np.cumsum(lengths)[:-1]))
     buffer = np.empty(int(lengths.sum()), np.uint8)
     shard.copy_ranges(shard.places[which] + starts, lengths, buffer, targets)
