@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dataprep.cli.show import megabytes, print_json, use_colour
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import TokenizedDataset, open_dataset
+from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.inspect import Decode, Span, spans_of
-from dataprep.pipeline.provenance import origin_of
+from dataprep.pipeline.provenance import origin_of, pieces_of_row
+from dataprep.pipeline.stats import stats
 from dataprep.pipeline.verify import compare, verify
 
 DIM, GREEN, BLUE, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[0m"
@@ -29,19 +32,37 @@ def add_commands(app: typer.Typer) -> None:
         inspect_command
     )
     app.command("verify", epilog="Example: dataprep verify data/tokenized")(verify_command)
+    app.command("stats", epilog="Example: dataprep stats data/packed --json")(stats_command)
     app.command("schema", epilog="Example: dataprep schema > dataprep.schema.json")(schema_command)
 
 
 def inspect_command(
     dataset: Dataset,
-    doc: Annotated[int, typer.Option(help="Which document, from 0; negative: from the end.")] = 0,
+    doc: Annotated[
+        int | None, typer.Option(help="Which document, from 0; negative: from the end.")
+    ] = None,
+    row: Annotated[
+        int | None, typer.Option(help="Which row of a packed dataset; negative: from the end.")
+    ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Decode with this one; default: the dataset's own.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a document decoded: with loss in green, without dim (off a terminal: [in brackets])."""
-    show_document(Path(dataset), doc, tokenizer=tokenizer, as_json=as_json)
+    """Show a document or a row decoded: with loss in green, without dim.
+
+    Off a terminal, what has no loss is put [in brackets].
+    """
+    opened = open_dataset(dataset)
+    packed = isinstance(opened, PackedDataset)
+    number = row if packed else doc
+    if (doc if packed else row) is not None:
+        what = "rows, so use --row" if packed else "documents, so use --doc"
+        raise ConfigError(f"{dataset} is {opened.manifest['kind']}: it holds {what}")
+    if isinstance(opened, PackedDataset):
+        show_row(opened, number or 0, tokenizer=tokenizer, as_json=as_json)
+    else:
+        show_document(opened, number or 0, tokenizer=tokenizer, as_json=as_json)
 
 
 def verify_command(
@@ -69,23 +90,54 @@ def verify_command(
             typer.echo(f"{dataset} and {against}: {files} files, all equal")
 
 
+def stats_command(dataset: Dataset, as_json: Json = False) -> None:
+    """Print counts, lengths, padding, segments, targets and vocabulary."""
+    found = stats(Path(dataset))
+    if as_json:
+        print_json(found)
+        return
+    counts = found["counts"]
+    typer.echo(f"{dataset}: {found['kind']}, {found['shards']} shards, {megabytes(found['bytes'])}")
+    for name, value in counts.items():
+        if value:
+            typer.echo(f"  {name:24} {value:>16,}")
+    typer.echo(f"  {'with loss':24} {found['loss_share']:>16.2%}")
+    if "padding_share" in found:
+        typer.echo(f"  {'padding':24} {found['padding_share']:>16.3%}")
+    vocabulary = found["vocabulary"]
+    typer.echo(f"  {'ids used':24} {vocabulary['ids_used']:>16,} of {vocabulary['size']:,}")
+    for name, values in found.items():
+        if isinstance(values, dict) and "histogram" in values:
+            show_spread(name.replace("_", " "), values)
+
+
+def show_spread(name: str, values: dict[str, Any]) -> None:
+    """Percentiles and a bar for each power of two."""
+    shown = ", ".join(f"{k} {values[k]:,}" for k in ("min", "p10", "p50", "p90", "p99", "max"))
+    typer.echo(f"\n{name}: mean {values['mean']:,}, {shown}")
+    most = max(values["histogram"].values())
+    for start, count in values["histogram"].items():
+        bar = "█" * max(1, round(40 * count / most))
+        typer.echo(f"  {int(start):>9,}+ {count:>12,} {bar}")
+
+
 def schema_command() -> None:
     """Print the JSON Schema of the config, for editors."""
     print_json(TokenizeConfig.model_json_schema())
 
 
-def show_document(folder: Path, doc: int, *, tokenizer: str | None, as_json: bool) -> None:
-    dataset = open_dataset(folder)
-    if not -len(dataset) <= doc < len(dataset):
-        raise ConfigError(f"--doc {doc}: {folder} has {len(dataset)} documents, from 0 on")
+def show_document(
+    dataset: TokenizedDataset, doc: int, *, tokenizer: str | None, as_json: bool
+) -> None:
+    doc = checked_number("--doc", doc, len(dataset), dataset.folder)
     document = dataset[doc]
     spans = spans_of(document, decoder_of(dataset, tokenizer), dataset.manifest["config"])
     shard, place = dataset.locate(doc)
-    origin = origin_of(folder, dataset.manifest, shard, place)
+    origin = origin_of(dataset.folder, dataset.manifest, shard, place)
     if as_json:
         print_json(
             {
-                "document": doc % len(dataset),
+                "document": doc,
                 "origin": asdict(origin),
                 "tokens": document["tokens"].tolist(),
                 "spans": [asdict(span) for span in spans],
@@ -93,10 +145,47 @@ def show_document(folder: Path, doc: int, *, tokenizer: str | None, as_json: boo
         )
         return
     targets = int(document["loss_mask"].sum())
-    typer.echo(f"document {doc % len(dataset)}: {origin}")
+    typer.echo(f"document {doc}: {origin}")
     typer.echo(f"{len(document['tokens']):,} tokens, {targets:,} with loss")
     colour = use_colour(sys.stdout)
     typer.echo("".join(paint(span, colour) for span in spans), color=colour)
+
+
+def show_row(dataset: PackedDataset, row: int, *, tokenizer: str | None, as_json: bool) -> None:
+    row = checked_number("--row", row, len(dataset), dataset.folder)
+    values = dataset[row]
+    spans = spans_of(values, decoder_of(dataset, tokenizer), dataset.manifest["config"])
+    shard, place = dataset.locate(row)
+    pieces = pieces_of_row(dataset.folder, dataset.manifest, shard, place)
+    if as_json:
+        print_json(
+            {
+                "row": row,
+                "segments": [asdict(piece) for piece in pieces],
+                "tokens": values["tokens"].tolist(),
+                "spans": [asdict(span) for span in spans],
+            }
+        )
+        return
+    targets = int(values["loss_mask"][1:].sum())
+    padding = int((values["segment_ids"] == 0).sum())
+    typer.echo(
+        f"row {row}: {len(pieces)} segments, {targets:,} targets, {padding:,} tokens of padding"
+    )
+    colour = use_colour(sys.stdout)
+    for segment, group in groupby(spans, key=lambda span: span.segment):
+        if segment:
+            piece = pieces[segment - 1]
+            stop = piece.start + piece.length
+            where = f"document {piece.document} of {piece.dataset}, tokens {piece.start}..{stop}"
+            typer.echo(f"── segment {segment}: {where}")
+        typer.echo("".join(paint(span, colour) for span in group), color=colour)
+
+
+def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
+    if not -count <= number < count:
+        raise ConfigError(f"{flag} {number}: {folder} has {count:,}, numbered from 0")
+    return number % count
 
 
 def paint(span: Span, colour: bool) -> str:
@@ -106,7 +195,7 @@ def paint(span: Span, colour: bool) -> str:
     return f"{shade}{span.text}{RESET}"
 
 
-def decoder_of(dataset: TokenizedDataset, tokenizer: str | None) -> Decode:
+def decoder_of(dataset: TokenizedDataset | PackedDataset, tokenizer: str | None) -> Decode:
     """The tokenizer that made the dataset, or the one named, which must be the same."""
     name = tokenizer or dataset.manifest["config"]["tokenizer"]
     try:

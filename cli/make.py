@@ -203,7 +203,7 @@ def demo_command(
     ] = Path("dataprep-demo"),
 ) -> None:
     """Tokenize the embedded sample (text, chat, vision codes), verify it, and show documents."""
-    from dataprep.cli.look import show_document, verify_command
+    from dataprep.cli.look import inspect_command, verify_command
 
     tokenizer = str(sample_path("tokenizer.json"))
     for name, values in {
@@ -222,7 +222,7 @@ def demo_command(
         )
         run_and_show(settings, True, as_json=False, quiet=False, log_format="text")
         verify_command(str(out / name), against=None, as_json=False, quiet=False)
-        show_document(out / name, 1, tokenizer=None, as_json=False)
+        inspect_command(str(out / name), doc=1)
 
 
 def run_and_show(

@@ -21,30 +21,40 @@ Decode = Callable[[Sequence[int]], str]
 class Span:
     text: str
     loss: bool
-    modality: str  # "text" or the mask's name
+    modality: str  # "text", "padding" or the mask's name
     num_tokens: int
+    segment: int  # from 1; 0 is padding
 
 
 def spans_of(
-    document: Mapping[str, NDArray[Any]], decode: Decode, config: Mapping[str, Any]
+    item: Mapping[str, NDArray[Any]], decode: Decode, config: Mapping[str, Any]
 ) -> list[Span]:
-    """Cut a document where its loss or modality changes."""
-    tokens, loss = document["tokens"], document["loss_mask"]
-    vision = document.get("vision_mask", np.zeros(len(tokens), bool))
+    """Cut a document or row where its loss, modality or segment changes."""
+    tokens, loss = item["tokens"], item["loss_mask"].astype(bool)
+    vision = item.get("vision_mask", np.zeros(len(tokens), bool)).astype(bool)
+    segments = item.get("segment_ids", np.ones(len(tokens), np.int32))
     if not len(tokens):
         return []
-    changes = (loss[1:] != loss[:-1]) | (vision[1:] != vision[:-1])
+    changes = np.zeros(len(tokens) - 1, bool)
+    for values in (loss, vision, segments):
+        changes |= values[1:] != values[:-1]
     starts = np.concatenate(([0], np.flatnonzero(changes) + 1, [len(tokens)]))
     spans = []
     for start, stop in pairwise(starts.tolist()):
-        ids = tokens[start:stop]
-        of_codes = bool(vision[start])
+        ids, segment = tokens[start:stop], int(segments[start])
+        if not segment:
+            text, modality = f"<padding {len(ids)}>", "padding"
+        elif vision[start]:
+            text, modality = _frames(ids, config), "vision"
+        else:
+            text, modality = decode(ids.tolist()), "text"
         spans.append(
             Span(
-                text=_frames(ids, config) if of_codes else decode(ids.tolist()),
+                text=text,
                 loss=bool(loss[start]),
-                modality="vision" if of_codes else "text",
+                modality=modality,
                 num_tokens=len(ids),
+                segment=segment,
             )
         )
     return spans

@@ -23,6 +23,39 @@ class Origin:
         return f"line {self.line} of {self.path}{place}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceOrigin:
+    """Part of a document in a row: of which dataset, and which of its tokens."""
+
+    dataset: str
+    document: int  # within the dataset
+    start: int
+    length: int
+
+
+def pieces_of_row(
+    folder: Path, manifest: dict[str, Any], shard: int, row: int
+) -> list[PieceOrigin]:
+    """What lies in a row of a packed shard, in order."""
+    entry = manifest["shards"][shard]["provenance"]
+    pieces = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)
+    first, last = np.searchsorted(pieces["row"], [row, row + 1])
+    counts = [source["records"] for source in manifest["sources"]]
+    starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    found = []
+    for piece in pieces[first:last]:
+        dataset = int(np.searchsorted(starts, int(piece["document"]), side="right")) - 1
+        found.append(
+            PieceOrigin(
+                dataset=manifest["sources"][dataset]["path"],
+                document=int(piece["document"]) - int(starts[dataset]),
+                start=int(piece["start"]),
+                length=int(piece["length"]),
+            )
+        )
+    return found
+
+
 def origin_of(folder: Path, manifest: dict[str, Any], shard: int, place: int) -> Origin:
     """Of the document at `place` in a shard."""
     entry = manifest["shards"][shard]["provenance"]

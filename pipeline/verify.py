@@ -101,7 +101,7 @@ def _check_sources(manifest: dict[str, Any]) -> None:
             raise CorruptError(f"counts of {source['path']} do not add up in the manifest")
 
 
-def _records(folder: Path, shard: dict[str, Any]) -> Iterator[tuple[int, bytes]]:
+def read_records(folder: Path, shard: dict[str, Any]) -> Iterator[tuple[int, bytes]]:
     """Every record of a shard with its number, by the official reader."""
     path = folder / shard["path"]
     reader = array_record_module.ArrayRecordReader(str(path))
@@ -120,7 +120,7 @@ def _check_documents(
     path = folder / shard["path"]
     parts = [np.zeros(0, index_dtype(manifest["masks"]))]
     targets = 0
-    for number, data in _records(folder, shard):
+    for number, data in read_records(folder, shard):
         found = decode_documents(data, manifest["token_dtype"], len(manifest["masks"]))
         wrong = check_documents(found, manifest["max_id"])
         if wrong or len(data) != shard["record_bytes"][number]:
@@ -146,7 +146,7 @@ def _check_rows(folder: Path, manifest: dict[str, Any], shard: dict[str, Any]) -
     pack = manifest["config"]["pack"]
     lwm_stream = pack["strategy"] == "concat" and pack["compat"] == "lwm"
     counts = Counter[str](rows=shard["num_records"])
-    for number, data in _records(folder, shard):
+    for number, data in read_records(folder, shard):
         row = decode_row(data, layout)
         wrong = check_row(
             row, max_id=manifest["max_id"], pad=manifest["pad"], first_has_loss=lwm_stream

@@ -22,6 +22,8 @@ from dataprep.pipeline.engine.specimens import (
 )
 
 FEW = 1000  # with fewer texts than this, no long ones
+SOUPS_PER_TEXT = 3
+ASCII = [chr(code) for code in range(128)]
 LONG_DOCUMENT = 200_000
 LONGEST_DOCUMENT = 1_000_000  # engines may encode large documents in parallel pieces
 LONG_WORD = 20_000
@@ -43,6 +45,7 @@ class Ingredients:
 def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> list[str]:
     fuzzer = _Fuzzer(random.Random(seed), ingredients)
     texts = [fuzzer.text() for _ in range(num_texts)]
+    texts += [fuzzer.soup() for _ in range(SOUPS_PER_TEXT * num_texts)]
     few = num_texts < FEW
     runs = RUN_LENGTHS[::5] if few else (*RUN_LENGTHS, *LONG_RUN_LENGTHS)
     texts += [fuzzer.edged(c * n) for c in RUN_CHARACTERS for n in runs]
@@ -100,6 +103,13 @@ class _Fuzzer:
         functions, shares = zip(*self._makers, strict=True)
         makers = self._generator.choices(functions, shares, k=self._generator.randint(1, 24))
         return "".join(make() + self._generator.choice(SPACES) for make in makers)
+
+    def soup(self) -> str:
+        """Neighbours that nobody ever wrote: any characters, marks, ASCII, tokens, in any order."""
+        of = self._ingredients
+        pools = [pool for pool in (of.characters, of.marks, ASCII, of.token_texts, SPACES) if pool]
+        chosen = self._generator.choices(pools, k=self._generator.randint(2, 14))
+        return "".join(map(self._generator.choice, chosen))
 
     def long_text(self, num_characters: int) -> str:
         parts: list[str] = []

@@ -30,7 +30,7 @@ from dataprep.pipeline.engine.code_points import (
     varied,
 )
 from dataprep.pipeline.engine.files import TokenizerFiles
-from dataprep.pipeline.engine.fuzz import Ingredients, fuzz_texts
+from dataprep.pipeline.engine.fuzz import SOUPS_PER_TEXT, Ingredients, fuzz_texts
 from dataprep.pipeline.engine.vocabulary import AddedToken, read_added_tokens, read_token_texts
 
 # Raise when the texts or the way they are judged change, or an adapter does.
@@ -146,7 +146,7 @@ class Material:
             pairs=pairs,
             vocabulary=len(self.token_texts),
             added_tokens=len(self.added_tokens),
-            fuzz=self.sweep.num_fuzz,
+            fuzz=self.sweep.num_fuzz * (1 + SOUPS_PER_TEXT),
             num_characters=num_characters,
         )
 

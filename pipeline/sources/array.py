@@ -133,6 +133,6 @@ def _check_rest(rest: bytes, chunks: Iterator[bytes], path: str) -> None:
             return
         rest = following
     raise InputError(
-        f"{path} goes on after its JSON array: {rest.strip(JSON_SPACE)[:20]!r};"
+        f"{path} goes on after its JSON array, with {rest.strip(JSON_SPACE)[:1]!r};"
         " keep one array in a file, or one object in a line and name it .jsonl"
     )

@@ -1,0 +1,105 @@
+"""Random access over the documents of a tokenized dataset.
+
+    dataset = open_dataset("data/tokenized")
+    dataset[7]              {"tokens": u16|u32[n], "loss_mask": bool[n], "vision_mask": …}
+    dataset[[3, 9, 4]]      a list of those
+
+Sizes and record counts are checked against the manifest when a dataset is opened; hashes are for
+`dataprep verify`. Shards are immutable: a file that changes underneath is an error, not data.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.loaders.files import check_size, open_shard
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.record import Documents, decode_documents, take_tokens
+
+Document = dict[str, NDArray[Any]]
+OPEN_RECORDS = 64  # decoded records kept, a megabyte each at most for short documents
+
+
+class TokenizedDataset:
+    """The documents of a tokenized dataset, in the order of its inputs."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._shards = manifest["shards"]
+        counts = [shard["num_documents"] for shard in self._shards]
+        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._masks = [f"{name}_mask" for name in manifest["masks"]]
+        for shard in self._shards:
+            check_size(folder / shard["path"], shard["num_bytes"])
+            check_size(folder / shard["index"]["path"], shard["index"]["num_bytes"])
+        self._reader = lru_cache(maxsize=256)(self._open_shard)
+        self._index = lru_cache(maxsize=1024)(self._open_index)
+        self._record = lru_cache(maxsize=OPEN_RECORDS)(self._read_record)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        tokens = self.manifest["counts"]["tokens"]
+        return f"TokenizedDataset({str(self.folder)!r}, documents={len(self)}, tokens={tokens})"
+
+    @overload
+    def __getitem__(self, key: int) -> Document: ...
+    @overload
+    def __getitem__(self, key: Sequence[int] | NDArray[Any]) -> list[Document]: ...
+    def __getitem__(self, key: Any) -> Document | list[Document]:
+        if isinstance(key, (list, tuple, np.ndarray)):
+            return [self._document(operator.index(i)) for i in key]
+        return self._document(operator.index(key))
+
+    @property
+    def lengths(self) -> NDArray[np.uint32]:
+        """Tokens of every document, from the index alone."""
+        parts = [self._index(i)["length"] for i in range(len(self._shards))]
+        return np.concatenate([np.zeros(0, np.uint32), *parts])
+
+    def locate(self, document: int) -> tuple[int, int]:
+        """The shard that holds a document, and its place there."""
+        if not -len(self) <= document < len(self):
+            raise IndexError(f"document {document} of a dataset of {len(self)}")
+        document %= len(self)
+        shard = int(np.searchsorted(self._starts, document, side="right")) - 1
+        return shard, document - int(self._starts[shard])
+
+    def _document(self, number: int) -> Document:
+        shard, place = self.locate(number)
+        entry = self._index(shard)[place]
+        documents = self._record(shard, int(entry["record"]))
+        start = int(entry["start"])
+        tokens, masks = take_tokens(documents, start, start + int(entry["length"]))
+        return {"tokens": tokens, **dict(zip(self._masks, masks, strict=True))}
+
+    def _read_record(self, shard: int, record: int) -> Documents:
+        path = self.folder / self._shards[shard]["path"]
+        try:
+            (data,) = self._reader(shard).read([record])
+        except (RuntimeError, ValueError, IndexError, OSError) as error:
+            raise CorruptError(f"cannot read record {record} of {path}: {error}") from None
+        if not data:
+            raise CorruptError(f"record {record} of {path} is gone: the file changed underneath")
+        return decode_documents(data, self.manifest["token_dtype"], len(self.manifest["masks"]))
+
+    def _open_shard(self, shard: int) -> Any:
+        entry = self._shards[shard]
+        return open_shard(self.folder / entry["path"], entry["num_records"])
+
+    def _open_index(self, shard: int) -> NDArray[Any]:
+        entry = self._shards[shard]
+        path = self.folder / entry["index"]["path"]
+        index: NDArray[Any] = np.load(path, allow_pickle=False)
+        if len(index) != entry["num_documents"]:
+            raise CorruptError(f"{path} lists {len(index)} documents, not {entry['num_documents']}")
+        return index

@@ -1,0 +1,77 @@
+"""Which row comes when: a shuffle that is computed, not stored.
+
+    position  0 1 2 3 4 | 5 6 7 8 9 | …        five rows, epoch after epoch
+    row       3 0 4 1 2 | 1 4 0 2 3 | …        each epoch in an order of its own
+
+`shuffle` gives the row at any positions, in time and memory that depend on how many were asked for
+alone: a Feistel network on pairs (left, right) permutes a rectangle just larger than the dataset,
+and what falls outside is sent through again until it falls inside. Its results are a promise to
+every checkpoint ever made: change nothing here without a new name in `_keys`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.types import Offsets
+
+Words = NDArray[np.uint64]
+
+_ROUNDS = 8
+
+
+def in_order(positions: Offsets, num_rows: int) -> Offsets:
+    return positions % num_rows
+
+
+def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> Offsets:
+    """Rows at these positions; `name` sets apart datasets that share a seed."""
+    epochs, places = np.divmod(positions.astype(np.uint64), np.uint64(num_rows))
+    rows = _permute(places, epochs, num_rows, _keys(seed, name))
+    outside = np.flatnonzero(rows >= num_rows)
+    while len(outside):
+        rows[outside] = _permute(rows[outside], epochs[outside], num_rows, _keys(seed, name))
+        outside = outside[rows[outside] >= num_rows]
+    return rows.astype(np.int64)
+
+
+def _permute(places: Words, epochs: Words, num_rows: int, keys: Words) -> Words:
+    """A permutation of 0 ≤ place < height * width for each epoch; a little more than num_rows."""
+    width = isqrt(max(0, num_rows - 1)) + 1
+    height = -(-num_rows // width)
+    left, right = np.divmod(places, np.uint64(width))
+    for i in range(0, _ROUNDS, 2):
+        left = _add(left, _hash(right, epochs, keys[i]), height)
+        right = _add(right, _hash(left, epochs, keys[i + 1]), width)
+    return left * np.uint64(width) + right
+
+
+def _add(values: Words, noise: Words, limit: int) -> Words:
+    """(value + noise scaled to 0 ≤ n < limit) mod limit"""
+    total = values + ((noise >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
+    return np.where(total >= limit, total - np.uint64(limit), total)
+
+
+def _hash(values: Words, epochs: Words, key: Any) -> Words:
+    x = _mix(epochs * np.uint64(0x9E3779B97F4A7C15) + key)
+    return _mix(x ^ values)
+
+
+def _mix(x: Words) -> Words:
+    """The finaliser of splitmix64: every bit of x moves half the bits of the result."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@lru_cache(maxsize=1024)
+def _keys(seed: int, name: str) -> Words:
+    text = f"dataprep order 1\n{seed}\n{name}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8 * _ROUNDS).digest()
+    return np.frombuffer(digest, "<u8")

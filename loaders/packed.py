@@ -1,0 +1,153 @@
+"""Random access over the rows of a packed dataset, and what batches are read with.
+
+    dataset = open_dataset("data/packed")
+    dataset[7]              {"tokens": i32[S + 1], "loss_mask": bool[S + 1], "segment_ids": …,
+                             "positions": …, "vision_mask": …}
+    dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]
+
+Also a `RandomAccessDataSource` of grain, which reads in batches where it knows how to.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.gather import RowBytes
+from dataprep.loaders.shards import open_shards
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.types import Offsets
+
+Expand = Callable[[RowBytes, RowLayout, Request, Arrays], None]
+Batch = dict[str, NDArray[Any]]
+
+
+class PackedDataset:
+    """The rows of a packed dataset, in the order they were packed in."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.layout = RowLayout.of_manifest(manifest)
+        self.seq_len: int = manifest["seq_len"]
+        self.masks: tuple[str, ...] = tuple(manifest["masks"])
+        self.pad: int = manifest["pad"]
+        self.fingerprint: str = manifest["fingerprint"]
+        self._starts = np.cumsum([0, *(shard["num_records"] for shard in manifest["shards"])])
+        self._shards = open_shards(folder, manifest, self.layout.tail_start)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        # Grain compares this with the one in a checkpoint: it must say what the data is.
+        return f"PackedDataset({self.fingerprint!r}, rows={len(self)}, seq_len={self.seq_len})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PackedDataset, (self.folder, self.manifest)
+
+    def __getitem__(self, key: int | Sequence[int] | NDArray[Any]) -> Batch:
+        if isinstance(key, (list, tuple, np.ndarray)):
+            return self._rows(np.array([operator.index(i) for i in key], np.int64))
+        row = np.array([operator.index(key)], np.int64)
+        return {name: array[0] for name, array in self._rows(row).items()}
+
+    def __getitems__(self, keys: Sequence[int]) -> list[Batch]:
+        """What torch and grain call: one dict for each row."""
+        stacked = self[list(keys)]
+        return [{name: array[i] for name, array in stacked.items()} for i in range(len(keys))]
+
+    _getitems = __getitems__
+
+    def read(self, rows: Offsets, request: Request, out: Arrays) -> None:
+        """Fill `out` with these rows; the numbers must be within the dataset."""
+        if not len(rows):
+            return
+        found = self._shards.fetch(rows)
+        try:
+            fastest_expand()(found, self.layout, request, out)
+        except CorruptError as error:
+            raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
+
+    def will_need(self, rows: Offsets) -> None:
+        """Rows that are to be read soon."""
+        self._shards.will_need(rows)
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """The shard that holds a row, and its place there."""
+        shard = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return shard, row - int(self._starts[shard])
+
+    def _rows(self, rows: Offsets) -> Batch:
+        if len(rows) and not (-len(self) <= rows.min() and rows.max() < len(self)):
+            wrong = rows[(rows < -len(self)) | (rows >= len(self))][0]
+            raise IndexError(f"row {wrong} of a dataset of {len(self)}")
+        request = all_of_a_row(self.seq_len + 1, self.masks)
+        out = empty_arrays(request, len(rows))
+        self.read(rows % max(1, len(self)), request, out)
+        return name_all(out, self.masks)
+
+    def _first_bad(self, rows: Offsets, found: RowBytes) -> str:
+        """Which row it was: asked only once something is wrong."""
+        request = all_of_a_row(self.seq_len + 1, self.masks)
+        for i, row in enumerate(rows.tolist()):
+            try:
+                part = found.part(i, i + 1)
+                fastest_expand()(part, self.layout, request, empty_arrays(request, 1))
+            except CorruptError:
+                shard, place = self.locate(row)
+                return f"record {place} of {self.folder / self.manifest['shards'][shard]['path']}"
+        return f"a row of {self.folder}"
+
+
+def all_of_a_row(width: int, masks: Sequence[str], start: int = 0) -> Request:
+    return Request(
+        start=start,
+        width=width,
+        tokens=(0,),
+        segments=(0,),
+        positions=(0,),
+        masks=tuple((i, 0) for i in range(len(masks))),
+    )
+
+
+def name_all(arrays: Arrays, masks: Sequence[str]) -> Batch:
+    """What `all_of_a_row` asked for, by name."""
+    loss, *rest = (f"{mask}_mask" for mask in masks)
+    return {
+        "tokens": arrays.tokens[0],
+        loss: arrays.masks[0],
+        "segment_ids": arrays.segments[0],
+        "positions": arrays.positions[0],
+        **dict(zip(rest, arrays.masks[1:], strict=True)),
+    }
+
+
+def empty_arrays(request: Request, num_rows: int) -> Arrays:
+    def ints(shifts: tuple[int, ...]) -> NDArray[np.int32]:
+        return np.empty((len(shifts), num_rows, request.width), np.int32)
+
+    return Arrays(
+        tokens=ints(request.tokens),
+        segments=ints(request.segments),
+        positions=ints(request.positions),
+        masks=np.empty((len(request.masks), num_rows, request.width), np.bool_),
+    )
+
+
+@cache
+def fastest_expand() -> Expand:
+    """Compiled where numba is installed (extra: fast), else numpy; they agree to the bit."""
+    try:
+        from dataprep.loaders.compiled import expand
+    except ImportError:
+        from dataprep.loaders.expand import expand
+    return expand

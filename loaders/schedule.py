@@ -1,0 +1,56 @@
+"""Steps and rows: batches that may grow at given steps.
+
+    batch_size={0: 64, 1000: 256}     step 0 has rows 0 … 63, step 1000 starts at row 64,000
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dataprep.pipeline.errors import ConfigError
+
+Remainder = Literal["drop", "pad"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSizes:
+    """Sizes that hold from a step on; the first step is 0."""
+
+    steps: tuple[int, ...]
+    sizes: tuple[int, ...]
+    first_rows: tuple[int, ...]
+
+    @classmethod
+    def of(cls, batch_size: int | Mapping[int, int]) -> BatchSizes:
+        sizes = batch_size if isinstance(batch_size, Mapping) else {0: batch_size}
+        steps = tuple(sorted(sizes))
+        if not steps or steps[0] != 0 or any(sizes[step] < 1 for step in steps):
+            raise ConfigError(
+                f"batch_size {batch_size!r}: needs a positive number of rows, or "
+                "{step: rows} from step 0 on, such as {0: 64, 1000: 256}"
+            )
+        rows = [0]
+        for step, after in zip(steps, steps[1:], strict=False):
+            rows.append(rows[-1] + (after - step) * sizes[step])
+        return cls(steps=steps, sizes=tuple(sizes[s] for s in steps), first_rows=tuple(rows))
+
+    def size(self, step: int) -> int:
+        return self.sizes[bisect_right(self.steps, step) - 1]
+
+    def first_row(self, step: int) -> int:
+        """Rows in all the batches before it."""
+        i = bisect_right(self.steps, step) - 1
+        return self.first_rows[i] + (step - self.steps[i]) * self.sizes[i]
+
+    def num_steps(self, num_rows: int, remainder: Remainder) -> int:
+        """Batches that this many rows fill, the last perhaps with padding."""
+        i = bisect_right(self.first_rows, num_rows) - 1
+        full, rest = divmod(num_rows - self.first_rows[i], self.sizes[i])
+        return self.steps[i] + full + (1 if rest and remainder == "pad" else 0)
+
+    def before(self, step: int) -> dict[int, int]:
+        """The sizes that the steps before this one had."""
+        return {s: n for s, n in zip(self.steps, self.sizes, strict=True) if s < step}
