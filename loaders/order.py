@@ -33,10 +33,14 @@ def in_order(positions: Offsets, num_rows: int) -> Offsets:
 def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> Offsets:
     """Rows at these positions; `name` sets apart datasets that share a seed."""
     epochs, places = np.divmod(positions.astype(np.uint64), np.uint64(num_rows))
-    rows = _permute(places, epochs, num_rows, _keys(seed, name))
+    if len(epochs) and (epochs == epochs[0]).all():
+        epochs = epochs[:1]  # so that it is hashed once, not for each position
+    keys = _keys(seed, name)
+    rows = _permute(places, epochs, num_rows, keys)
     outside = np.flatnonzero(rows >= num_rows)
     while len(outside):
-        rows[outside] = _permute(rows[outside], epochs[outside], num_rows, _keys(seed, name))
+        own = epochs if len(epochs) == 1 else epochs[outside]
+        rows[outside] = _permute(rows[outside], own, num_rows, keys)
         outside = outside[rows[outside] >= num_rows]
     return rows.astype(np.int64)
 

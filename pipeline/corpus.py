@@ -177,7 +177,8 @@ class Corpus:
         folder, entry, _ = self._entries[number]
         path = folder / entry["index"]["path"]
         try:
-            index: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            # A plain array over the map: indexing np.memmap itself costs far more.
+            index: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError) as error:
             raise CorruptError(f"cannot read {path}: {error}") from None
         if len(index) != entry["num_documents"]:

@@ -29,7 +29,7 @@ from dataprep.pipeline.types import Mask, Offsets
 
 PLAN = "plan.json"
 TASKS = "tasks"
-BATCH_TOKENS = 1 << 21
+BATCH_TOKENS = 1 << 23  # built at once; fewer batches mean longer runs of copies from a shard
 ENDINGS = {"shards": ".arrayrecord", "index": ".index.npy", "provenance": ".provenance.npy"}
 PIECES = np.dtype([("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u8")])
 OPTIONS = {"none": WRITER_OPTIONS, "zstd": "group_size:1,zstd:3"}

@@ -81,7 +81,7 @@ class BlockBuilder:
         starts = np.empty_like(ends)
         starts[0] = 0
         np.add(ends[:-1], width, out=starts[1:])
-        joined = b"".join((*self._parts, data[:stop]))
+        joined = b"".join((*self._parts, memoryview(data)[:stop]))
         block = Block(
             data=joined, position=self._start, starts=starts, ends=ends, num_bytes=len(joined)
         )

@@ -1,6 +1,6 @@
-"""How few rows packing plans, and how fast; plans only, no token is copied.
+"""How few rows packing plans, how fast, and how fast rows are then written.
 
-    python scripts/bench_pack_plan.py [DATA] [--lengths FILE.npy ...] [--documents 10000000]
+    python scripts/bench_pack.py [DATA] [--lengths FILE.npy ...] [--documents 10000000]
 
 DATA holds mix20.jsonl, chat.jsonl and tokenizers/NAME/tokenizer.json; a `text` counts its tokens
 and one for its end, a conversation the tokens of `<|im_start|>role\\ncontent<|im_end|>\\n` for each
@@ -10,12 +10,19 @@ is the first of three runs, when memory is still to be had from the system, "bes
 
 Where grain can be imported, its packers get the same pieces, in corpus order, as arrays of zeros;
 they copy as they pack, so their speed is no planning speed.
+
+Last, with DATA: `dataprep pack` of mix20.jsonl repeated, beside `cp` of what it wrote and `cp`
+followed by `sync` (packing syncs what it writes); start-up is taken off as for one tiny document.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -45,6 +52,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=10_000_000, help="of the lognormal set")
     parser.add_argument("--seq-lens", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
     parser.add_argument("--max-segments", type=int, nargs="*", default=[32])
+    parser.add_argument("--copies", type=int, default=20, help="of mix20.jsonl, written as rows")
     parser.add_argument("--peer-documents", type=int, default=20_000)
     parser.add_argument("--peer-bins", type=int, default=256)
     arguments = parser.parse_args()
@@ -53,6 +61,48 @@ def main() -> None:
         for seq_len in arguments.seq_lens:
             bench_ours(name, lengths, seq_len, arguments.max_segments)
             bench_grain(name, lengths[: arguments.peer_documents], seq_len, arguments.peer_bins)
+    if arguments.data is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            bench_rows(arguments.data, Path(folder), arguments.copies)
+
+
+def bench_rows(data: Path, folder: Path, copies: int) -> None:
+    tokenizer = data / "tokenizers" / "gpt2" / "tokenizer.json"
+    corpus, tiny = folder / "corpus.jsonl", folder / "tiny.jsonl"
+    corpus.write_bytes((data / "mix20.jsonl").read_bytes() * copies)
+    tiny.write_text(json.dumps({"text": "hello"}) + "\n")
+    for path in (corpus, tiny):
+        dataprep("tokenize", path, "--tokenizer", tokenizer, "--out", folder / path.stem)
+    print("\nrows written   seq_len   dataprep MB/s    cp MB/s   cp+sync MB/s   of cp   of cp+sync")
+    for seq_len in (2048, 8192):
+        seconds = {}
+        for name in ("tiny", "corpus"):
+            out = folder / f"{name}-{seq_len}"
+            seconds[name] = dataprep(
+                "pack", folder / name, "--seq-len", seq_len, "--out", out, "--overwrite"
+            )
+        shards = folder / f"corpus-{seq_len}" / "shards"
+        num_bytes = sum(path.stat().st_size for path in shards.iterdir())
+        subprocess.run(["sync"], check=True)
+        copy = wall(["cp", "-r", str(shards), str(folder / "copy")])
+        synced = copy + wall(["sync"])
+        shutil.rmtree(folder / "copy")
+        ours = seconds["corpus"] - seconds["tiny"]
+        speeds = [num_bytes / 1e6 / s for s in (ours, copy, synced)]
+        print(
+            f"{num_bytes / 1e6:9.0f} MB {seq_len:9} {speeds[0]:15.0f} {speeds[1]:10.0f} "
+            f"{speeds[2]:14.0f} {speeds[0] / speeds[1]:7.2f} {speeds[0] / speeds[2]:12.2f}"
+        )
+
+
+def dataprep(*words: object) -> float:
+    return wall([sys.executable, "-m", "dataprep.cli.main", *map(str, words), "-q"])
+
+
+def wall(command: list[str]) -> float:
+    begin = time.perf_counter()
+    subprocess.run(command, check=True)
+    return time.perf_counter() - begin
 
 
 def length_sets(arguments: argparse.Namespace) -> Iterator[tuple[str, Lengths]]:

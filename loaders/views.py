@@ -1,0 +1,145 @@
+"""What a batch looks like to a trainer: names, shifts and dtypes.
+
+A built-in view is a table: which array, how far shifted. What cannot be said so is done by
+`finish` on the finished arrays. A view of the user's own is a function that gets the rows as
+`dataset[[…]]` gives them, S + 1 of each, and returns arrays of S.
+
+    default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
+    lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks
+    maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; a target without loss
+              has segment 0, which is where MaxText looks
+    hf        input_ids, attention_mask, labels (-100 without loss), position_ids; labels are not
+              shifted, since the models shift them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.packed import Batch, all_of_a_row, name_all
+from dataprep.pipeline.errors import ConfigError
+
+ViewName = Literal["default", "lwm", "maxtext", "hf"]
+UserView = Callable[[Batch], Batch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """name -> (tokens | segments | positions | the name of a mask, shift)"""
+
+    columns: dict[str, tuple[str, int]]
+    finish: Callable[[Batch], Batch] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What to read for some columns, and how to name it."""
+
+    masks: tuple[str, ...]  # all that may be asked for
+    table: Table | None  # None: the user's own
+    own: UserView | None = None
+
+    def request(self, start: int, width: int) -> Request:
+        if self.table is None:
+            return all_of_a_row(width + 1, self.masks, start)
+        wanted = self.table.columns.values()
+        kinds = ("tokens", "segments", "positions")
+        shifts = {kind: tuple(shift for k, shift in wanted if k == kind) for kind in kinds}
+        masks = tuple((self.masks.index(k), shift) for k, shift in wanted if k not in kinds)
+        return Request(start=start, width=width, masks=masks, **shifts)
+
+    def name(self, arrays: Arrays) -> Batch:
+        if self.own is not None:
+            return self.own(name_all(arrays, self.masks))
+        assert self.table is not None
+        sources: dict[str, Any] = {
+            "tokens": iter(arrays.tokens),
+            "segments": iter(arrays.segments),
+            "positions": iter(arrays.positions),
+        }
+        masks = iter(arrays.masks)
+        batch = {
+            name: next(sources.get(kind, masks)) for name, (kind, _) in self.table.columns.items()
+        }
+        return self.table.finish(batch) if self.table.finish else batch
+
+
+def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
+    """`masks`: those of the datasets, `loss` first."""
+    if callable(view):
+        return View(masks=tuple(masks), table=None, own=view)
+    if view not in get_args(ViewName):
+        names = ", ".join(get_args(ViewName))
+        raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
+    known = tuple(dict.fromkeys([*masks, "vision"])) if view == "lwm" else tuple(masks)
+    return View(masks=known, table=_tables(masks)[view])
+
+
+def _tables(masks: Sequence[str]) -> dict[str, Table]:
+    modalities = {f"{mask}_mask": (mask, 0) for mask in masks[1:]}
+    return {
+        "default": Table(
+            columns={
+                "inputs": ("tokens", 0),
+                "targets": ("tokens", 1),
+                "loss_mask": ("loss", 1),
+                "segment_ids": ("segments", 0),
+                "positions": ("positions", 0),
+                **modalities,
+            }
+        ),
+        "lwm": Table(
+            columns={
+                "input_tokens": ("tokens", 0),
+                "target_tokens": ("tokens", 1),
+                "loss_masks": ("loss", 1),
+                "input_vision_masks": ("vision", 0),
+                "target_vision_masks": ("vision", 1),
+            },
+            finish=_finish_lwm,
+        ),
+        "maxtext": Table(
+            columns={
+                "inputs": ("tokens", 0),
+                "targets": ("tokens", 1),
+                "inputs_position": ("positions", 0),
+                "inputs_segmentation": ("segments", 0),
+                "targets_position": ("positions", 1),
+                "targets_segmentation": ("segments", 1),
+                "loss": ("loss", 1),
+            },
+            finish=_finish_maxtext,
+        ),
+        "hf": Table(
+            columns={
+                "input_ids": ("tokens", 0),
+                "attention_mask": ("segments", 0),
+                "labels": ("tokens", 0),
+                "position_ids": ("positions", 0),
+                "loss": ("loss", 0),
+            },
+            finish=_finish_hf,
+        ),
+    }
+
+
+def _finish_lwm(batch: Batch) -> Batch:
+    return {**batch, "loss_masks": batch["loss_masks"].astype(np.float32)}
+
+
+def _finish_maxtext(batch: Batch) -> Batch:
+    loss = batch.pop("loss")
+    batch["targets_segmentation"] *= loss
+    return batch
+
+
+def _finish_hf(batch: Batch) -> Batch:
+    loss = batch.pop("loss")
+    np.copyto(batch["labels"], -100, where=~loss)
+    np.minimum(batch["attention_mask"], 1, out=batch["attention_mask"])
+    return batch
