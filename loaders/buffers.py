@@ -26,7 +26,7 @@ _ONLY_THE_POOL = _holders([object()], 0)
 
 
 class Buffers:
-    def __init__(self, keep: int = 8) -> None:
+    def __init__(self, keep: int = 6) -> None:
         self._keep = keep
         self._pool: list[NDArray[np.uint8]] = []
         self._lock = threading.Lock()

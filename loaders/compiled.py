@@ -1,21 +1,36 @@
 """`expand` in one pass, compiled by numba: each row goes through the cache once.
 
-Gives what `expand.expand` gives, to the bit. Compiled at its first call, for a second or two.
+Gives what `expand.expand` gives, to the bit. Compiled at its first call on a machine, for some
+seconds, and kept by numba beside this file or in the user's cache.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 
 from dataprep.loaders.blocks import BLOCK, BLOCK_HEADER
-from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.record import U32
 from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.types import Offsets
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(function: Function) -> Function:
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        made: Function = njit(cache=True, **options)(function)
+    except RuntimeError:  # no place to keep it
+        made = njit(**options)(function)
+    return made
+
 
 _FITS, _BAD_HEAD, _BAD_ENDS = 0, 1, 2
 _CAUSES = {
@@ -24,8 +39,10 @@ _CAUSES = {
 }
 
 
-def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> None:
-    """Fill `out`; a row whose parts do not fit together is a CorruptError."""
+def expand(
+    rows: RowBytes, layout: RowLayout, request: Request, out: Arrays, places: Offsets
+) -> None:
+    """Row i into row places[i] of `out`; one whose parts do not fit together is a CorruptError."""
     stop = request.start + request.width + max(request.tokens, default=0)
     tokens = np.empty(stop - request.start if request.tokens else 0, layout.tokens)
     largest = int(rows.size.max(initial=layout.tail_start)) - layout.tail_start
@@ -36,6 +53,7 @@ def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> 
         rows.first,
         rows.size,
         rows.in_blocks,
+        places,
         layout.capacity,
         layout.head_bytes,
         layout.tail_start,
@@ -53,16 +71,16 @@ def expand(rows: RowBytes, layout: RowLayout, request: Request, out: Arrays) -> 
         raise CorruptError(_CAUSES[cause])
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _move(source: Any, place: int, out: Any, start: int, count: int) -> None:
+@_compiled
+def _move(source: Any, place: Any, out: Any, start: Any, count: Any) -> None:
     # A loop over slices: neither their assignment nor a loop over the whole is vectorised.
     target, values = out[start : start + count], source[place : place + count]
     for i in range(len(target)):
         target[i] = values[i]
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _copy(memory: Any, first: int, offset: int, in_blocks: bool, out: Any) -> None:
+@_compiled
+def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> None:
     """The bytes from `offset` on of the payload at `first`, without the block headers inside."""
     count = len(out)
     if not in_blocks:
@@ -81,8 +99,8 @@ def _copy(memory: Any, first: int, offset: int, in_blocks: bool, out: Any) -> No
         left = room
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _ascend(ends: Any, start: int, capacity: int) -> bool:
+@_compiled
+def _ascend(ends: Any, start: Any, capacity: Any) -> bool:
     for i in range(len(ends)):
         if ends[i] < start or ends[i] > capacity:
             return False
@@ -90,13 +108,13 @@ def _ascend(ends: Any, start: int, capacity: int) -> bool:
     return True
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _clip(place: int, width: int) -> int:
+@_compiled
+def _clip(place: Any, width: Any) -> Any:
     return min(max(place, 0), width)
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _number(out: Any, left: int, ends: Any, column: int) -> None:
+@_compiled
+def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
     """Segment ids of one row, from `column` on."""
     width = len(out)
     done = _clip(left - column, width)
@@ -108,8 +126,8 @@ def _number(out: Any, left: int, ends: Any, column: int) -> None:
     out[done:] = 0
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _count(out: Any, left: int, ends: Any, column: int) -> None:
+@_compiled
+def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
     """Positions of one row, from `column` on."""
     width = len(out)
     done = _clip(left - column, width)
@@ -125,8 +143,8 @@ def _count(out: Any, left: int, ends: Any, column: int) -> None:
     out[done:] = 0
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def _mark(out: Any, runs: Any, column: int) -> None:
+@_compiled
+def _mark(out: Any, runs: Any, column: Any) -> None:
     """A mask of one row, from `column` on."""
     width = len(out)
     done = 0
@@ -136,17 +154,18 @@ def _mark(out: Any, runs: Any, column: int) -> None:
         done = stop
 
 
-@njit(nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@_compiled
 def _expand(
     memory: Any,
     firsts: Any,
     sizes: Any,
     in_blocks: bool,
-    capacity: int,
-    head_bytes: int,
-    tail_start: int,
-    start: int,
-    width: int,
+    places: Any,
+    capacity: Any,
+    head_bytes: Any,
+    tail_start: Any,
+    start: Any,
+    width: Any,
     heads: Any,
     row_tokens: Any,
     row_tail: Any,
@@ -159,8 +178,8 @@ def _expand(
     line, line8 = row_tokens
     tail, tail8 = row_tail
     token_bytes = line.itemsize * start
-    for row in range(len(firsts)):
-        first = firsts[row]
+    for i in range(len(firsts)):
+        first, row = firsts[i], places[i]
         if len(line):
             _copy(memory, first, head_bytes + token_bytes, in_blocks, line8)
             for k in range(len(tokens[1])):
@@ -172,7 +191,7 @@ def _expand(
         count = np.int64(head[0])
         for k in range(2, len(head)):
             count += head[k]
-        if tail_start + count * tail.itemsize != sizes[row]:
+        if tail_start + count * tail.itemsize != sizes[i]:
             return _BAD_HEAD
         _copy(memory, first, tail_start, in_blocks, tail8[: count * tail.itemsize])
         left, place = np.int64(head[1]), np.int64(head[0])
@@ -183,6 +202,9 @@ def _expand(
             _number(segments[0][k, row], left, ends, start + segments[1][k])
         for k in range(len(positions[1])):
             _count(positions[0][k, row], left, ends, start + positions[1][k])
+        for k in range(len(masks[1])):
+            if masks[1][k, 0] == ABSENT:
+                masks[0][k, row, :] = False
         for mask in range(len(head) - 2):
             runs = tail[place : place + np.int64(head[2 + mask])]
             place += len(runs)

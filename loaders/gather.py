@@ -69,7 +69,7 @@ def gather_tails(rows: RowBytes, layout: RowLayout, counts: Offsets) -> NDArray[
     before = np.cumsum(counts) - counts
     places = np.repeat(start - item * before, counts)
     places += np.arange(0, item * len(places), item)
-    tails = _strided(rows.memory, item)[places].view(layout.ends)
+    tails: NDArray[Any] = _strided(rows.memory, item)[places].view(layout.ends)
     for row in np.flatnonzero(room < item * counts).tolist():
         part = slice(row, row + 1)
         found = _copy(rows.memory, start[part], room[part], item * int(counts[row]))

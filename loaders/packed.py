@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.row import RowLayout
 from dataprep.pipeline.types import Offsets
 
-Expand = Callable[[RowBytes, RowLayout, Request, Arrays], None]
+Expand = Callable[[RowBytes, RowLayout, Request, Arrays, Offsets], None]
 Batch = dict[str, NDArray[Any]]
 
 
@@ -55,10 +56,9 @@ class PackedDataset:
         return PackedDataset, (self.folder, self.manifest)
 
     def __getitem__(self, key: int | Sequence[int] | NDArray[Any]) -> Batch:
-        if isinstance(key, (list, tuple, np.ndarray)):
-            return self._rows(np.array([operator.index(i) for i in key], np.int64))
-        row = np.array([operator.index(key)], np.int64)
-        return {name: array[0] for name, array in self._rows(row).items()}
+        if isinstance(key, (Sequence, np.ndarray)):
+            return self._rows(key)
+        return {name: array[0] for name, array in self._rows([key]).items()}
 
     def __getitems__(self, keys: Sequence[int]) -> list[Batch]:
         """What torch and grain call: one dict for each row."""
@@ -67,13 +67,13 @@ class PackedDataset:
 
     _getitems = __getitems__
 
-    def read(self, rows: Offsets, request: Request, out: Arrays) -> None:
-        """Fill `out` with these rows; the numbers must be within the dataset."""
+    def read(self, rows: Offsets, request: Request, out: Arrays, places: Offsets) -> None:
+        """Row rows[i] of the dataset into row places[i] of `out`; both must be in range."""
         if not len(rows):
             return
         found = self._shards.fetch(rows)
         try:
-            fastest_expand()(found, self.layout, request, out)
+            fastest_expand()(found, self.layout, request, out, places)
         except CorruptError as error:
             raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
 
@@ -86,37 +86,41 @@ class PackedDataset:
         shard = int(np.searchsorted(self._starts, row, side="right")) - 1
         return shard, row - int(self._starts[shard])
 
-    def _rows(self, rows: Offsets) -> Batch:
-        if len(rows) and not (-len(self) <= rows.min() and rows.max() < len(self)):
-            wrong = rows[(rows < -len(self)) | (rows >= len(self))][0]
-            raise IndexError(f"row {wrong} of a dataset of {len(self)}")
-        request = all_of_a_row(self.seq_len + 1, self.masks)
-        out = empty_arrays(request, len(rows))
-        self.read(rows % max(1, len(self)), request, out)
+    def checked(self, keys: Sequence[int] | NDArray[Any]) -> Offsets:
+        """Numbers of rows, negative ones counted from the end; IndexError outside."""
+        rows = np.array([operator.index(key) for key in keys], np.int64)
+        wrong = rows[(rows < -len(self)) | (rows >= len(self))]
+        if len(wrong):
+            raise IndexError(f"row {wrong[0]} of a dataset of {len(self)}")
+        return rows % max(1, len(self))
+
+    def _rows(self, keys: Sequence[int] | NDArray[Any]) -> Batch:
+        request = self._everything()
+        out = empty_arrays(request, len(keys))
+        self.read(self.checked(keys), request, out, np.arange(len(keys)))
         return name_all(out, self.masks)
+
+    def _everything(self) -> Request:
+        masks = tuple((number, 0) for number in range(len(self.masks)))
+        return replace(all_of_a_row(0, self.seq_len + 1), masks=masks)
 
     def _first_bad(self, rows: Offsets, found: RowBytes) -> str:
         """Which row it was: asked only once something is wrong."""
-        request = all_of_a_row(self.seq_len + 1, self.masks)
-        for i, row in enumerate(rows.tolist()):
+        request = self._everything()
+        for i, number in enumerate(rows.tolist()):
             try:
-                part = found.part(i, i + 1)
-                fastest_expand()(part, self.layout, request, empty_arrays(request, 1))
+                out = empty_arrays(request, 1)
+                place = np.zeros(1, np.int64)
+                fastest_expand()(found.part(i, i + 1), self.layout, request, out, place)
             except CorruptError:
-                shard, place = self.locate(row)
-                return f"record {place} of {self.folder / self.manifest['shards'][shard]['path']}"
+                shard, record = self.locate(number)
+                return f"record {record} of {self.folder / self.manifest['shards'][shard]['path']}"
         return f"a row of {self.folder}"
 
 
-def all_of_a_row(width: int, masks: Sequence[str], start: int = 0) -> Request:
-    return Request(
-        start=start,
-        width=width,
-        tokens=(0,),
-        segments=(0,),
-        positions=(0,),
-        masks=tuple((i, 0) for i in range(len(masks))),
-    )
+def all_of_a_row(start: int, width: int) -> Request:
+    """All but the masks."""
+    return Request(start=start, width=width, tokens=(0,), segments=(0,), positions=(0,))
 
 
 def name_all(arrays: Arrays, masks: Sequence[str]) -> Batch:

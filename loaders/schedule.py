@@ -1,6 +1,6 @@
 """Steps and rows: batches that may grow at given steps.
 
-    batch_size={0: 64, 1000: 256}     step 0 has rows 0 … 63, step 1000 starts at row 64,000
+With `{0: 64, 1000: 256}` step 0 has rows 0 … 63, and step 1000 starts at row 64,000.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from dataprep.pipeline.errors import ConfigError
@@ -33,7 +34,7 @@ class BatchSizes:
                 "{step: rows} from step 0 on, such as {0: 64, 1000: 256}"
             )
         rows = [0]
-        for step, after in zip(steps, steps[1:], strict=False):
+        for step, after in pairwise(steps):
             rows.append(rows[-1] + (after - step) * sizes[step])
         return cls(steps=steps, sizes=tuple(sizes[s] for s in steps), first_rows=tuple(rows))
 

@@ -46,11 +46,13 @@ class Shares:
 
     def count(self, dataset: int, num_rows: int) -> int:
         """Rows of a dataset among the first `num_rows`."""
+        if not self.weights[dataset]:
+            return 0
         rest = sum(self.weights)
         for weight in self.weights[:dataset]:
             num_rows -= _taken(num_rows, weight, rest)
             rest -= weight
-        return _taken(num_rows, self.weights[dataset], rest) if rest else 0
+        return _taken(num_rows, self.weights[dataset], rest)
 
     def reach(self, dataset: int, count: int) -> int:
         """The least number of rows among which a dataset has `count`; its weight is not 0."""

@@ -15,17 +15,19 @@ A built-in view is a table: which array, how far shifted. What cannot be said so
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all
 from dataprep.pipeline.errors import ConfigError
 
 ViewName = Literal["default", "lwm", "maxtext", "hf"]
 UserView = Callable[[Batch], Batch]
+
+_KINDS = ("tokens", "segments", "positions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,18 +42,23 @@ class Table:
 class View:
     """What to read for some columns, and how to name it."""
 
-    masks: tuple[str, ...]  # all that may be asked for
+    masks: tuple[str, ...]  # of all datasets, `loss` first
     table: Table | None  # None: the user's own
     own: UserView | None = None
 
-    def request(self, start: int, width: int) -> Request:
+    def request(self, start: int, width: int, masks: Sequence[str]) -> Request:
+        """`masks`: those that the dataset has; one that it lacks is all False."""
+
+        def number(mask: str) -> int:
+            return masks.index(mask) if mask in masks else ABSENT
+
         if self.table is None:
-            return all_of_a_row(width + 1, self.masks, start)
+            found = tuple((number(mask), 0) for mask in self.masks)
+            return replace(all_of_a_row(start, width + 1), masks=found)
         wanted = self.table.columns.values()
-        kinds = ("tokens", "segments", "positions")
-        shifts = {kind: tuple(shift for k, shift in wanted if k == kind) for kind in kinds}
-        masks = tuple((self.masks.index(k), shift) for k, shift in wanted if k not in kinds)
-        return Request(start=start, width=width, masks=masks, **shifts)
+        shifts = {kind: tuple(s for k, s in wanted if k == kind) for kind in _KINDS}
+        found = tuple((number(k), s) for k, s in wanted if k not in _KINDS)
+        return Request(start=start, width=width, masks=found, **shifts)
 
     def name(self, arrays: Arrays) -> Batch:
         if self.own is not None:
@@ -76,8 +83,7 @@ def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
     if view not in get_args(ViewName):
         names = ", ".join(get_args(ViewName))
         raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
-    known = tuple(dict.fromkeys([*masks, "vision"])) if view == "lwm" else tuple(masks)
-    return View(masks=known, table=_tables(masks)[view])
+    return View(masks=tuple(masks), table=_tables(masks)[view])
 
 
 def _tables(masks: Sequence[str]) -> dict[str, Table]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ragged:
-    """Arrays of different lengths, one after another: row r is values[offsets[r]:offsets[r + 1]]."""
+    """Arrays one after another: row r is values[offsets[r]:offsets[r + 1]]."""
 
     values: Offsets  # i64[offsets[-1]]
     offsets: Offsets  # i64[rows + 1]
@@ -109,7 +110,7 @@ def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
     stops = np.cumsum(counts.sum(axis=1) * layout.ends.itemsize).tolist()
     return [
         b"".join((heads[r * a : r * a + a], tokens[r * b : r * b + b], filler, tails[start:stop]))
-        for r, (start, stop) in enumerate(zip([0, *stops[:-1]], stops, strict=True))
+        for r, (start, stop) in enumerate(pairwise([0, *stops]))
     ]
 
 
@@ -143,7 +144,7 @@ def decode_row(data: bytes, layout: RowLayout) -> Row:
 
 
 def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) -> str:
-    """What is wrong with a row, or ''. `first_has_loss`: the first of a document may be a target."""
+    """What is wrong with a row, or ''. `first_has_loss`: a document's first token may have it."""
     capacity = len(row.tokens)
     if int(row.tokens.max()) > max(max_id, pad):
         return f"token id {int(row.tokens.max())} is above the largest allowed, {max_id}"

@@ -1,0 +1,218 @@
+"""The iterator that a trainer holds.
+
+    loader = DataLoader("data/packed", batch_size=256, mesh=mesh, spec=P("data"))
+    for batch in loader: ...
+
+Batch k is a function of the datasets, the seed and k, and of nothing else: not of the number of
+hosts, of what was read ahead, or of where a run was interrupted. So the state is one number and
+what it belongs to. Reading is `batch`'s, placing is `place`'s, the thread is `prefetch`'s.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from dataprep.loaders.batch import PADDING, BatchReader
+from dataprep.loaders.data import Mix, Source, open_mix
+from dataprep.loaders.make import AnyBatch, Maker, make_placement
+from dataprep.loaders.mixture import Exhausted, plan_mixture
+from dataprep.loaders.packed import Batch
+from dataprep.loaders.prefetch import Prefetch
+from dataprep.loaders.schedule import BatchSizes, Remainder
+from dataprep.loaders.state import State, check_state, make_state, parse_state
+from dataprep.loaders.views import UserView, ViewName, make_view
+from dataprep.pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh, PartitionSpec
+
+
+class DataLoader:
+    """Batches of a packed dataset, or of several mixed.
+
+    data        a folder, an open dataset, or {name: (folder, weight)}; a weight is a share of rows,
+                or {step: share} for shares that change
+    batch_size  rows of all hosts together, or {step: rows}
+    mesh, spec  where batches lie; rows are split over the whole mesh unless spec says otherwise.
+                Without a mesh: numpy arrays
+    epochs      how often each dataset is gone through; None: for ever. Batches may span epochs
+    exhausted   when a dataset of a mixture is used up: stop, repeat it until all are, or drop it
+    remainder   the rows that fill no batch at the end: drop them, or pad with empty rows
+    """
+
+    def __init__(
+        self,
+        data: Source | Mix,
+        *,
+        batch_size: int | Mapping[int, int],
+        mesh: Mesh | None = None,
+        spec: PartitionSpec | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        epochs: int | None = None,
+        view: ViewName | UserView = "default",
+        remainder: Remainder = "drop",
+        prefetch: int = 2,
+        max_steps: int | None = None,
+        exhausted: Exhausted = "stop",
+    ) -> None:
+        _check_choice("remainder", remainder, ("drop", "pad"))
+        _check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
+        _check_least("epochs", epochs, 1)
+        _check_least("max_steps", max_steps, 0)
+        _check_least("prefetch", prefetch, 0)
+        self._sizes = BatchSizes.of(batch_size)
+        self.datasets, parts = open_mix(data, self._sizes)
+        self.seq_len = next(iter(self.datasets.values())).seq_len
+        self._mixture = plan_mixture(
+            parts,
+            epochs=epochs,
+            exhausted=exhausted,
+            shuffled=shuffle,
+            seed=seed,
+        )
+        self._num_steps = self._count_steps(remainder, max_steps)
+        masks = dict.fromkeys(mask for d in self.datasets.values() for mask in d.masks)
+        reader = BatchReader(
+            list(self.datasets.values()), self._mixture, self._sizes, make_view(view, list(masks))
+        )
+        self._make = Maker(reader, self._sizes, self.seq_len, make_placement(mesh, spec))
+        self._make.check()
+        self._prefetch_depth = prefetch
+        self._step = 0
+        self._ended = False
+        self._ahead: Prefetch[AnyBatch] | None = None
+        self._stop_thread: weakref.finalize[Any, Any] | None = None
+
+    # --- going through ---
+
+    def __iter__(self) -> Iterator[AnyBatch]:
+        """Goes on where it was; after the end, from the start."""
+        if self._ended:
+            self._move(0)
+        return self
+
+    def __next__(self) -> AnyBatch:
+        if not self.has(self._step):
+            self._ended = True
+            self.close()
+            raise StopIteration
+        batch = self._make(self._step) if self._prefetch_depth == 0 else self._take()
+        self._step += 1
+        return batch
+
+    def __len__(self) -> int:
+        if self._num_steps is None:
+            raise TypeError("an endless loader has no length; set epochs or max_steps")
+        return self._num_steps
+
+    def __getitem__(self, step: int) -> AnyBatch:
+        """The batch of a step, wherever the loader is."""
+        if not self.has(step):
+            raise IndexError(f"step {step} of a loader of {self._num_steps} steps")
+        return self._make(step)
+
+    def has(self, step: int) -> bool:
+        return step >= 0 and (self._num_steps is None or step < self._num_steps)
+
+    def part(self, step: int, index: int, count: int) -> Batch:
+        """One of `count` equal parts of the rows of a batch, as numpy arrays."""
+        size, rest = divmod(self._sizes.size(step), count)
+        if rest or not 0 <= index < count:
+            raise ConfigError(
+                f"part {index} of {count} of a batch of {self._sizes.size(step)} rows: "
+                "the parts must be equal"
+            )
+        rows = np.arange(index * size, (index + 1) * size)
+        return self._make.reader.read(step, (0, self.seq_len), rows)
+
+    def rows_of(self, step: int) -> list[tuple[str, int]]:
+        """The dataset and the row in it of each row of a batch; padding is left out."""
+        names = list(self.datasets)
+        datasets, rows = self._make.reader.rows(step)
+        pairs = zip(datasets.tolist(), rows.tolist(), strict=True)
+        return [(names[dataset], row) for dataset, row in pairs if dataset != PADDING]
+
+    @property
+    def element_spec(self) -> dict[str, Any]:
+        """Shape and dtype (and sharding on a mesh) of each array of the next batch."""
+        return self._make.spec(self._step)
+
+    # --- state ---
+
+    def get_state(self) -> State:
+        """After the batches that were handed out; those read ahead do not count."""
+        return self._state_at(self._step)
+
+    def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
+        """Go on where that loader was; the state of other data or another order is an error."""
+        parsed = parse_state(state)
+        check_state(parsed, self._state_at(parsed["step"]))
+        self._move(parsed["step"])
+
+    def close(self) -> None:
+        """End the thread that reads ahead."""
+        if self._stop_thread is not None:
+            self._stop_thread()
+        self._ahead = self._stop_thread = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _state_at(self, step: int) -> State:
+        fingerprints = {name: dataset.fingerprint for name, dataset in self.datasets.items()}
+        return make_state(step, self._sizes, self._mixture, fingerprints)
+
+    def _move(self, step: int) -> None:
+        self.close()
+        self._step, self._ended = step, False
+
+    def _take(self) -> AnyBatch:
+        if self._ahead is None:
+            steps = itertools.count(self._step)
+            known = steps if self._num_steps is None else range(self._step, self._num_steps)
+            self._ahead = Prefetch(self._make, known, self._prefetch_depth)
+            # The thread knows nothing of this object, so that losing it ends the thread.
+            self._stop_thread = weakref.finalize(self, self._ahead.close)
+            self._stop_thread.atexit = False  # it sees to that itself
+        try:
+            return self._ahead.take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _count_steps(self, remainder: Remainder, max_steps: int | None) -> int | None:
+        rows = self._mixture.num_rows
+        if rows is None:
+            return max_steps
+        steps = self._sizes.num_steps(rows, remainder)
+        if not steps:
+            raise ConfigError(
+                f"{rows} rows do not fill a batch of {self._sizes.size(0)}; "
+                "set a smaller batch_size, or remainder='pad'"
+            )
+        return steps if max_steps is None else min(steps, max_steps)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} {value!r} is not one of {', '.join(choices)}")
+
+
+def _check_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ConfigError(f"{name} must be at least {least}, got {value}")

@@ -1,0 +1,135 @@
+"""Host arrays -> `jax.Array` on the user's mesh.
+
+A sharding says which rows and columns each device holds. A host reads those of its own devices and
+no others, each once however many devices hold a copy:
+
+    mesh (data 2, seq 2), host 0 has devices of data 0      columns 0 … S/2   rows 0 … B/2
+                                                            columns S/2 … S   rows 0 … B/2
+
+Nothing is ever sent from host to host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dataprep.loaders.packed import Batch
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.types import Offsets
+
+Index = tuple[slice, ...]
+ReadPart = Callable[[tuple[int, int], Offsets], Batch]  # (columns, rows) -> host arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Rows of which a host needs the same columns."""
+
+    columns: tuple[int, int]
+    ranges: tuple[tuple[int, int], ...]  # of rows, ascending
+
+    @property
+    def rows(self) -> Offsets:
+        return np.concatenate([np.arange(start, stop) for start, stop in self.ranges])
+
+    def offset(self, row: int) -> int:
+        """Where a range that starts at `row` begins among the rows."""
+        return sum(stop - start for start, stop in self.ranges if start < row)
+
+
+def needed(indices: Iterable[Index | None], shape: tuple[int, int]) -> tuple[Group, ...]:
+    """What a host reads, given the part of the batch that each of its devices holds."""
+    found: dict[tuple[int, int], set[tuple[int, int]]] = {}
+    for index in indices:
+        rows, columns = _bounds(index, shape)
+        found.setdefault(columns, set()).add(rows)
+    return tuple(
+        Group(columns=columns, ranges=tuple(sorted(found[columns]))) for columns in sorted(found)
+    )
+
+
+def _bounds(index: Index | None, shape: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    whole = (*(index or ()), slice(None), slice(None))[:2]
+    (a, b, _), (c, d, _) = (s.indices(n) for s, n in zip(whole, shape, strict=True))
+    return (a, b), (c, d)
+
+
+class Placement:
+    """A mesh and how batches lie on it."""
+
+    def __init__(self, mesh: Mesh, spec: PartitionSpec | None) -> None:
+        if spec is None:
+            spec = PartitionSpec(tuple(mesh.axis_names))
+        if len(spec) > 2:
+            raise ConfigError(f"spec {spec} has {len(spec)} axes, a batch has rows and columns")
+        self.mesh, self.spec = mesh, spec
+        self.groups = lru_cache(maxsize=8)(self._groups)
+
+    def sharding(self, ndim: int = 2) -> NamedSharding:
+        return NamedSharding(self.mesh, PartitionSpec(*self.spec[:ndim]))
+
+    def spec_of(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=self.sharding(len(shape)))
+
+    def check(self, shape: tuple[int, int]) -> None:
+        """Every device must get equally much."""
+        try:
+            self.sharding().shard_shape(shape)
+        except ValueError as error:
+            raise ConfigError(
+                f"a batch of {shape[0]} rows of {shape[1]} tokens cannot be split evenly by "
+                f"{self.spec} on a mesh of {dict(self.mesh.shape)}: {error}"
+            ) from None
+
+    def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
+        """Read what this host needs of a batch, and put it on its devices."""
+        groups = self.groups(shape)
+        parts = {group.columns: read(group.columns, group.rows) for group in groups}
+        by_columns = {group.columns: group for group in groups}
+        names = next(iter(parts.values()))
+        return {name: self._assemble(name, shape, by_columns, parts) for name in names}
+
+    def _assemble(
+        self,
+        name: str,
+        shape: tuple[int, int],
+        groups: dict[tuple[int, int], Group],
+        parts: dict[tuple[int, int], Batch],
+    ) -> jax.Array:
+        any_part = next(iter(parts.values()))[name]
+        whole = global_shape(name, any_part, shape, next(iter(groups)), self.spec)
+
+        def part_of(index: Index | None) -> np.ndarray[Any, Any]:
+            rows, columns = _bounds(index, shape)
+            start = groups[columns].offset(rows[0])
+            return parts[columns][name][start : start + rows[1] - rows[0]]
+
+        return jax.make_array_from_callback(whole, self.sharding(len(whole)), part_of)
+
+    def _groups(self, shape: tuple[int, int]) -> tuple[Group, ...]:
+        return needed(self.sharding().addressable_devices_indices_map(shape).values(), shape)
+
+
+def global_shape(
+    name: str,
+    part: np.ndarray[Any, Any],
+    shape: tuple[int, int],
+    columns: tuple[int, int],
+    spec: PartitionSpec,
+) -> tuple[int, ...]:
+    """The shape of the whole array, of which a host has `part`; a view may add or lack axes."""
+    if part.ndim >= 2 and part.shape[1] == columns[1] - columns[0]:
+        return (*shape, *part.shape[2:])
+    if columns == (0, shape[1]) and part.ndim >= 1:
+        return (shape[0], *part.shape[1:])
+    raise ConfigError(
+        f"the view gives {name!r} of shape {part.shape} for columns {columns[0]} to {columns[1]}; "
+        f"on a mesh that splits the sequence ({spec}) its second axis must be those columns"
+    )

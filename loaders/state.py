@@ -1,0 +1,83 @@
+"""Where a trainer is in its data, as a small dict that JSON can hold.
+
+    {"version": 1, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]]}
+
+It holds what decided the batches that were handed out, up to `step`. A loader takes a state if it
+would have handed out the same ones; how it goes on is its own affair, so batch sizes and weights
+may change at that step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dataprep.loaders.mixture import Mixture
+from dataprep.loaders.schedule import BatchSizes
+from dataprep.pipeline.errors import ConflictError
+
+VERSION = 1
+
+
+class State(dict[str, Any]):
+    """A dict; `decode` is what checkpoint handlers call that expect bytes (grain, MaxText)."""
+
+    def decode(self) -> str:
+        return json.dumps(self)
+
+
+def make_state(
+    step: int, sizes: BatchSizes, mixture: Mixture, fingerprints: Mapping[str, str]
+) -> State:
+    rows = sizes.first_row(step)
+    return State(
+        version=VERSION,
+        step=step,
+        seed=mixture.seed,
+        shuffle=mixture.shuffled,
+        batch_size={str(s): size for s, size in sizes.before(step).items()},
+        datasets=dict(fingerprints),
+        phases=[
+            [phase.first_row, list(phase.shares.weights)]
+            for phase in mixture.phases
+            if phase.first_row < rows
+        ],
+    )
+
+
+def parse_state(state: Mapping[str, Any] | bytes | str) -> State:
+    """A state, from itself or from its JSON."""
+    try:
+        found = State(state if isinstance(state, Mapping) else json.loads(state))
+        step, version = found["step"], found["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConflictError(f"this is not the state of a loader: {error!r}") from None
+    if version != VERSION:
+        raise ConflictError(
+            f"the state has version {version!r}, this dataprep knows {VERSION}; "
+            "use the dataprep that made it"
+        )
+    if not isinstance(step, int) or step < 0:
+        raise ConflictError(f"the state has step {step!r}, which is not a number of steps")
+    return found
+
+
+_FIXES = {
+    "datasets": "open the dataset that the state is of, or start anew",
+    "seed": "set the seed that the state has",
+    "shuffle": "set shuffle as the state has it",
+    "batch_size": "sizes may change from a step on: batch_size={{0: 64, {step}: 256}}",
+    "phases": "weights may change from a step on: (path, {{0: 0.7, {step}: 0.5}})",
+}
+
+
+def check_state(state: State, expected: State) -> None:
+    """`expected`: what the loader itself would say at that step."""
+    for key, fix in _FIXES.items():
+        if state.get(key) != expected[key]:
+            raise ConflictError(
+                f"the state at step {state['step']} was made with {key} {state.get(key)!r}, "
+                f"this loader has {expected[key]!r}; {fix.format(step=state['step'])}"
+            )
