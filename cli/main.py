@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from dataprep.cli import look, make
+from dataprep.cli import demo, look, make
 from dataprep.pipeline.errors import DataprepError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 make.add_commands(app)
 look.add_commands(app)
+demo.add_commands(app)
 
 
 class Terminated(BaseException):

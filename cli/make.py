@@ -1,4 +1,4 @@
-"""Commands that make datasets: tokenize, demo."""
+"""Commands that make datasets: tokenize, pack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dataprep.configs import PackConfig, TokenizeConfig, load_config
 from dataprep.pipeline.pack import pack
 from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.run import Outcome, plan_of, tokenize
-from dataprep.pipeline.sample import sample_path
 
 Engine = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
 OnError = Literal["fail", "skip", "quarantine"]
@@ -45,7 +44,6 @@ def about(key: str) -> str:
 def add_commands(app: typer.Typer) -> None:
     app.command("tokenize", epilog=EXAMPLE)(tokenize_command)
     app.command("pack", epilog=PACK_EXAMPLE)(pack_command)
-    app.command("demo", epilog="Example: dataprep demo --out /tmp/demo")(demo_command)
 
 
 EXAMPLE = (
@@ -143,7 +141,7 @@ def tokenize_command(
     if dry_run:
         show_plan(plan_of(settings, cache_dir()), as_json=as_json)
         return
-    run_and_show(settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format)
+    tokenize_and_show(settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format)
 
 
 def pack_command(
@@ -197,35 +195,7 @@ def pack_command(
     pack_and_show(tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log=log_format)
 
 
-def demo_command(
-    out: Annotated[
-        Path, typer.Option(help="Folder for the datasets; an earlier demo there is replaced.")
-    ] = Path("dataprep-demo"),
-) -> None:
-    """Tokenize the embedded sample (text, chat, vision codes), verify it, and show documents."""
-    from dataprep.cli.look import inspect_command, verify_command
-
-    tokenizer = str(sample_path("tokenizer.json"))
-    for name, values in {
-        "text": {"fields": "text"},
-        "chat": {"fields": "[prompt],answer"},
-        "vision": {"fields_from": "fields"},
-    }.items():
-        typer.echo(f"\n── {name}: dataprep tokenize {name}.jsonl --out {out / name}")
-        settings = TokenizeConfig.model_validate(
-            {
-                "inputs": [str(sample_path(f"{name}.jsonl"))],
-                "tokenizer": tokenizer,
-                "out": str(out / name),
-                **values,
-            }
-        )
-        run_and_show(settings, True, as_json=False, quiet=False, log_format="text")
-        verify_command(str(out / name), against=None, as_json=False, quiet=False)
-        inspect_command(str(out / name), doc=1)
-
-
-def run_and_show(
+def tokenize_and_show(
     settings: TokenizeConfig, overwrite: bool, *, as_json: bool, quiet: bool, log_format: str
 ) -> None:
     progress = Progress(quiet=quiet, log_format=log_format)
@@ -247,9 +217,9 @@ def pack_and_show(
     *,
     as_json: bool,
     quiet: bool,
-    log: str,
+    log_format: str,
 ) -> None:
-    progress = Progress(quiet=quiet, log_format=log)
+    progress = Progress(quiet=quiet, log_format=log_format)
     try:
         outcome = pack(tokenized, settings, out, overwrite=overwrite, report=progress)
     finally:

@@ -103,7 +103,7 @@ class DataLoader:
             self._ended = True
             self.close()
             raise StopIteration
-        batch = self._make(self._step) if self._prefetch_depth == 0 else self._take()
+        batch = self._take() if self._prefetch_depth else self._make(self._step)
         self._step += 1
         return batch
 
@@ -111,6 +111,10 @@ class DataLoader:
         if self._num_steps is None:
             raise TypeError("an endless loader has no length; set epochs or max_steps")
         return self._num_steps
+
+    def __bool__(self) -> bool:
+        """True: else asking would ask for the length, which checkpoint handlers do."""
+        return True
 
     def __getitem__(self, step: int) -> AnyBatch:
         """The batch of a step, wherever the loader is."""
@@ -143,6 +147,16 @@ class DataLoader:
     def element_spec(self) -> dict[str, Any]:
         """Shape and dtype (and sharding on a mesh) of each array of the next batch."""
         return self._make.spec(self._step)
+
+    def start_prefetch(self) -> None:
+        """Begin to read ahead, which the first batch does else; grain's handler calls it."""
+        if self._ahead is None and self._prefetch_depth:
+            endless = itertools.count(self._step)
+            steps = endless if self._num_steps is None else range(self._step, self._num_steps)
+            self._ahead = Prefetch(self._make, steps, self._prefetch_depth)
+            # The thread knows nothing of this object, so that losing it ends the thread.
+            self._stop_thread = weakref.finalize(self, self._ahead.close)
+            self._stop_thread.atexit = False  # it sees to that itself
 
     # --- state ---
 
@@ -182,13 +196,8 @@ class DataLoader:
         self._step, self._ended = step, False
 
     def _take(self) -> AnyBatch:
-        if self._ahead is None:
-            steps = itertools.count(self._step)
-            known = steps if self._num_steps is None else range(self._step, self._num_steps)
-            self._ahead = Prefetch(self._make, known, self._prefetch_depth)
-            # The thread knows nothing of this object, so that losing it ends the thread.
-            self._stop_thread = weakref.finalize(self, self._ahead.close)
-            self._stop_thread.atexit = False  # it sees to that itself
+        self.start_prefetch()
+        assert self._ahead is not None
         try:
             return self._ahead.take()
         except BaseException:

@@ -49,7 +49,7 @@ def _of_documents(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
             uses += np.bincount(found.tokens, minlength=len(uses))
     return {
         "document_lengths": spread(_join(lengths)),
-        "vocabulary": _vocabulary(uses, manifest),
+        "vocabulary": _vocabulary(uses),
     }
 
 
@@ -68,7 +68,7 @@ def _of_rows(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
         "segment_lengths": spread(_join([p["length"] for p in pieces])),
         "segments_per_row": spread(_join(segments)),
         "targets_per_row": spread(np.array(targets, np.int64)),
-        "vocabulary": _vocabulary(uses, manifest),
+        "vocabulary": _vocabulary(uses),
     }
 
 
@@ -104,10 +104,10 @@ def spread(values: Offsets) -> dict[str, Any]:
     }
 
 
-def _vocabulary(uses: Offsets, manifest: dict[str, Any]) -> dict[str, Any]:
+def _vocabulary(uses: Offsets) -> dict[str, Any]:
     order = np.argsort(-uses, kind="stable")[:TOP]
     return {
-        "size": manifest["tokenizer"]["vocab_size"],
+        "size": len(uses),  # codes of other modalities included
         "ids_used": int((uses > 0).sum()),
         "most_used": {str(i): int(uses[i]) for i in order if uses[i]},
     }

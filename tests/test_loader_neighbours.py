@@ -84,12 +84,15 @@ def test_the_loader_of_grain_goes_through_our_rows_and_resumes(packed: Packed) -
 
 def test_the_checkpoint_handler_of_grain_saves_our_state(packed: Packed, tmp_path: Path) -> None:
     grain = pytest.importorskip("grain")
-    loader, again = (DataLoader(packed.folder, batch_size=6, prefetch=0) for _ in range(2))
+    loader, again = (DataLoader(packed.folder, batch_size=6) for _ in range(2))
     next(loader)
     handler = grain.checkpoint.CheckpointHandler()
     handler.save(tmp_path, item=loader)
     handler.restore(tmp_path, item=again)
     assert again.get_state() == loader.get_state()
+    assert np.array_equal(next(again)["inputs"], next(loader)["inputs"])
+    loader.close()
+    again.close()
 
 
 def test_the_json_handler_of_orbax_saves_our_state(packed: Packed, tmp_path: Path) -> None:
@@ -126,6 +129,7 @@ def test_torch_reads_rows_by_number(packed: Packed) -> None:
         assert sorted(found.tolist()) == sorted(packed.tokens[:, :-1].tolist())
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
 @pytest.mark.parametrize("workers", [0, 2, 4])
 def test_torch_has_our_batches_in_our_order_with_any_workers(packed: Packed, workers: int) -> None:
     torch = pytest.importorskip("torch")
@@ -147,7 +151,9 @@ def test_torch_ranks_have_parts_of_every_batch_and_go_on_at_a_step(packed: Packe
 
     ours = DataLoader(packed.folder, batch_size=8, epochs=1, prefetch=0)
     ranks = [
-        list(PackedBatches(packed.folder, batch_size=8, epochs=1, rank=r, world_size=2, start_step=3))
+        list(
+            PackedBatches(packed.folder, batch_size=8, epochs=1, rank=r, world_size=2, start_step=3)
+        )
         for r in range(2)
     ]
     for step, (first, second) in enumerate(zip(*ranks, strict=True), start=3):

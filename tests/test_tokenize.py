@@ -91,7 +91,7 @@ def test_ids_equal_those_of_tokenizers_in_input_order(
 
 def test_a_fast_engine_did_the_work_and_the_manifest_says_so(finished: Path) -> None:
     engine = open_dataset(finished).manifest["tokenizer"]["engine"]
-    assert engine["name"] == "fastokens"
+    assert engine["name"] in ("fastokens", "gigatoken", "splintr")
     assert engine["proof"]["equal"] is True
     assert engine["documents"]["engine"] > 0
 

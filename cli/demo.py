@@ -1,0 +1,71 @@
+"""`dataprep demo`: the whole way on the embedded sample, every step shown as a command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dataprep.cli.look import inspect_command, stats_command, verify_command
+from dataprep.cli.make import pack_and_show, tokenize_and_show
+from dataprep.cli.show import use_colour
+from dataprep.configs import PackConfig, TokenizeConfig
+from dataprep.loaders import DataLoader
+from dataprep.pipeline.sample import sample_path
+
+SEQ_LEN = 1024
+BATCH_SIZE = 8
+SAMPLES: dict[str, dict[str, Any]] = {
+    "text": {"fields": "text"},
+    "chat": {"fields": "[prompt],answer"},
+    "vision": {"fields_from": "fields"},
+}
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("demo", epilog="Example: dataprep demo --out /tmp/demo")(demo_command)
+
+
+def demo_command(
+    out: Annotated[
+        Path, typer.Option(help="Folder for the datasets; an earlier demo there is replaced.")
+    ] = Path("dataprep-demo"),
+) -> None:
+    """Tokenize the embedded sample (text, chat, vision codes), pack it, and load one batch."""
+    for name, values in SAMPLES.items():
+        flags = " ".join(f"--{k.replace('_', '-')} '{v}'" for k, v in values.items())
+        _heading(f"dataprep tokenize {name}.jsonl {flags} --out {out / name}")
+        settings = TokenizeConfig.model_validate(
+            {
+                "inputs": [str(sample_path(f"{name}.jsonl"))],
+                "tokenizer": str(sample_path("tokenizer.json")),
+                "out": str(out / name),
+                **values,
+            }
+        )
+        tokenize_and_show(settings, True, as_json=False, quiet=False, log_format="text")
+    for name in ("chat", "vision"):
+        _heading(f"dataprep inspect {out / name} --doc 1")
+        inspect_command(str(out / name), doc=1)
+    folders, packed = [str(out / name) for name in SAMPLES], str(out / "packed")
+    _heading(f"dataprep pack {' '.join(folders)} --seq-len {SEQ_LEN} --out {packed}")
+    settings = PackConfig(seq_len=SEQ_LEN)
+    pack_and_show(folders, settings, packed, True, as_json=False, quiet=False, log_format="text")
+    _heading(f"dataprep verify {packed}")
+    verify_command(packed)
+    _heading(f"dataprep stats {packed}")
+    stats_command(packed)
+    _heading(f"DataLoader({packed!r}, batch_size={BATCH_SIZE}, seed=0)")
+    with DataLoader(packed, batch_size=BATCH_SIZE, seed=0, epochs=1) as loader:
+        batch = next(iter(loader))
+        typer.echo(f"{len(loader)} steps an epoch; the first batch:")
+        for name, array in batch.items():
+            first = " ".join(str(int(value)) for value in array[0, :12])
+            typer.echo(f"  {name:12} {array.dtype!s:6} {array.shape!s:10} {first} …")
+
+
+def _heading(command: str) -> None:
+    bold, plain = ("\x1b[1m", "\x1b[0m") if use_colour(sys.stdout) else ("", "")
+    typer.echo(f"\n{bold}$ {command}{plain}", color=bool(bold))

@@ -1,0 +1,112 @@
+"""What an encoder is: pictures or sound to discrete codes.
+
+    vision   u8[n, size, size, 3]   ─►  codes[n, tokens_per_frame]
+    audio    f32[samples] at `rate` ─►  codes[num_codebooks, frames]
+
+An encoder is opened in the parent, which asks it only for its attributes, and in every worker,
+which calls it. So opening must be cheap: weights and packages are loaded by the first call.
+
+Codes must depend on the input alone. An encoder whose arithmetic can differ in the last bit with
+the shape of a batch is always given batches of the same shape, cut by content (`encode_worker`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+Images = NDArray[np.uint8]  # u8[n, size, size, 3], RGB
+Waveform = NDArray[np.float32]  # f32[samples], within -1..1
+Codes = NDArray[np.int32]
+Kind = Literal["vision", "audio"]
+
+
+class ImageEncoder(Protocol):
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """All that decides the codes, as plain values: a part of the fingerprint."""
+
+    @property
+    def codebook_size(self) -> int: ...
+
+    @property
+    def tokens_per_frame(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Side of the square that pictures are brought to (`media.pictures`)."""
+
+    @property
+    def batch_size(self) -> int:
+        """Pictures in a call; a last batch that is not full is filled up with black ones."""
+
+    @property
+    def max_processes(self) -> int | None:
+        """None: as many as there are workers; 1 for what owns a device."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables that its workers are started with."""
+
+    @property
+    def can_decode(self) -> bool: ...
+
+    def encode(self, images: Images, /) -> Codes: ...
+
+    def decode(self, codes: Codes, /) -> Images: ...
+
+
+class AudioEncoder(Protocol):
+    @property
+    def identity(self) -> Mapping[str, Any]: ...
+
+    @property
+    def codebook_size(self) -> int: ...
+
+    @property
+    def num_codebooks(self) -> int: ...
+
+    @property
+    def rate(self) -> int:
+        """Samples a second; sound is resampled to it (`media.sound`)."""
+
+    @property
+    def max_processes(self) -> int | None: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    @property
+    def can_decode(self) -> bool: ...
+
+    def encode(self, waveform: Waveform, /) -> Codes: ...
+
+    def decode(self, codes: Codes, /) -> Waveform: ...
+
+
+Encoder: TypeAlias = ImageEncoder | AudioEncoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    path: str
+    fingerprint: str  # of the content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderSpec:
+    """An encoder that can be chosen by name; what a plugin's entry point must lead to."""
+
+    name: str
+    kind: Kind
+    about: str
+    settings: type[BaseModel]
+    packages: tuple[str, ...]  # what it imports beyond dataprep's own dependencies
+    extra: str  # pip install 'dataprep-jax[EXTRA]' brings them; "" for none
+    takes_weights: bool
+    open: Callable[[Any, Weights | None], Encoder]  # (settings, weights)
