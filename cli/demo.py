@@ -51,8 +51,15 @@ def demo_command(
         inspect_command(str(out / name), doc=1)
     folders, packed = [str(out / name) for name in SAMPLES], str(out / "packed")
     _heading(f"dataprep pack {' '.join(folders)} --seq-len {SEQ_LEN} --out {packed}")
-    settings = PackConfig(seq_len=SEQ_LEN)
-    pack_and_show(folders, settings, packed, True, as_json=False, quiet=False, log_format="text")
+    pack_and_show(
+        folders,
+        PackConfig(seq_len=SEQ_LEN),
+        packed,
+        True,
+        as_json=False,
+        quiet=False,
+        log_format="text",
+    )
     _heading(f"dataprep verify {packed}")
     verify_command(packed)
     _heading(f"dataprep stats {packed}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict
 from itertools import groupby
@@ -21,6 +22,8 @@ from dataprep.pipeline.provenance import origin_of, pieces_of_row
 from dataprep.pipeline.stats import stats
 from dataprep.pipeline.verify import compare, verify
 
+# What a document could do to the terminal; newlines and tabs are shown as they are.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 DIM, GREEN, BLUE, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[0m"
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
@@ -189,10 +192,11 @@ def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
 
 
 def paint(span: Span, colour: bool) -> str:
+    text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", span.text)
     if not colour:
-        return span.text if span.loss else f"[{span.text}]"
+        return text if span.loss else f"[{text}]"
     shade = DIM if not span.loss else BLUE if span.modality == "vision" else GREEN
-    return f"{shade}{span.text}{RESET}"
+    return f"{shade}{text}{RESET}"
 
 
 def decoder_of(dataset: TokenizedDataset | PackedDataset, tokenizer: str | None) -> Decode:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from types import FrameType
@@ -39,9 +38,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
-        code = 130
-    except KeyboardInterrupt:
+    except typer.Abort:  # Ctrl-C
         _say("interrupted; run the same command again to go on")
         code = 130
     except Terminated:
@@ -50,9 +47,6 @@ def main() -> None:
     except DataprepError as error:
         _say(str(error))
         code = error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        code = 141
     except Exception as error:
         shown = getattr(error, "show", None)  # click's own usage errors print themselves
         if shown is None:

@@ -192,7 +192,9 @@ def pack_command(
     given = locals()
     flags = {key: value for key, value in given.items() if key in PackConfig.model_fields}
     settings = load_config(PackConfig, file=config, section="pack", sets=sets or (), flags=flags)
-    pack_and_show(tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log=log_format)
+    pack_and_show(
+        tokenized, settings, out, overwrite, as_json=as_json, quiet=quiet, log_format=log_format
+    )
 
 
 def tokenize_and_show(
@@ -310,4 +312,4 @@ def _summary(outcome: Outcome) -> dict[str, Any]:
 
 
 def _id_or_token(value: str | None) -> str | int | None:
-    return int(value) if value is not None and value.isdigit() else value
+    return int(value) if value is not None and value.isascii() and value.isdigit() else value

@@ -76,7 +76,9 @@ def parse_value(text: str) -> Any:
 def put(values: dict[str, Any], keys: Sequence[str], value: Any, item: str) -> None:
     *parents, last = keys
     for key in parents:
-        values = values.setdefault(key, {})
+        if values.get(key) is None:
+            values[key] = {}
+        values = values[key]
         if not isinstance(values, dict):
             raise ConfigError(f"--set {item}: {key!r} is not a section")
     values[last] = value

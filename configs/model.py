@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 Auto = Literal["auto"]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 
 class Model(BaseModel):
@@ -23,10 +24,10 @@ class VisionConfig(Model):
     fields: tuple[str, ...] = Field(
         ("vision*",), description="globs over field names; a field that matches is a block of codes"
     )
-    start: str | tuple[int, ...] = Field(
+    start: str | tuple[TokenId, ...] = Field(
         "<vision>", description="start tag: text, encoded by the tokenizer, or a list of ids"
     )
-    end: str | tuple[int, ...] = Field("</vision>", description="end tag, like start")
+    end: str | tuple[TokenId, ...] = Field("</vision>", description="end tag, like start")
     tokens_per_frame: int = Field(256, ge=1, description="codes in one frame")
     end_of_frame: int = Field(8192, ge=0, description="id after every frame but the last")
     end_of_media: int = Field(8193, ge=0, description="id after the last frame")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dataprep.loaders.buffers import ALIGNMENT, Buffers
 from dataprep.loaders.expand import Arrays, Request
@@ -19,6 +19,7 @@ from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.loaders.views import View
+from dataprep.loaders.watch import DiskWatch
 from dataprep.pipeline.types import Offsets
 
 PADDING = -1  # in place of a dataset: a row that is not there
@@ -37,7 +38,9 @@ class BatchReader:
     ) -> None:
         self._datasets, self._mixture, self._sizes, self._view = datasets, mixture, sizes, view
         self._buffers = Buffers()
-        self._order = lru_cache(maxsize=8)(self._mixture.locate)
+        self._watch = DiskWatch()
+        self._order = lru_cache(maxsize=8)(mixture.locate)
+        self._request = lru_cache(maxsize=64)(view.request)
 
     def rows(self, step: int) -> tuple[Offsets, Offsets]:
         """The dataset (or PADDING) and the row in it, for each row of a batch."""
@@ -57,6 +60,9 @@ class BatchReader:
         return datasets, rows
 
     def will_need(self, step: int, wanted: Offsets | None = None) -> None:
+        """Start to read rows, if reads have come from the disk of late."""
+        if not self._watch.reads():
+            return
         datasets, rows = self._wanted(step, wanted)
         for number, dataset in enumerate(self._datasets):
             mine = rows[datasets == number]
@@ -66,7 +72,8 @@ class BatchReader:
     def read(self, step: int, columns: tuple[int, int], wanted: Offsets | None = None) -> Batch:
         """Columns start ≤ c < stop of the wanted rows of a batch (ascending; None: all)."""
         datasets, rows = self._wanted(step, wanted)
-        requests = [self._request(*columns, dataset.masks) for dataset in self._datasets]
+        start, width = columns[0], columns[1] - columns[0]
+        requests = [self._request(start, width, dataset.masks) for dataset in self._datasets]
         out = self._allocate(requests[0], len(rows))
         for number, dataset in enumerate(self._datasets):
             places = np.flatnonzero(datasets == number)
@@ -83,25 +90,31 @@ class BatchReader:
         datasets, rows = self.rows(step)
         return (datasets, rows) if wanted is None else (datasets[wanted], rows[wanted])
 
-    def _request(self, start: int, stop: int, masks: tuple[str, ...]) -> Request:
-        return self._view.request(start, stop - start, masks)
-
     def _allocate(self, request: Request, num_rows: int) -> Arrays:
         """All arrays of a batch in one buffer."""
-        shape = (num_rows, request.width)
-        kinds = {
-            "tokens": (len(request.tokens), np.dtype(np.int32)),
-            "segments": (len(request.segments), np.dtype(np.int32)),
-            "positions": (len(request.positions), np.dtype(np.int32)),
-            "masks": (len(request.masks), np.dtype(np.bool_)),
-        }
-        sizes = [n * num_rows * request.width * dtype.itemsize for n, dtype in kinds.values()]
-        starts = np.cumsum([0, *(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]).tolist()
-        buffer = self._buffers.take(starts[-1])
-        arrays: dict[str, NDArray[Any]] = {
-            name: buffer[start : start + size].view(dtype).reshape(n, *shape)
-            for (name, (n, dtype)), start, size in zip(
-                kinds.items(), starts[:-1], sizes, strict=True
-            )
-        }
-        return Arrays(**arrays)
+        *parts, total = _layout(request, num_rows)
+        buffer = self._buffers.take(total)
+        arrays = (
+            buffer[start:stop].view(kind).reshape(shape) for start, stop, kind, shape in parts
+        )
+        tokens, segments, positions, masks = arrays
+        return Arrays(tokens=tokens, segments=segments, positions=positions, masks=masks)
+
+
+@lru_cache(maxsize=64)
+def _layout(request: Request, num_rows: int) -> tuple[Any, ...]:
+    """(first byte, last byte, dtype, shape) of each kind of array, and the size of all."""
+    kinds = (
+        (len(request.tokens), np.int32),
+        (len(request.segments), np.int32),
+        (len(request.positions), np.int32),
+        (len(request.masks), np.bool_),
+    )
+    parts: list[Any] = []
+    start = 0
+    for count, kind in kinds:
+        shape = (count, num_rows, request.width)
+        stop = start + prod(shape) * np.dtype(kind).itemsize
+        parts.append((start, stop, kind, shape))
+        start = stop + -stop % ALIGNMENT
+    return *parts, start

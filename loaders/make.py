@@ -37,7 +37,7 @@ class Maker:
     def __call__(self, step: int) -> AnyBatch:
         if step != self._announced:
             self._announce(step)
-        self._announce(step + 1)
+        self._announce(step + 1)  # so that the disk is read while this batch is made
         if self._placement is None:
             return self.reader.read(step, (0, self._seq_len))
         return self._placement.place(

@@ -37,13 +37,18 @@ class PackedDataset:
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.layout = RowLayout.of_manifest(manifest)
-        self.seq_len: int = manifest["seq_len"]
-        self.masks: tuple[str, ...] = tuple(manifest["masks"])
-        self.pad: int = manifest["pad"]
-        self.fingerprint: str = manifest["fingerprint"]
-        self._starts = np.cumsum([0, *(shard["num_records"] for shard in manifest["shards"])])
-        self._shards = open_shards(folder, manifest, self.layout.tail_start)
+        try:
+            self.layout = RowLayout.of_manifest(manifest)
+            self.seq_len: int = manifest["seq_len"]
+            self.masks: tuple[str, ...] = tuple(manifest["masks"])
+            self.pad: int = manifest["pad"]
+            self.fingerprint: str = manifest["fingerprint"]
+            self._starts = np.cumsum([0, *(shard["num_records"] for shard in manifest["shards"])])
+            self._shards = open_shards(folder, manifest, self.layout.tail_start)
+        except KeyError as error:
+            raise CorruptError(
+                f"{folder}/manifest.json lacks {error}, or does not know it"
+            ) from None
 
     def __len__(self) -> int:
         return int(self._starts[-1])

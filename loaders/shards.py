@@ -11,8 +11,7 @@ Shards are immutable: cutting a mapped file short while it is in use ends the pr
 from __future__ import annotations
 
 import os
-import resource
-import sys
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -43,8 +42,8 @@ def open_shards(folder: Path, manifest: Mapping[str, Any], least: int) -> Shards
         try:
             return MappedShards(folder, manifest["shards"], least)
         except OSError as error:
-            if error.filename is None or not os.access(error.filename, os.R_OK):
-                raise CorruptError(f"cannot map the shards of {folder}: {error}") from None
+            message = f"cannot map {folder} ({error}); it is read in another way, which is slower"
+            warnings.warn(message, stacklevel=2)
     return ReadShards(folder, manifest["shards"], least)
 
 
@@ -64,7 +63,6 @@ class MappedShards:
             self._first[rows], self._size[rows] = starts + place, sizes
             row, place = row + len(sizes), place + shard["num_bytes"]
         self._region = Region([(folder / shard["path"], shard["num_bytes"]) for shard in shards])
-        self._watch = DiskWatch()
 
     def fetch(self, rows: Offsets) -> RowBytes:
         return RowBytes(
@@ -75,10 +73,8 @@ class MappedShards:
         )
 
     def will_need(self, rows: Offsets) -> None:
-        """Start to read rows, if reads have come from the disk of late."""
-        if self._watch.reads():
-            # A block header may stand inside; where more do, the row is read through anyway.
-            self._region.will_need(self._first[rows], self._size[rows].astype(np.int64))
+        # The block headers inside of a row are not counted: at most its last bytes are left out.
+        self._region.will_need(self._first[rows], self._size[rows].astype(np.int64))
 
 
 class ReadShards:
@@ -126,24 +122,6 @@ class ReadShards:
     def _open_shard(self, number: int) -> Any:
         shard = self._shards[number]
         return open_shard(self._folder / shard["path"], shard["num_records"])
-
-
-class DiskWatch:
-    """Whether this thread's reads have come from the disk, or from memory as they should."""
-
-    _PATIENCE = 16  # batches without a read from the disk, before it is taken to be over
-
-    def __init__(self) -> None:
-        self._seen = self._quiet = 0
-
-    def reads(self) -> bool:
-        if sys.platform != "linux":
-            return True
-        usage = resource.getrusage(resource.RUSAGE_THREAD)
-        seen = usage.ru_majflt + usage.ru_inblock
-        self._quiet = 0 if seen != self._seen else self._quiet + 1
-        self._seen = seen
-        return self._quiet < self._PATIENCE
 
 
 def read_index(folder: Path, shard: Mapping[str, Any], least: int) -> NDArray[np.uint32]:

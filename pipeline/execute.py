@@ -6,8 +6,8 @@ noticed at once (its pipe closes), replaced, and its tasks are tried again, thre
 A worker holds two tasks, so that it can commit one while it computes the next.
 
     parent                      worker
-      {"task": …}         ─►
-      {"task": …}         ─►
+      7                   ─►                 numbers of tasks, which the worker's plan has
+      12                  ─►
                           ◄─    {"type": "progress"|"sample"|…}      handed to `on_message`
                           ◄─    {"type": "done"}                     the older task; next one
                           ◄─    {"type": "error", "error": …, "message": …}
@@ -22,7 +22,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,10 +39,11 @@ class _Worker:
     process: subprocess.Popen[bytes]
     jobs: deque[int] = field(default_factory=deque)  # in hand, the older first
     buffer: bytearray = field(default_factory=bytearray)
+    is_closed: bool = False  # told that no more jobs come
 
 
 def run_jobs(
-    jobs: Sequence[Mapping[str, Any]],
+    jobs: Sequence[int],
     *,
     module: str,
     arguments: Sequence[str],
@@ -51,15 +52,16 @@ def run_jobs(
     describe: Callable[[int], str],
     on_message: Callable[[Message], None],
 ) -> None:
-    """Run every job to its end; raises the first error. `describe(i)` names job i in errors."""
-    waiting = deque(range(len(jobs)))
-    tries = [0] * len(jobs)
+    """Run every job to its end; raises the first error. `describe(job)` names a job in errors."""
+    waiting = deque(jobs)
+    tries = Counter[int]()
     workers: dict[int, _Worker] = {}  # by the descriptor of their stdout
     with selectors.DefaultSelector() as selector:
 
-        def start() -> _Worker:
+        def start() -> None:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                # -P: what lies in the user's folder is not to be imported.
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **environment},
@@ -68,38 +70,42 @@ def run_jobs(
             descriptor = process.stdout.fileno()
             workers[descriptor] = _Worker(process)
             selector.register(descriptor, selectors.EVENT_READ)
-            return workers[descriptor]
 
-        def hand_out(worker: _Worker) -> None:
-            if waiting:
-                job = waiting.popleft()
-                worker.jobs.append(job)
-                _write(worker, json.dumps(jobs[job]).encode() + b"\n")
-            elif not worker.jobs:
-                _close(worker)
+        def hand_out() -> None:
+            """One job each before anyone has a second; who has none may go."""
+            active = [worker for worker in workers.values() if not worker.is_closed]
+            for depth in range(1, JOBS_IN_HAND + 1):
+                for worker in active:
+                    if waiting and len(worker.jobs) < depth:
+                        worker.jobs.append(waiting.popleft())
+                        _write(worker, worker.jobs[-1])
+            for worker in active:
+                if not worker.jobs:
+                    _close(worker)
 
         def bury(worker: _Worker) -> None:
             code = _reap(worker)
-            for job in reversed(worker.jobs):
-                tries[job] += 1
-                waiting.appendleft(job)
-            if worker.jobs and max(tries[job] for job in worker.jobs) >= MAX_TRIES:
-                raise ResourceError(_death_notice(describe(worker.jobs[0]), code))
+            waiting.extendleft(reversed(worker.jobs))
+            if worker.jobs:
+                # The younger job may not even have begun, so only the older has had its try.
+                tries[worker.jobs[0]] += 1
+                if tries[worker.jobs[0]] >= MAX_TRIES:
+                    names = " or ".join(describe(job) for job in worker.jobs)
+                    raise ResourceError(_death_notice(names, code))
 
         try:
-            for _ in range(min(num_workers, len(jobs))):
-                start()
-            for _ in range(JOBS_IN_HAND):  # one each before anyone has a second
-                for worker in workers.values():
-                    hand_out(worker)
-            while workers:
+            while waiting or workers:
+                active = [worker for worker in workers.values() if not worker.is_closed]
+                idle = sum(not worker.jobs for worker in active)
+                for _ in range(min(num_workers - len(active), len(waiting) - idle)):
+                    start()
+                hand_out()
                 for key, _ in selector.select(timeout=1.0):
                     worker = workers[key.fd]
                     data = os.read(key.fd, 1 << 16)
                     for message in _messages(worker, data):
                         if message["type"] == "done":
                             worker.jobs.popleft()
-                            hand_out(worker)
                         elif message["type"] == "error":
                             raise _error(message)
                         else:
@@ -108,18 +114,16 @@ def run_jobs(
                         selector.unregister(key.fd)
                         del workers[key.fd]
                         bury(worker)
-                while waiting and len(workers) < min(num_workers, len(waiting)):
-                    hand_out(start())
         finally:
             for worker in workers.values():
                 worker.process.kill()
                 _reap(worker)
 
 
-def _write(worker: _Worker, line: bytes) -> None:
+def _write(worker: _Worker, job: int) -> None:
     assert worker.process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died; its stdout says so next
-        worker.process.stdin.write(line)
+        worker.process.stdin.write(b"%d\n" % job)
         worker.process.stdin.flush()
 
 
@@ -127,7 +131,10 @@ def _messages(worker: _Worker, data: bytes) -> list[Message]:
     worker.buffer += data
     *lines, rest = bytes(worker.buffer).split(b"\n")
     worker.buffer = bytearray(rest)
-    return [json.loads(line) for line in lines]
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError:
+        raise ResourceError(f"a worker said what is no message: {lines[0][:200]!r}") from None
 
 
 def _error(message: Message) -> DataprepError:
@@ -135,6 +142,7 @@ def _error(message: Message) -> DataprepError:
 
 
 def _close(worker: _Worker) -> None:
+    worker.is_closed = True
     assert worker.process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         worker.process.stdin.close()

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from dataprep.pipeline.errors import ConfigError
 
 Kind = Literal["text", "bos", "eos", "id", "base64", "vision"]
-LITERAL_ID = re.compile(r"<\|(\d+)\|>")
+LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import sync_folder, write_atomic
+from dataprep.pipeline.files import commit, hash_file, sync_folder, temporary, write_atomic
 from dataprep.pipeline.manifest import FORMAT_VERSION, write_manifest
 from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.shards import Shard, committed_shards, shard_path
@@ -26,6 +26,7 @@ NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}
 PIECES = "provenance/pieces.json"
 ERRORS = "errors.jsonl"
+MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
 UNRECORDED = ("out", "workers", "pack")  # of the config: not about this dataset
 
 
@@ -97,9 +98,16 @@ def finish(plan: Plan, out: Path, work: Path, manifest: dict[str, Any]) -> None:
         for i, piece in enumerate(p for task in plan.tasks for p in task.pieces)
     ]
     write_atomic(out / PIECES, json.dumps(pieces, indent=0).encode())
+    extra = [PIECES]
     if plan.config["on_error"] == "quarantine" and manifest["counts"]["documents_quarantined"]:
-        text = "".join(_error_lines(plan, work, committed, first_lines))
-        write_atomic(out / ERRORS, text.encode())
+        with open(temporary(out / ERRORS), "w", encoding="utf-8") as file:
+            file.writelines(_error_lines(plan, work, committed, first_lines))
+        commit(temporary(out / ERRORS), out / ERRORS)
+        extra.append(ERRORS)
+    manifest["files"] = [
+        {"path": name, "num_bytes": (out / name).stat().st_size, "xxh3_128": hash_file(out / name)}
+        for name in extra
+    ]
     for role in ENDINGS:
         sync_folder(out / role)
     sync_folder(out)
@@ -111,7 +119,7 @@ def _without_speeds(selection: Mapping[str, Any]) -> dict[str, Any]:
     """What was measured differs from run to run, so it stays out of the manifest."""
     proof = selection.get("proof")
     if proof is not None:
-        proof = {k: v for k, v in proof.items() if not k.endswith("megabytes_per_second")}
+        proof = {k: v for k, v in proof.items() if k not in MEASURED}
     return {**selection, "proof": proof}
 
 
@@ -216,17 +224,17 @@ def _error_lines(
 ) -> Iterator[str]:
     for c in committed:
         path = shard_path(task_stem(work, c.task), c.number, "errors")
-        for line in path.read_text("utf-8").splitlines():
-            error = json.loads(line)
-            piece = c.first_piece + error["piece"]
-            source = c.task.pieces[error["piece"]].source
-            entry = {
-                "file": plan.sources[source].path,
-                "line": first_lines[piece] + error["line"] + 1,
-                "byte_offset": error["offset"],
-                "reason": error["reason"],
-            }
-            yield json.dumps(entry, ensure_ascii=False) + "\n"
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                error = json.loads(line)
+                source = c.task.pieces[error["piece"]].source
+                entry = {
+                    "file": plan.sources[source].path,
+                    "line": first_lines[c.first_piece + error["piece"]] + error["line"] + 1,
+                    "byte_offset": error["offset"],
+                    "reason": error["reason"],
+                }
+                yield json.dumps(entry) + "\n"
 
 
 def move(source: Path, target: Path, num_bytes: int) -> None:

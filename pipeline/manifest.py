@@ -52,10 +52,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{path} has format version {version}, this dataprep reads {FORMAT_VERSION}; "
             "use the dataprep that wrote it, or make the dataset again"
         )
-    for shard in manifest["shards"]:
-        for entry in (shard, *(shard[key] for key in ("index", "provenance") if key in shard)):
-            check_inside(entry["path"], path)
+    try:
+        for shard in manifest["shards"]:
+            int(shard["num_records"]), int(shard["num_tokens"])
+            for entry in (shard, *(shard[k] for k in ("index", "provenance") if k in shard)):
+                _check_entry(entry, path)
+        for entry in manifest.get("files", ()):
+            _check_entry(entry, path)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptError(f"{path} is damaged ({error!r}); make the dataset again") from None
     return manifest
+
+
+def _check_entry(entry: Mapping[str, Any], place: Path) -> None:
+    check_inside(str(entry["path"]), place)
+    int(entry["num_bytes"]), str(entry["xxh3_128"])
 
 
 def check_inside(name: str, place: Path) -> None:

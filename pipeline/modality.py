@@ -59,13 +59,12 @@ def parse_codes(value: Any, codebook_size: int) -> NDArray[np.int64]:
 
 def _as_integers(value: list[Any]) -> NDArray[np.int64]:
     kinds = set(map(type, value))
-    if kinds == {int}:
+    if kinds <= {int, str, float}:
+        plain = value if kinds == {int} else [_as_integer(v, i) for i, v in enumerate(value)]
         try:
-            return np.array(value, np.int64)
+            return np.array(plain, np.int64)
         except OverflowError:
             raise ValueError("a code does not fit 64 bits") from None
-    if kinds <= {int, str, float}:
-        return np.array([_as_integer(v, i) for i, v in enumerate(value)], np.int64)
     if list in kinds:
         raise ValueError("is a nested list; give the codes of all frames as one flat list")
     names = ", ".join(sorted(kind.__name__ for kind in kinds - {int, str, float}))

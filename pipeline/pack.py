@@ -237,12 +237,12 @@ def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> 
         report("progress", message)
 
     run_jobs(
-        [asdict(task) for task in left],
+        [task.index for task in left],
         module="dataprep.pipeline.pack_worker",
-        arguments=[str(work), str(os.getpid())],
+        arguments=[str(work.absolute()), str(os.getpid())],
         environment={},
         num_workers=config.workers or usable_cores(),
-        describe=lambda i: f"rows {left[i].start} to {left[i].stop} of window {left[i].window}",
+        describe=lambda i: f"rows {plan.tasks[i].start} to {plan.tasks[i].stop}",
         on_message=on_message,
     )
 

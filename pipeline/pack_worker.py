@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from array_record.python import array_record_module
 from numpy.typing import NDArray
 
 from dataprep.pipeline.corpus import Corpus, Pieces
@@ -24,7 +23,7 @@ from dataprep.pipeline.materialize import build_rows
 from dataprep.pipeline.record import TOKEN_DTYPES, WRITER_OPTIONS
 from dataprep.pipeline.row import RowLayout, encode_rows, ends_dtype
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
-from dataprep.pipeline.shards import check_written, commit_files, save_array
+from dataprep.pipeline.shards import RecordWriter, check_written, commit_files, save_array
 from dataprep.pipeline.types import Mask, Offsets
 
 PLAN = "plan.json"
@@ -102,9 +101,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
         for name in ("document", "start", "length")
     }
     paths = {role: shard_file(work, task, role) for role in ENDINGS}
-    writer = array_record_module.ArrayRecordWriter(
-        str(temporary(paths["shards"])), OPTIONS[plan.config["compression"]]
-    )
+    writer = RecordWriter(temporary(paths["shards"]), OPTIONS[plan.config["compression"]])
     layout = RowLayout(
         capacity=plan.capacity,
         num_masks=len(corpus.masks),
@@ -205,8 +202,8 @@ def main() -> None:
         plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
         corpus = Corpus([Path(folder) for folder in plan.folders])
 
-        def run(line: bytes, send: Send) -> Commit:
-            return run_task(msgspec.json.decode(line, type=PackTask), plan, corpus, work, send)
+        def run(job: int, send: Send) -> Commit:
+            return run_task(plan.tasks[job], plan, corpus, work, send)
 
         return run
 

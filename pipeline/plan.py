@@ -21,15 +21,18 @@ from dataprep.pipeline.fields import Field, Grammar, check_spec, keys_of
 from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint
 from dataprep.pipeline.modality import Block
 from dataprep.pipeline.process import Rules, lay_out_record
-from dataprep.pipeline.record import TOKEN_DTYPES
+from dataprep.pipeline.record import TOKEN_DTYPES, token_dtype
 from dataprep.pipeline.sources import count_records, find_sources, split_source
 from dataprep.pipeline.types import Ids, Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
+MAX_PIECES = 1 << 14  # of a task: empty files have no bytes to count
 TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to keep shards large
 
 # Keys that do not decide what is written.
-NEUTRAL = frozenset({"inputs", "out", "workers", "engine", "allow_empty", "max_errors", "pack"})
+NEUTRAL = frozenset(
+    {"inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors", "pack"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,10 @@ def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path
     block = block_of(config, vocabulary, wraps=True)
     masks = ("loss", "vision") if any(may_have_vision(f) for f in all_fields) else ("loss",)
     max_id = max(vocabulary.files.vocab_size - 1, block.max_id if "vision" in masks else 0)
+    if max_id >= 1 << 32:
+        raise ConfigError(
+            f"ids go up to {max_id}, beyond 32 bits; lower modalities.vision.code_offset"
+        )
     draft = Plan(
         config=dict(config),
         vocabulary=vocabulary,
@@ -86,7 +93,7 @@ def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path
         tasks=(),
         task_bytes=_task_bytes(sources, config["shard_bytes"]),
         masks=masks,
-        token_dtype="uint16" if max_id < 1 << 16 else "uint32",
+        token_dtype=token_dtype(max_id),
         max_id=max_id,
         identity=_identity(config, vocabulary, sources, inputs),
     )
@@ -104,13 +111,14 @@ def fields_of(config: Mapping[str, Any], index: int) -> tuple[Field, ...] | str:
     if item["fields"] is None and (item["fields_from"] or config["fields_from"]):
         key: str = item["fields_from"] or config["fields_from"]
         return key
-    return check_spec(item["fields"] or config["fields"], grammar_of(config))
+    return check_spec(item["fields"] or config["fields"], grammar_of(config, from_record=False))
 
 
-def grammar_of(config: Mapping[str, Any]) -> Grammar:
+def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
+    """LWM takes any name with `vision` in it, but only where records bring their own specs."""
     return Grammar(
         vision_globs=tuple(config["modalities"]["vision"]["fields"]),
-        vision_substring=config["compat"] == "lwm",
+        vision_substring=config["compat"] == "lwm" and from_record,
     )
 
 
@@ -152,7 +160,7 @@ def rules_of(plan: Plan, index: int) -> Rules:
         fields=() if isinstance(fields, str) else fields,
         fields_from=fields if isinstance(fields, str) else "",
         fields_index=config["fields_index"],
-        grammar=grammar_of(config),
+        grammar=grammar_of(config, from_record=isinstance(fields, str)),
         bos=vocabulary.files.bos_id,
         eos=vocabulary.files.eos_id,
         add_bos=_add(config["add_bos"], vocabulary.files.bos_id),
@@ -241,10 +249,11 @@ def _make_tasks(plan: Plan) -> list[Task]:
             source, i, plan.task_bytes, keys_wanted(rules), count_lines
         ):
             pieces.append(piece)
-            num_bytes += size if size > 0 else plan.task_bytes
-            if num_bytes >= plan.task_bytes * 3 // 4:
-                tasks.append(_task(plan, len(tasks), pieces, num_bytes))
-                pieces, num_bytes = [], 0
+            num_bytes += size if size >= 0 else plan.task_bytes
+            if len(pieces) < MAX_PIECES and num_bytes < plan.task_bytes * 3 // 4:
+                continue
+            tasks.append(_task(plan, len(tasks), pieces, num_bytes))
+            pieces, num_bytes = [], 0
     if pieces:
         tasks.append(_task(plan, len(tasks), pieces, num_bytes))
     return tasks

@@ -11,9 +11,9 @@ Running the same command again goes on from the markers; on a finished dataset i
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import msgspec
 
 from dataprep.configs import TokenizeConfig
 from dataprep.pipeline.engine import (
+    Engine,
     Selection,
     TokenizerFiles,
     check_sample,
@@ -45,6 +46,7 @@ from dataprep.pipeline.plan import (
     may_have_vision,
 )
 from dataprep.pipeline.shards import committed_shards
+from dataprep.pipeline.sources import changed_sources
 from dataprep.pipeline.worker import ENGINE, PLAN, TASKS, task_stem
 from dataprep.pipeline.workspace import (
     check_out,
@@ -74,7 +76,6 @@ def tokenize(
     """Make the dataset, or go on with it, or find that it is there."""
     out = check_out(config.out)
     plan = plan_of(config, cache_dir)
-    seen = _stat_inputs(plan)
     with disk_errors_named(out), locked(out):
         if overwrite:
             remove_dataset(out)
@@ -82,14 +83,16 @@ def tokenize(
         manifest = complete_manifest(out, plan.identity, names)
         if manifest is not None:
             return Outcome(out=out, manifest=manifest, was_complete=True)
-        work = prepare(out, plan.identity, names)
+        # Shards are the same whatever becomes of bad records.
+        work = prepare(out, plan.identity, names, may_change=["on_error"])
         (work / TASKS).mkdir(exist_ok=True)
         write_atomic(work / PLAN, msgspec.json.encode(plan))
         selection = _execute(plan, config, work, cache_dir, report)
-        if _stat_inputs(plan) != seen:
-            shutil.rmtree(work)
+        changed = changed_sources(plan.sources, cache_dir)
+        if changed:
+            remove_dataset(out)
             raise InputError(
-                "an input changed while it was read, so the work was thrown away; "
+                f"{changed[0].path} changed while it was read, so the work was thrown away; "
                 "run again when nothing writes to it"
             )
         manifest = make_manifest(plan, work, msgspec.to_builtins(selection))
@@ -139,18 +142,6 @@ def _tag_ids(tag: str | tuple[int, ...], files: TokenizerFiles) -> tuple[int, ..
     return tuple(ids.tolist())
 
 
-def _stat_inputs(plan: Plan) -> list[tuple[int, int] | None]:
-    """Size and time of every local input: cheap to compare."""
-    stats: list[tuple[int, int] | None] = []
-    for source in plan.sources:
-        try:
-            stat = os.stat(source.path)
-            stats.append((stat.st_size, stat.st_mtime_ns))
-        except (OSError, ValueError):
-            stats.append(None)
-    return stats
-
-
 def _execute(
     plan: Plan, config: TokenizeConfig, work: Path, cache_dir: Path, report: Report
 ) -> Selection:
@@ -160,33 +151,44 @@ def _execute(
         if not (done and done[-1].final):
             left.append(task)
     chosen = work / ENGINE
-    if chosen.exists():
-        # A run keeps its engine, whatever was installed meanwhile.
-        selection = msgspec.json.decode(chosen.read_bytes(), type=Selection)
-    else:
+    selection = (
+        msgspec.json.decode(chosen.read_bytes(), type=Selection) if chosen.exists() else None
+    )
+    # A run keeps its engine, whatever was installed meanwhile, unless another one is asked for.
+    if selection is None or config.engine not in ("auto", selection.name):
         report("engine", {})
         selection = select_engine(config.engine, plan.vocabulary.files, cache_dir=cache_dir)
         write_atomic(chosen, msgspec.json.encode(selection))
     report("start", _start_values(plan, left, selection, config))
     limit = ErrorLimit(config.max_errors)
-    check = SampleCheck(plan, selection, work, cache_dir)
+    check = SampleCheck(plan.vocabulary.files, selection)
 
     def on_message(message: Message) -> None:
         if message["type"] == "progress":
             report("progress", message)
-            limit.add(message["documents"], message["errors"])
+            limit.count(message["task"], message["task_errors"])
         elif message["type"] == "sample":
-            check.add(message["sample"])
+            check(message["sample"])
 
-    run_jobs(
-        [asdict(task) for task in left],
-        module="dataprep.pipeline.worker",
-        arguments=[str(work), str(os.getpid())],
-        environment=single_threaded_environment(),
-        num_workers=config.workers or usable_cores(),
-        describe=lambda i: f"{plan.sources[left[i].pieces[0].source].path} (task {left[i].index})",
-        on_message=on_message,
-    )
+    try:
+        run_jobs(
+            [task.index for task in left],
+            module="dataprep.pipeline.worker",
+            arguments=[str(work.absolute()), str(os.getpid())],
+            environment=single_threaded_environment(),
+            num_workers=config.workers or usable_cores(),
+            describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
+            on_message=on_message,
+        )
+    except InexactEngineError as error:
+        # The workers are gone by now, so that nothing is written any more.
+        remove_dataset(work.parent)
+        with suppress(OSError):
+            rule_out(selection, plan.vocabulary.files, str(error), cache_dir=cache_dir)
+        raise DataprepError(
+            f"engine {selection.name} {selection.version} is not exact: {error}; it is ruled out "
+            "for this tokenizer and the work was thrown away; run the same command again"
+        ) from None
     return selection
 
 
@@ -203,63 +205,55 @@ def _start_values(
     }
 
 
+class InexactEngineError(DataprepError):
+    """A fast engine gave other ids than the reference."""
+
+
 class SampleCheck:
-    """Encodes samples again with the reference; a difference ends the run and its engine."""
+    """Encodes samples again with the reference, which is loaded for the first."""
 
-    def __init__(self, plan: Plan, selection: Selection, work: Path, cache_dir: Path) -> None:
-        self._files = plan.vocabulary.files
-        self._selection = selection
-        self._work = work
-        self._cache_dir = cache_dir
-        self._reference: Any = None
+    def __init__(self, files: TokenizerFiles, selection: Selection) -> None:
+        self._files = files
+        self._needed = selection.proof is not None
+        self._reference: Engine | None = None
 
-    def add(self, sample: list[tuple[str, list[int]]]) -> None:
-        if not sample or self._selection.proof is None:
+    def __call__(self, sample: list[tuple[str, list[int]]]) -> None:
+        if not sample or not self._needed:
             return
         if self._reference is None:
             self._reference = load_reference(self._files)
         try:
             check_sample(self._reference, [t for t, _ in sample], [ids for _, ids in sample])
         except DataprepError as error:
-            rule_out(self._selection, self._files, str(error), cache_dir=self._cache_dir)
-            shutil.rmtree(self._work)
-            raise DataprepError(
-                f"engine {self._selection.name} {self._selection.version} is not exact: {error}; "
-                "it is ruled out for this tokenizer from now on and the work was thrown away; "
-                "run the same command again"
-            ) from None
+            raise InexactEngineError(str(error)) from None
 
 
 class ErrorLimit:
-    """Ends the run when more records than allowed are bad: N, or P% of what was read."""
+    """Ends the run when too many records are bad: more than N at once, more than P% at the end.
+
+    A share is of all that was read: before the end it would depend on who read what first.
+    """
 
     def __init__(self, limit: str | None) -> None:
-        self._share = float(limit[:-1]) / 100 if limit and limit.endswith("%") else None
-        self._count = float(limit) if limit and self._share is None else None
-        self._text = limit
-        self._good = self._bad = 0
+        self._limit = limit
+        self._by_task: dict[int, int] = {}
 
-    def add(self, good: int, bad: int) -> None:
-        self._good += good
-        self._bad += bad
-        if self._count is not None and self._bad > self._count:
-            self._stop()
-        # A share means little before there is something to share.
-        if self._share is not None and self._good + self._bad >= 1000:
-            self.check(self._good + self._bad, self._bad)
+    def count(self, task: int, errors: int) -> None:
+        """`errors` of a task so far; a task that is tried again begins anew."""
+        self._by_task[task] = errors
+        if self._limit and not self._limit.endswith("%"):
+            self.check(0, sum(self._by_task.values()))
 
     def check(self, read: int, bad: int) -> None:
-        self._bad = bad
-        if (self._count is not None and bad > self._count) or (
-            self._share is not None and bad > self._share * read
-        ):
-            self._stop()
-
-    def _stop(self) -> None:
-        raise InputError(
-            f"{self._bad} bad records, more than --max-errors {self._text} allows; "
-            "see what is wrong with --on-error fail"
-        )
+        if not self._limit:
+            return
+        share = self._limit.endswith("%")
+        allowed = float(self._limit[:-1]) / 100 * read if share else float(self._limit)
+        if bad > allowed:
+            raise InputError(
+                f"{bad} bad records, more than --max-errors {self._limit} allows; "
+                "see what is wrong with --on-error fail"
+            )
 
 
 def _check_counts(counts: Mapping[str, int], config: TokenizeConfig) -> None:

@@ -16,6 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from dataprep.pipeline.files import disk_errors_named
 
 Send = Callable[[dict[str, Any]], None]
 Commit = Callable[[], None]
-RunJob = Callable[[bytes, Send], Commit]
+RunJob = Callable[[int, Send], Commit]  # a job is the number of a task in the plan
 
 
 def serve(begin: Callable[[], RunJob], *, writes_below: Path, parent: int) -> None:
@@ -41,32 +42,37 @@ def serve(begin: Callable[[], RunJob], *, writes_below: Path, parent: int) -> No
             channel.write(json.dumps(message) + "\n")
             channel.flush()
 
-    def finish(commit: Commit) -> None:
-        with disk_errors_named(writes_below):
-            commit()
-        send({"type": "done"})
-
-    try:
+    def work() -> None:
         run = begin()
         with ThreadPoolExecutor(max_workers=1) as pool:
             committing: Future[None] | None = None
             for line in sys.stdin.buffer:
-                with disk_errors_named(writes_below):
-                    commit = run(line, send)
+                commit = run(int(line), send)
                 if committing is not None:
                     committing.result()
-                committing = pool.submit(finish, commit)
-            if committing is not None:
-                committing.result()
-    except BrokenPipeError:
-        os._exit(1)
-    except DataprepError as error:
-        send({"type": "error", "error": type(error).__name__, "message": str(error)})
-    except MemoryError:
-        send({"type": "error", "error": "ResourceError", "message": "a worker ran out of memory"})
-    except Exception:
-        text = f"a worker failed:\n{traceback.format_exc()}"
-        send({"type": "error", "error": "DataprepError", "message": text})
+                # Its errors are told from the thread: this one may be waiting for a job meanwhile.
+                committing = pool.submit(guarded, partial(finish, commit))
+
+    def finish(commit: Commit) -> None:
+        commit()
+        send({"type": "done"})
+
+    def guarded(action: Callable[[], None]) -> None:
+        try:
+            with disk_errors_named(writes_below):
+                action()
+        except BrokenPipeError:
+            os._exit(1)
+        except DataprepError as error:
+            send({"type": "error", "error": type(error).__name__, "message": str(error)})
+        except MemoryError:
+            message = "a worker ran out of memory; use fewer --workers"
+            send({"type": "error", "error": "ResourceError", "message": message})
+        except Exception:
+            text = f"a worker failed:\n{traceback.format_exc()}"
+            send({"type": "error", "error": "DataprepError", "message": text})
+
+    guarded(work)
 
 
 def _die_with_parent(parent: int) -> None:

@@ -13,7 +13,8 @@ A shard counts only once its marker stands; a resumed task goes on from the last
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,6 @@ from dataprep.pipeline.record import (
     index_documents,
     index_dtype,
 )
-from dataprep.pipeline.types import RecordError
 
 RECORD_TOKENS = 1 << 18
 PROVENANCE = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
@@ -86,11 +86,11 @@ class Shard:
 class _Open:
     """The shard being written."""
 
-    writer: Any
+    writer: RecordWriter
     record_bytes: list[int] = field(default_factory=list)
     index: list[NDArray[Any]] = field(default_factory=list)
     provenance: list[NDArray[Any]] = field(default_factory=list)
-    errors: list[tuple[int, RecordError]] = field(default_factory=list)
+    num_documents: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
 
 
@@ -133,7 +133,7 @@ class ShardSink:
             line, origins = next_line, origins[count:]
             self._advance(piece, line)
             self._flush_record()
-            if sum(self._open.record_bytes) >= self._shard_bytes:
+            if self._open_bytes() >= self._shard_bytes:
                 self._seal(final=False)()
                 self._open = self._start()
         if len(documents.ends):
@@ -160,6 +160,7 @@ class ShardSink:
         self._pending.append(documents)
         self._pending_tokens += len(documents.tokens)
         tally = self._tally(piece)
+        self._open.num_documents += count
         tally.written += count
         tally.tokens += len(documents.tokens)
         tally.target_tokens += int(np.diff(documents.runs[0], prepend=0)[1::2].sum())
@@ -171,7 +172,9 @@ class ShardSink:
         tally = self._tally(piece)
         errors = [e for e in batch.errors if start <= e.line < stop]
         empty = int(((batch.empty_lines >= start) & (batch.empty_lines < stop)).sum())
-        self._open.errors += [(piece, error) for error in errors]
+        if errors:  # written as they come: there may be more of them than fit in memory
+            with open(temporary(self._path("errors")), "a", encoding="utf-8") as file:
+                file.writelines(json.dumps({"piece": piece, **asdict(e)}) + "\n" for e in errors)
         tally.empty += empty
         tally.bad += len(errors)
         tally.read = tally.written + tally.empty + tally.bad
@@ -191,9 +194,14 @@ class ShardSink:
     def _path(self, role: str) -> Path:
         return shard_path(self._stem, self._number, role)
 
+    def _open_bytes(self) -> int:
+        """Of the open shard with its index and provenance, which are in memory until its end."""
+        entry = index_dtype(self._masks).itemsize + PROVENANCE.itemsize
+        return sum(self._open.record_bytes) + entry * self._open.num_documents
+
     def _start(self) -> _Open:
-        temp = str(temporary(self._path("shards")))
-        return _Open(writer=array_record_module.ArrayRecordWriter(temp, WRITER_OPTIONS))
+        temporary(self._path("errors")).write_bytes(b"")
+        return _Open(RecordWriter(temporary(self._path("shards")), WRITER_OPTIONS))
 
     def _seal(self, *, final: bool) -> Callable[[], None]:
         """End the open shard. What is given writes it down, and needs nothing of this object."""
@@ -203,15 +211,12 @@ class ShardSink:
         index_type = index_dtype(self._masks)
         self._number += 1
 
-        def commit() -> None:
+        def write_down() -> None:
             shard.writer.close()
             index = np.concatenate([np.zeros(0, index_type), *shard.index])
             provenance = np.concatenate([np.zeros(0, PROVENANCE), *shard.provenance])
             save_array(temporary(paths["index"]), index)
             save_array(temporary(paths["provenance"]), provenance)
-            with open(temporary(paths["errors"]), "w", encoding="utf-8") as file:
-                for piece, error in shard.errors:
-                    file.write(json.dumps({"piece": piece, **asdict(error)}) + "\n")
             check_written(temporary(paths["shards"]), len(shard.record_bytes))
             committed = Shard(
                 record_bytes=shard.record_bytes,
@@ -226,7 +231,32 @@ class ShardSink:
             sync_folder(marker.parent)
             write_atomic(marker, json.dumps(asdict(committed)).encode())
 
-        return commit
+        return write_down
+
+
+class RecordWriter:
+    """ArrayRecord's writer, whose errors say what to do."""
+
+    def __init__(self, path: Path, options: str) -> None:
+        self._path = path
+        self._writer = array_record_module.ArrayRecordWriter(str(path), options)
+
+    def write(self, record: bytes) -> None:
+        with self._errors_named():
+            self._writer.write(record)
+
+    def close(self) -> None:
+        with self._errors_named():
+            self._writer.close()
+
+    @contextmanager
+    def _errors_named(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:  # a full disk is one, not an OSError
+            raise ResourceError(
+                f"cannot write {self._path}: {error}; make room and run the same command again"
+            ) from None
 
 
 def shard_path(stem: Path, number: int, role: str) -> Path:

@@ -48,7 +48,15 @@ def verify(folder: Path) -> Verified:
         for entry in (shard, shard["index"], shard["provenance"]):
             _check_file(folder / entry["path"], entry)
             num_bytes += entry["num_bytes"]
-        found.update(check(folder, manifest, shard))
+        in_shard = check(folder, manifest, shard)
+        if in_shard["tokens"] != shard["num_tokens"]:
+            raise CorruptError(
+                f"{shard['path']} holds {in_shard['tokens']} tokens, "
+                f"the manifest says {shard['num_tokens']}"
+            )
+        found.update(in_shard)
+    for entry in manifest.get("files", ()):
+        _check_file(folder / entry["path"], entry)
     for name, value in found.items():
         said = manifest["counts"][name]
         if said != value:
@@ -99,6 +107,12 @@ def _check_sources(manifest: dict[str, Any]) -> None:
         gone = sum(source[key] for key in ("written", "empty", "quarantined", "dropped"))
         if source["records"] != gone:
             raise CorruptError(f"counts of {source['path']} do not add up in the manifest")
+    for key, name in (("records", "read"), ("written", "written"), ("empty", "empty")):
+        if (
+            sum(source[key] for source in manifest["sources"])
+            != manifest["counts"][f"documents_{name}"]
+        ):
+            raise CorruptError(f"{key} of the sources do not add up to documents_{name}")
 
 
 def read_records(folder: Path, shard: dict[str, Any]) -> Iterator[tuple[int, bytes]]:

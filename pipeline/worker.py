@@ -31,7 +31,7 @@ from dataprep.pipeline.shards import (
     marker_path,
     shard_path,
 )
-from dataprep.pipeline.sources import read_piece, split_source
+from dataprep.pipeline.sources import lines_before, read_piece
 from dataprep.pipeline.types import Ids, Offsets, Piece, Records, Task
 
 PLAN = "plan.json"
@@ -41,6 +41,7 @@ PROGRESS_SECONDS = 0.3
 # One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
 # slower than a fast engine: one to two hundredths of the run.
 BYTES_PER_CHECKED_BYTE = 8192
+MAX_FREE_CHARACTERS = 1 << 16  # of the one text a task that is checked whatever its length
 
 
 def task_stem(work: Path, task: Task) -> Path:
@@ -53,20 +54,36 @@ class SampledEngine:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._credit = 0.0
+        self._is_first = True  # batch of the task
         self._sample: list[tuple[str, list[int]]] = []
+
+    def begin_task(self) -> None:
+        self._is_first = True
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
         ids, offsets = self._engine.encode(texts)
-        if len(texts):
-            self._credit += sum(map(len, texts)) / BYTES_PER_CHECKED_BYTE
+        choice = self._choose(texts)
+        if choice is not None:
+            part = ids[int(offsets[choice]) : int(offsets[choice + 1])]
+            self._sample.append((texts[choice], part.tolist()))
+        return ids, offsets
+
+    def _choose(self, texts: Sequence[str]) -> int | None:
+        """Which text of a batch to keep, if any: one of every task, then what the credit buys."""
+        lengths = list(map(len, texts))
+        self._credit += sum(lengths) / BYTES_PER_CHECKED_BYTE
+        if self._is_first and lengths:
+            self._is_first = False
+            shortest = min((n, i) for i, n in enumerate(lengths) if n) if any(lengths) else (0, 0)
+            if 0 < shortest[0] <= MAX_FREE_CHARACTERS:
+                return shortest[1]
+        if lengths:
             # Any choice that only depends on the texts will do.
             choice = xxhash.xxh3_64_intdigest(texts[0].encode("utf-8")) % len(texts)
-            text = texts[choice]
-            if 0 < len(text) <= self._credit:
-                self._credit -= len(text)
-                part = ids[int(offsets[choice]) : int(offsets[choice + 1])]
-                self._sample.append((text, part.tolist()))
-        return ids, offsets
+            if 0 < lengths[choice] <= self._credit:
+                self._credit -= lengths[choice]
+                return choice
+        return None
 
     def last_by_reference(self) -> Offsets:
         return getattr(self._engine, "last_by_reference", lambda: np.zeros(0, np.int64))()
@@ -89,7 +106,8 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
     sink = ShardSink(stem, pieces, plan.masks, plan.config["shard_bytes"], done=done)
-    report = _Reporter(send)
+    report = _Reporter(task.index, send)
+    engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
     for place in range(cursor.piece, len(task.pieces)):
         from_line = cursor.line if place == cursor.piece else 0
@@ -100,7 +118,7 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
                 records, remaining = _take(records, remaining)
             batch = process(records, rules, engine, find_unencodable, piece.first_line)
             if batch.errors and plan.config["on_error"] == "fail":
-                raise InputError(_first_error(batch, plan, piece))
+                raise InputError(_first_error(batch, plan, piece, rules))
             sink.add(batch, place)
             report.batch(batch)
             if task.limit >= 0 and remaining <= 0:
@@ -115,21 +133,24 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
 class _Reporter:
     """Adds up what happened and tells the parent a few times a second."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, task: int, send: Send) -> None:
+        self._task = task
         self._send = send
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0, "errors": 0}
+        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
+        self._errors = 0  # of the task so far: if it is tried again, they count once
         self._last = time.monotonic()
 
     def batch(self, batch: Processed) -> None:
         self._sums["documents"] += len(batch.origins)
         self._sums["tokens"] += len(batch.documents.tokens)
         self._sums["num_bytes"] += batch.num_bytes
-        self._sums["errors"] += len(batch.errors)
+        self._errors += len(batch.errors)
         if time.monotonic() - self._last >= PROGRESS_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        self._send({"type": "progress", **self._sums})
+        message = {"type": "progress", "task": self._task, "task_errors": self._errors}
+        self._send({**message, **self._sums})
         self._sums = dict.fromkeys(self._sums, 0)
         self._last = time.monotonic()
 
@@ -165,13 +186,12 @@ def _take(records: Records, count: int) -> tuple[Records, int]:
     return limited, 0
 
 
-def _first_error(batch: Processed, plan: Plan, piece: Piece) -> str:
+def _first_error(batch: Processed, plan: Plan, piece: Piece, rules: Rules) -> str:
     error = batch.errors[0]
     source = plan.sources[piece.source]
     first_line = piece.first_line
     if first_line < 0:
-        pieces = split_source(source, piece.source, plan.task_bytes, None, count_lines=True)
-        first_line = next(p.first_line for p, _ in pieces if p.start == piece.start)
+        first_line = lines_before(source, piece, keys_wanted(rules))
     place = f"line {first_line + error.line + 1} of {source.path}"
     if error.offset >= 0:
         place += f" (byte {error.offset})"
@@ -202,8 +222,8 @@ def main() -> None:
         selection = json.loads((work / ENGINE).read_bytes())
         engine = SampledEngine(load_engine(selection, plan.vocabulary.files))
 
-        def run(line: bytes, send: Send) -> Commit:
-            return run_task(msgspec.json.decode(line, type=Task), plan, engine, work, send)
+        def run(job: int, send: Send) -> Commit:
+            return run_task(plan.tasks[job], plan, engine, work, send)
 
         return run
 

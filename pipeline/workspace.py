@@ -30,13 +30,18 @@ Identity = Mapping[str, Any]
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Hold the folder for this process; the kernel lets go however the process ends."""
-    out.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(out, os.O_RDONLY)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(out, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(f"another run holds {out}; wait for it, or stop it") from None
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise ConfigError(f"cannot write in --out {out}; name another")
         yield
     finally:
         os.close(descriptor)
@@ -49,9 +54,9 @@ def check_out(name: str) -> Path:
     out = Path(name)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file")
-    if out.is_dir():
-        strangers = sorted(p.name for p in out.iterdir() if p.name not in OURS)
-        if strangers and not (out / MANIFEST).exists() and not (out / WORK).exists():
+    if out.is_dir() and not (out / MANIFEST).exists() and not (out / WORK).exists():
+        strangers = sorted(path.name for path in out.iterdir())
+        if strangers:
             raise ConfigError(
                 f"--out {out} holds other files ({', '.join(strangers[:3])}); name a new folder"
             )
@@ -73,33 +78,46 @@ def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> di
     return manifest
 
 
-def prepare(out: Path, identity: Identity, names: Sequence[str]) -> Path:
-    """The work folder of this run, new or gone on with."""
+def prepare(
+    out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
+) -> Path:
+    """The work folder of this run, new or gone on with; `may_change` are config keys."""
     work = out / WORK
     path = work / IDENTITY
     if path.exists():
         begun = json.loads(path.read_bytes())
-        if fingerprint(begun) != fingerprint(identity):
+        if _without(begun, may_change) != _without(identity, may_change):
             changes = difference(begun, identity, names)
             raise ConflictError(
                 f"{out} has an unfinished run of something else ({changes}); "
                 "finish that one, name another --out, or throw it away with --overwrite"
             )
         return work
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    # Nothing, or what an interrupted removal left.
+    remove_dataset(out)
+    work.mkdir()
     write_atomic(path, json.dumps(identity).encode())
     return work
 
 
 def remove_dataset(out: Path) -> None:
-    """Remove what we wrote, the manifest first, and nothing else."""
-    for name in sorted(OURS, key=lambda name: name != MANIFEST):
+    """Remove what we wrote and nothing else. The work folder says that this is under way, so
+    that after a kill the rest is known to be ours and goes too."""
+    if not any((out / name).exists() for name in OURS):
+        return
+    (out / WORK).mkdir(exist_ok=True)
+    (out / WORK / IDENTITY).unlink(missing_ok=True)
+    for name in (MANIFEST, *(name for name in OURS if name not in (MANIFEST, WORK)), WORK):
         path = out / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _without(identity: Identity, keys: Sequence[str]) -> str:
+    config = {k: v for k, v in identity.get("config", {}).items() if k not in keys}
+    return fingerprint({**identity, "config": config})
 
 
 def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:

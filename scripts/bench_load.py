@@ -6,9 +6,10 @@
 
 Every loader gives the five default arrays (inputs, targets, loss mask, segments, positions) of
 shuffled rows; where it hands out stored rows, they are expanded a batch at a time by dataprep's own
-numpy code, which is the best that it could do. Loaders take turns, round after round, and the
-median of the rounds counts, since other work on a machine slows whoever is running. What is not
-installed is named and left out. `cold` compares reads from the disk, `open` the cost of opening.
+numpy code, which is the best that it could do. Each loader runs in a process of its own, right
+after a memcpy of as many bytes in that process, since other work on a machine slows whoever is
+running; of several rounds the median counts. What is not installed is named and left out. Then
+reads from a cold cache are compared, and the cost of opening a thousand shards is measured.
 """
 
 from __future__ import annotations
@@ -403,27 +404,55 @@ def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) 
 # --- measuring ---
 
 
-def measure(setting: Setting, names: list[str], seconds: float, rounds: int) -> dict[str, float]:
-    """Million tokens a second of each loader; they take turns."""
-    steps: dict[str, Step] = {}
-    for name in names:
-        try:
-            steps[name] = LOADERS[name](setting)
-            steps[name]()
-        except ImportError as error:
-            print(f"  {name}: not here ({error})", file=sys.stderr)
-            steps.pop(name, None)
-    tokens = setting.batch * setting.seq_len
-    speeds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
+def measure(setting: Setting, name: str, seconds: float) -> tuple[float, float]:
+    """Million tokens a second of memcpy, then of a loader."""
+    speeds = []
+    for step in (memcpy(setting), LOADERS[name](setting)):
+        for _ in range(3):
             step()
-            count, start = 0, time.perf_counter()
-            while time.perf_counter() - start < seconds / rounds:
-                step()
-                count += 1
-            speeds[name].append(count * tokens / (time.perf_counter() - start) / MEGA)
-    return {name: statistics.median(found) for name, found in speeds.items()}
+        gc.collect()
+        count, start = 0, time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            step()
+            count += 1
+        speed = count * setting.batch * setting.seq_len / (time.perf_counter() - start) / MEGA
+        speeds.append(speed)
+        seconds *= 3
+    return speeds[0], speeds[1]
+
+
+def measure_all(setting: Setting, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in options.only}
+    for _ in range(options.rounds):
+        for name in list(found):
+            where = [str(setting.folder), str(setting.seq_len), str(setting.batch)]
+            command = [sys.executable, __file__, "--one", name, *where, str(options.seconds / 4)]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8")
+            if done.returncode == 3:
+                print(f"{name}: not here ({done.stderr.splitlines()[-1]})", file=sys.stderr)
+                del found[name]
+                continue
+            if done.returncode:
+                raise SystemExit(f"{name} failed:\n{done.stderr}")
+            copied, speed = map(float, done.stdout.split()[-2:])
+            found[name].append((copied, speed))
+    return {
+        name: {
+            "Mtok/s": statistics.median(speed for _, speed in pairs),
+            "of memcpy": statistics.median(speed / copied for copied, speed in pairs),
+        }
+        for name, pairs in found.items()
+    }
+
+
+def one(name: str, folder: str, seq_len: str, batch: str, seconds: str) -> None:
+    setting = Setting(Path(folder), int(seq_len), int(batch))
+    try:
+        print(*measure(setting, name, float(seconds)), flush=True)
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        os._exit(3)
+    os._exit(0)  # threads of others may never end
 
 
 def measure_cold(folder: Path, batches: int = 40, batch: int = 256) -> dict[str, float]:
@@ -520,21 +549,21 @@ print(seconds, (anonymous() - before) / len(dataset))
     return {"rows": 1000.0 * rows, "seconds": seconds, "bytes a row": num_bytes}
 
 
-def show(setting: Setting, speeds: dict[str, float]) -> None:
+def show(setting: Setting, found: dict[str, dict[str, float]]) -> None:
     print(f"\n{setting.seq_len} tokens a row, batches of {setting.batch}")
     print(f"  {'':26}{'Mtok/s':>8}{'of memcpy':>11}{'times grain':>13}")
-    grain = max((v for name, v in speeds.items() if name.startswith("grain")), default=0.0)
-    for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
-        of_memcpy = f"{speed / speeds['memcpy']:.2f}" if "memcpy" in speeds else ""
-        times = f"{speed / grain:.1f}" if grain else ""
-        print(f"  {name:26}{speed:8.0f}{of_memcpy:>11}{times:>13}")
+    ratios = {name: figures["of memcpy"] for name, figures in found.items()}
+    grain = max((r for name, r in ratios.items() if name.startswith("grain")), default=0.0)
+    for name, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
+        times = f"{ratio / grain:.1f}" if grain else ""
+        print(f"  {name:26}{found[name]['Mtok/s']:8.0f}{ratio:11.2f}{times:>13}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, help="keep the datasets here")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each loader and setting")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seq-len", type=int, nargs="+", default=[2048, 8192])
     parser.add_argument("--batch", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--only", nargs="+", default=list(LOADERS), choices=list(LOADERS))
@@ -551,10 +580,8 @@ def main() -> None:
             results[f"cold {seq_len}"] = measure_cold(folder / "packed")
             for batch in options.batch:
                 setting = Setting(folder, seq_len, batch)
-                speeds = measure(setting, options.only, options.seconds, options.rounds)
-                results[f"{seq_len} x {batch}"] = speeds
-                show(setting, speeds)
-                gc.collect()
+                results[f"{seq_len} x {batch}"] = measure_all(setting, options)
+                show(setting, results[f"{seq_len} x {batch}"])
         opened = work / "open"
         shutil.rmtree(opened, ignore_errors=True)
         results["open"] = measure_open(opened)
@@ -564,7 +591,7 @@ def main() -> None:
     for seq_len in options.seq_len:
         speeds = {way: f"{speed:,.0f}" for way, speed in results[f"cold {seq_len}"].items()}
         print(f"\ncold cache, {seq_len} tokens a row, records/s: {speeds}")
-    print(f"\n1,000 shards: {results['open']}")
+    print(f"\nopening 1,000 shards: {results['open']}")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 
@@ -572,5 +599,7 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--cold"]:
         cold(*sys.argv[2:])
+    elif sys.argv[1:2] == ["--one"]:
+        one(*sys.argv[2:])
     else:
         main()

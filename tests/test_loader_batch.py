@@ -19,7 +19,7 @@ from dataprep.loaders import DataLoader, open_dataset
 from dataprep.loaders.buffers import Buffers
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.shards import DiskWatch
+from dataprep.loaders.watch import DiskWatch
 from dataprep.pipeline.errors import ConfigError, CorruptError
 
 

@@ -256,10 +256,16 @@ def rows_read(folder: str, mesh: Any) -> list[tuple[int, int]]:
 
     from dataprep.loaders import DataLoader
 
+    def make() -> Any:
+        return DataLoader(folder, batch_size=8, mesh=mesh, spec=P("data", "seq"))
+
     host = DataLoader(folder, batch_size=8, prefetch=0)
     rows = []
-    with DataLoader(folder, batch_size=8, mesh=mesh, spec=P("data", "seq")) as loader:
+    with make() as loader, make() as later:
         for step in range(4):
+            if step == 2:  # as if both had stopped here
+                later.set_state(loader.get_state())
+                loader = later
             batch, whole = next(loader), host[step]
             next(host)
             for name, array in batch.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -117,6 +118,19 @@ def test_compressed_shards_give_the_same_rows(tmp_path: Path) -> None:
         name: array.tolist() for name, array in b.items()
     }
     check_rows(compressed, rows)
+
+
+def test_where_files_cannot_be_mapped_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = write_packed(tmp_path / "d", num_rows=100)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENODEV, "no such device")
+
+    monkeypatch.setattr("mmap.mmap", refuse)
+    with pytest.warns(UserWarning, match="cannot map .*no such device"):
+        check_rows(packed, [99, 0, 70])
 
 
 def test_rows_are_numbered_as_python_numbers_them(tmp_path: Path) -> None:
@@ -330,6 +344,15 @@ def test_a_truncated_compressed_shard_is_named(tmp_path: Path) -> None:
 def test_an_unfinished_dataset_cannot_be_opened(whole: Packed) -> None:
     (whole.folder / "manifest.json").unlink()
     check_refused(whole, naming="manifest.json")
+
+
+@pytest.mark.parametrize("key", ["seq_len", "pad", "ends_dtype", "compression"])
+def test_a_manifest_that_lacks_something_is_named(whole: Packed, key: str) -> None:
+    path = whole.folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    del manifest[key]
+    path.write_text(json.dumps(manifest))
+    check_refused(whole, naming=key)
 
 
 # --- cost of opening ---

@@ -206,7 +206,8 @@ def test_a_name_that_only_contains_vision_is_text_unless_lwm_is_asked_for(
     (seen,) = documents_of(tmp_path, toy, [{"television": "a"}], fields="television")
     assert seen.tokens == [1, 100, 2]
     with pytest.raises(InputError, match="must be a list of codes"):
-        documents_of(tmp_path / "b", toy, [{"television": "a"}], fields="television", compat="lwm")
+        record = {"television": "a", "fields": "television"}
+        documents_of(tmp_path / "b", toy, [record], fields_from="fields", compat="lwm")
 
 
 def test_vision_plus_text_in_one_field_is_a_missing_field(toy: Path, tmp_path: Path) -> None:

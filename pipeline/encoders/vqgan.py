@@ -34,12 +34,11 @@ from dataprep.pipeline.encoders.vqgan_weights import (
 from dataprep.pipeline.errors import ConfigError
 
 VERSION = 1  # another one where the codes of a picture change
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
 
 class VqganSettings(Model):
     size: int = Field(256, ge=1, le=4096, description="side of the picture in pixels; LWM's is 256")
-    batch_size: int = Field(4, ge=1, description="pictures in a call; more of them for a GPU")
+    batch_size: int = Field(2, ge=1, description="pictures in a call; more of them for a GPU")
     device: Literal["cpu", "gpu", "tpu"] = Field("cpu", description="what jax computes on")
 
 
@@ -74,7 +73,8 @@ class Vqgan:
     def environment(self) -> Mapping[str, str]:
         if self._settings.device != "cpu":
             return {}
-        return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ONE_THREAD}
+        # jax takes as many threads as NPROC says; without it, as there are cores.
+        return {"JAX_PLATFORMS": "cpu", "NPROC": "1"}
 
     def encode(self, images: Images, /) -> Codes:
         # Here and not on the device: exactly the numbers that LWM's NumPy makes.

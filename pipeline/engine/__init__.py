@@ -25,8 +25,8 @@ from dataprep.pipeline.engine.select import (
     load_engine,
     rule_out,
     select_engine,
-    single_threaded_environment,
 )
+from dataprep.pipeline.engine.speed import single_threaded_environment
 from dataprep.pipeline.engine.sweep import Sweep
 from dataprep.pipeline.engine.vocabulary import with_special
 

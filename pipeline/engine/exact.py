@@ -34,21 +34,35 @@ class ExactEngine:
         self._last = np.zeros(0, np.int64)
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        try:
+            return self._encode(texts)
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # what a panic in Rust comes as
+                raise
+        # Rather the slow one than no document at all.
+        self._last = np.arange(len(texts))
+        self.num_reference += len(texts)
+        return self._truth().encode(texts)
+
+    def _encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         bad = self._finder.find(texts)
         self._last = np.array(bad, np.int64)
         self.num_fast += len(texts) - len(bad)
         self.num_reference += len(bad)
         if not bad:
             return self._fast.encode(texts)
-        if self._reference is None:
-            self._reference = self._load_reference()
-        by_reference = self._reference.encode([texts[i] for i in bad])
+        by_reference = self._truth().encode([texts[i] for i in bad])
         if len(bad) == len(texts):
             return by_reference
         is_bad = np.zeros(len(texts), bool)
         is_bad[bad] = True
         good = [text for text, skip in zip(texts, is_bad.tolist(), strict=True) if not skip]
         return merge(is_bad, self._fast.encode(good), by_reference)
+
+    def _truth(self) -> Engine:
+        if self._reference is None:
+            self._reference = self._load_reference()
+        return self._reference
 
     def last_by_reference(self) -> Offsets:
         """Which texts of the last batch the reference encoded."""

@@ -30,7 +30,7 @@ class Proof:
     num_bad_code_points: int = 0
     swept: Swept = field(default_factory=Swept)
     seconds: float = 0.0
-    megabytes_per_second: float = 0.0  # of plain text, with the threads of this process
+    megabytes_per_second: float = 0.0  # of plain text, on one thread
     reference_megabytes_per_second: float = 0.0
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
-from dataprep.pipeline.engine.fuzz import plain_text
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
 from dataprep.pipeline.engine.proof import Proof, ProofKey, read_proof, write_proof
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
+from dataprep.pipeline.engine.speed import REFERENCE, measure, speeds_on_one_thread
 from dataprep.pipeline.engine.sweep import Material, Sweep, make_material
 from dataprep.pipeline.engine.trial import Trial
 
@@ -25,7 +26,6 @@ T = TypeVar("T")
 
 BATCH_CHARACTERS = 1_000_000
 BATCH_DOCUMENTS = 20_000
-SPEED_ROUNDS = 5
 
 
 def prove(
@@ -97,9 +97,15 @@ def _try_out(
     num_characters = _run_trials(list(trials.values()), reference, material)
     swept = material.swept(num_characters)
     seconds = time.perf_counter() - started
-    sound = {name: engine for name, engine in engines.items() if not trials[name].why_not}
-    speeds = _speeds(sound, sweep.speed_characters, SPEED_ROUNDS, sweep.seed)
-    by_reference = _speeds({"": reference}, sweep.speed_characters // 4, 1, sweep.seed)
+    sound = [name for name, trial in trials.items() if not trial.why_not]
+    if all(name in ADAPTERS for name in sound):
+        speeds = speeds_on_one_thread(sound, files, sweep.speed_characters, sweep.seed)
+    else:  # engines that only this process knows
+        loaded: dict[str, Callable[[], Engine]] = {
+            name: partial(engines.__getitem__, name) for name in sound
+        }
+        loaded[REFERENCE] = lambda: reference
+        speeds = measure(loaded, sweep.speed_characters, sweep.seed)
     return {
         name: _proof_of(
             keys[name],
@@ -110,7 +116,7 @@ def _try_out(
             swept=swept,
             seconds=round(seconds, 2),
             megabytes_per_second=speeds.get(name, 0.0),
-            reference_megabytes_per_second=by_reference[""],
+            reference_megabytes_per_second=speeds.get(REFERENCE, 0.0),
         )
         for name, trial in trials.items()
     }
@@ -149,23 +155,6 @@ def _batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _speeds(
-    engines: Mapping[str, Engine], num_characters: int, rounds: int, seed: int
-) -> dict[str, float]:
-    """MB/s of UTF-8 for each engine, the best of some rounds in which they take turns."""
-    speeds = dict.fromkeys(engines, 0.0)
-    for number in range(rounds if engines else 0):
-        # New text in every round: engines remember words, and all that they saw would be too fast.
-        texts = plain_text(num_characters, seed + number)
-        num_bytes = sum(len(text.encode("utf-8")) for text in texts)
-        for name, engine in engines.items():
-            started = time.perf_counter()
-            engine.encode(texts)
-            speed = num_bytes / 1e6 / (time.perf_counter() - started)
-            speeds[name] = max(speeds[name], round(speed, 2))
-    return speeds
 
 
 def _proof_of(key: ProofKey, **findings: Any) -> Proof:

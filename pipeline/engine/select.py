@@ -48,7 +48,7 @@ def select_engine(
 ) -> Selection:
     """`requested`: auto, the reference by name, or a fast engine by name."""
     adapters = ADAPTERS if adapters is None else adapters
-    if requested == reference_name(files):
+    if requested in (reference_name(files), "tokenizers"):  # the slow and certain one
         return _reference(files)
     if requested == "auto":
         return _automatic(files, cache_dir, sweep, adapters)
@@ -109,11 +109,6 @@ def rule_out(
     adapters = ADAPTERS if adapters is None else adapters
     key = proof_key(selection.name, files, sweep or Sweep(), adapters)
     write_proof(cache_dir, key, replace(selection.proof, equal=False, why_not=why))
-
-
-def single_threaded_environment() -> dict[str, str]:
-    """For worker processes, to be set before they import an engine."""
-    return {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def _automatic(

@@ -8,8 +8,15 @@
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """
 
-from dataprep.pipeline.sources.find import find_sources
+from dataprep.pipeline.sources.find import changed_sources, find_sources
 from dataprep.pipeline.sources.read import count_records, read_piece
-from dataprep.pipeline.sources.split import split_source
+from dataprep.pipeline.sources.split import lines_before, split_source
 
-__all__ = ["count_records", "find_sources", "read_piece", "split_source"]
+__all__ = [
+    "changed_sources",
+    "count_records",
+    "find_sources",
+    "lines_before",
+    "read_piece",
+    "split_source",
+]

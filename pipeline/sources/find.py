@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -102,6 +102,28 @@ def _in_folder(folder: str) -> list[str]:
     return files
 
 
+def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
+    """Local files that are no longer what their fingerprints say."""
+    local = [s for s in sources if s.fingerprint.startswith("xxh3-128:") and not is_url(s.path)]
+    with ThreadPoolExecutor() as pool:
+        now = pool.map(lambda s: fingerprint_file(s.path, cache_dir)[1], local)
+        return [
+            s for s, fingerprint in zip(local, now, strict=True) if s.fingerprint != fingerprint
+        ]
+
+
+def is_dataset(folder: str) -> bool:
+    """Whether dataprep writes or wrote a dataset here."""
+    if os.path.isdir(os.path.join(folder, ".work")):
+        return True
+    try:
+        with open(os.path.join(folder, "manifest.json"), "rb") as file:
+            head = file.read(200)
+    except OSError:
+        return False
+    return b'"kind": "tokenized"' in head or b'"kind": "packed"' in head
+
+
 def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     """Readable files below `folder`; linked folders are followed, once."""
     real = os.path.realpath(folder)
@@ -110,6 +132,8 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     seen.add(real)
     if hub.is_saved(folder):
         yield from hub.saved_arrow_files(folder)
+        return
+    if is_dataset(folder):  # an output below its own input is not to be read the next time
         return
     with naming(folder), os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith("."))

@@ -25,7 +25,7 @@ from dataprep.pipeline.types import Piece, Source
 
 _COUNT_BYTES = 1 << 20
 
-Sized = tuple[Piece, int]  # with its bytes of input
+Sized = tuple[Piece, int]  # with its bytes of input, -1 where they are not known
 
 
 def split_source(
@@ -53,6 +53,25 @@ def split_source(
     ]
 
 
+def lines_before(source: Source, piece: Piece, keys: frozenset[str] | None) -> int:
+    """Lines (or rows) of the source before a piece, reading no further than its start."""
+    if piece.start == 0:
+        return 0
+    if source.kind in ("parquet", "arrow"):
+        sizes = (parquet.group_sizes if source.kind == "parquet" else arrow.batch_sizes)(
+            source.path, keys
+        )
+        return sum(rows for rows, _ in sizes[: piece.start])
+    if source.kind == "hf":
+        return sum(
+            streamed.count_rows(source, replace(piece, start=i, stop=i + 1))
+            for i in range(piece.start)
+        )
+    if source.kind == "synthetic":
+        return piece.start
+    return _count_lines(source, [0, piece.start])[1]
+
+
 def record_separator(source: Source) -> bytes:
     """What ends a line; empty where the source is not read in lines."""
     return b"\n" if source.kind == "jsonl" else source.separator.encode()
@@ -69,7 +88,7 @@ def overlaps_itself(separator: bytes) -> bool:
 
 
 def _one_piece(source: Source, index: int) -> Sized:
-    return Piece(source=index, start=0, stop=1), max(0, source.num_bytes)
+    return Piece(source=index, start=0, stop=1), source.num_bytes
 
 
 def _split_bytes(source: Source, index: int, target_bytes: int) -> list[Sized]:
@@ -79,7 +98,7 @@ def _split_bytes(source: Source, index: int, target_bytes: int) -> list[Sized]:
     with ByteStream(source.path, "", chunk_bytes=4) as chunks:
         check_encoding(next(iter(chunks), b""), source.path)
     if source.num_bytes < 0:
-        return [(Piece(source=index, start=0, stop=sys.maxsize), 0)]
+        return [(Piece(source=index, start=0, stop=sys.maxsize), -1)]
     if overlaps_itself(separator):
         target_bytes = max(1, source.num_bytes)
     return [
@@ -173,5 +192,7 @@ def _count_lines(source: Source, starts: Sequence[int]) -> list[int]:
             ends = find_separators(data, separator) + (position - len(edge) + width)
             counts += np.searchsorted(ends, later)
             position += len(chunk)
+            if position >= later[-1]:
+                break
             edge = data[len(data) - min(len(data), width - 1) :]
     return [0, *counts.tolist()]

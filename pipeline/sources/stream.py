@@ -201,7 +201,7 @@ def _unzstd(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[by
         for at in range(0, len(piece), _ZST_FEED_BYTES):
             data = piece[at : at + _ZST_FEED_BYTES]
             while data:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
                 try:
                     content = frame.decompress(data)
                 except zstandard.ZstdError as error:

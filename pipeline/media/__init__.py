@@ -1,0 +1,27 @@
+"""Raw media in: folders, tars and tables of pictures, videos and sounds.
+
+    find_media    what the user names   -> sources, with a list of what a folder or tar holds
+    read_items    a piece of a source   -> items: where the media are, the columns beside them
+    decode_item   an item               -> frames u8[size, size, 3], or a waveform f32[samples]
+
+Pillow, av and soundfile are imported where they are needed, not before.
+"""
+
+from dataprep.pipeline.media.decode import Decoded, PictureRules, SoundRules, decode_item
+from dataprep.pipeline.media.find import FILES, TARRED, Found, find_media
+from dataprep.pipeline.media.listing import Entry
+from dataprep.pipeline.media.read import Item, read_items
+
+__all__ = [
+    "FILES",
+    "TARRED",
+    "Decoded",
+    "Entry",
+    "Found",
+    "Item",
+    "PictureRules",
+    "SoundRules",
+    "decode_item",
+    "find_media",
+    "read_items",
+]

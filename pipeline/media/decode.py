@@ -1,0 +1,118 @@
+"""An item to what an encoder takes: frames or a waveform, and the columns that stay beside them.
+
+A picture is decoded at once, so that threads can do it; a video is opened when its frames are
+asked for, since all of them may not fit memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.media.pictures import open_picture, to_square
+from dataprep.pipeline.media.read import Item
+from dataprep.pipeline.media.sound import Loudness, read_waveform
+from dataprep.pipeline.media.values import Blob, Part
+from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
+
+Frame = NDArray[np.uint8]  # u8[size, size, 3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureRules:
+    size: int
+    exif_rotate: bool
+    fps: float | None
+    frames: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoundRules:
+    rate: int
+    loudness: Loudness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    item: Item
+    columns: dict[str, Any]
+    frames: Iterable[Frame] = ()  # of vision; taking them may raise ValueError
+    waveform: NDArray[np.float32] | None = None  # of audio
+    reason: str = ""  # it could not be decoded
+
+
+def decode_item(item: Item, rules: PictureRules | SoundRules) -> Decoded:
+    """Never fails for a bad item: the reason is said in the result."""
+    if item.reason:
+        return Decoded(item=item, columns={}, reason=item.reason)
+    try:
+        columns = {**item.columns, **_columns_beside(item)}
+        if isinstance(rules, SoundRules):
+            return Decoded(item=item, columns=columns, waveform=_waveform(item, rules))
+        return Decoded(item=item, columns=columns, frames=_frames(item, rules))
+    except ValueError as error:
+        return Decoded(item=item, columns={}, reason=str(error))
+
+
+def _columns_beside(item: Item) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    if item.text is not None:
+        try:
+            # One newline at the end is the editor's, not the caption's.
+            columns["text"] = item.text.read().decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError:
+            raise ValueError("has a .txt beside it that is not UTF-8") from None
+    if item.json is not None:
+        try:
+            values = json.loads(item.json.read())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"has a .json beside it that is not valid: {error}") from None
+        if not isinstance(values, dict):
+            raise ValueError("has a .json beside it that is not an object")
+        columns |= values
+    return columns
+
+
+def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
+    prepare = partial(to_square, size=rules.size, exif_rotate=rules.exif_rotate)
+    if any(_is_video(part) for part in item.parts):
+        return _video_frames(item, rules)
+    pictures = (open_picture(p.read()) if isinstance(p, Blob) else p for p in item.parts)
+    return [prepare(picture) for picture in pictures]
+
+
+def _is_video(part: Part) -> bool:
+    return isinstance(part, Blob) and is_video(part.head())
+
+
+def _video_frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
+    if rules.fps is None and rules.frames is None:
+        raise ConfigError(f"{item.place} is a video; say which frames to take: --fps or --frames")
+    if len(item.parts) > 1:
+        raise ValueError("is a list with a video in it; a list is the frames of one video")
+    return _lazily(item.parts[0], rules)
+
+
+def _lazily(blob: Blob, rules: PictureRules) -> Iterator[Frame]:
+    prepare = partial(to_square, size=rules.size)
+    if rules.frames is not None:
+        yield from frames_by_count(blob, rules.frames, prepare)
+    else:
+        assert rules.fps is not None
+        yield from frames_at_rate(blob, rules.fps, prepare)
+
+
+def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
+    if len(item.parts) > 1:
+        raise ValueError("is a list; give one sound for a record")
+    blob = item.parts[0]
+    if not isinstance(blob, Blob):
+        raise ValueError("is a picture where sound is wanted")
+    return read_waveform(blob, rules.rate, rules.loudness)

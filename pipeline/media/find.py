@@ -1,0 +1,161 @@
+"""What the user names, to sources of media.
+
+    folder, glob          its pictures (videos, sounds) as one source, each of its tars as one
+    a.jpg, a.mp4, a.wav   one source of one file
+    a.tar                 one source
+    tables                .jsonl .json .parquet .arrow, hf:…, URLs of these: as `sources` finds them
+
+A folder with both pictures and tables is refused: only the user knows which of them to read.
+Files that the records of a table name by path are a part of its fingerprint.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted
+from dataprep.pipeline.media.hashes import combine, hash_files
+from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
+from dataprep.pipeline.media.tables import column_kind, referenced_paths
+from dataprep.pipeline.sources import find_sources, hub
+from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.stream import is_url
+from dataprep.pipeline.types import Source
+
+FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    source: Source
+    entries: tuple[Entry, ...] = ()  # of files and tars
+
+
+def find_media(spec: str, kind: Kind, column: str, cache_dir: Path | None) -> list[Found]:
+    """The sources that `spec` names, at least one; tables have `column`."""
+    if ":" in spec and (spec.startswith((hub.PREFIX, "synthetic:")) or is_url(spec)):
+        return _tables(spec, column, cache_dir)
+    path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
+    if os.path.isdir(path):
+        if hub.is_saved(path):
+            return _tables(path, column, cache_dir)
+        return _sorted(path, list(walk(path)), spec, kind, column, cache_dir)
+    if os.path.isfile(path):
+        folder, name = os.path.split(path)
+        beside = os.listdir(folder) if is_wanted(name, kind) else []
+        return _sorted(folder, [name], spec, kind, column, cache_dir, beside=beside)
+    if hub.is_saved(path.rpartition("@")[0]):
+        return _tables(path, column, cache_dir)
+    if glob.has_magic(path):
+        folder = _fixed_folder(path)
+        names = [os.path.relpath(name, folder) for name in glob.glob(path, recursive=True)]
+        files = [name for name in names if os.path.isfile(os.path.join(folder, name))]
+        beside = list(walk(folder)) if any(is_wanted(name, kind) for name in files) else []
+        return _sorted(folder, files, spec, kind, column, cache_dir, beside=beside)
+    raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+
+
+def _sorted(
+    folder: str,
+    names: list[str],
+    spec: str,
+    kind: Kind,
+    column: str,
+    cache_dir: Path | None,
+    *,
+    beside: list[str] | None = None,
+) -> list[Found]:
+    """Files by what they are: pictures first, then tars, or tables."""
+    packed = [name for name in names if is_packed_tar(name)]
+    if packed:
+        raise InputError(
+            f"{os.path.join(folder, packed[0])} is a compressed tar, which cannot be read in "
+            "parts; decompress it (what is in it is compressed already)"
+        )
+    wanted = [name for name in names if is_wanted(name, kind)]
+    tars = sorted(name for name in names if is_tar(name))
+    tables = sorted(name for name in names if _is_table(name, beside_media=bool(wanted or tars)))
+    if tables and (wanted or tars):
+        raise InputError(
+            f"{spec} holds both {(wanted or tars)[0]} and the table {tables[0]}; name which to "
+            f"read: {os.path.join(folder, '*')} with an ending, or the table with --column"
+        )
+    found: list[Found] = []
+    if wanted:
+        around = [name for name in beside or names if not is_wanted(name, kind)]
+        found.append(_files(folder, [*wanted, *around], kind, cache_dir))
+    found += [_tar(os.path.join(folder, name), kind, cache_dir) for name in tars]
+    for name in tables:
+        found += _tables(os.path.join(folder, name), column, cache_dir)
+    if not found:
+        raise InputError(
+            f"no file to encode in {spec}; known endings are {endings_of(kind)} .tar .jsonl "
+            ".json .parquet .arrow"
+        )
+    return found
+
+
+def _is_table(name: str, *, beside_media: bool) -> bool:
+    """A `.json` with media around it is what stands beside one of them."""
+    known = kind_by_name(name)
+    return known is not None and known[0] not in (("text", "json") if beside_media else ("text",))
+
+
+def _files(folder: str, names: list[str], kind: Kind, cache_dir: Path | None) -> Found:
+    entries = list_files(folder, names, kind)
+    all_names = [name for entry in entries for name in entry.names]
+    source = Source(
+        kind=FILES,
+        path=folder,
+        num_bytes=total_bytes(entries),
+        fingerprint=combine(all_names, hash_files(folder, all_names, cache_dir)),
+    )
+    return Found(source=source, entries=tuple(entries))
+
+
+def _tar(path: str, kind: Kind, cache_dir: Path | None) -> Found:
+    entries = list_tar(path, kind)
+    num_bytes, fingerprint = fingerprint_file(path, cache_dir)
+    source = Source(kind=TARRED, path=path, num_bytes=num_bytes, fingerprint=fingerprint)
+    return Found(source=source, entries=tuple(entries))
+
+
+def _tables(spec: str, column: str, cache_dir: Path | None) -> list[Found]:
+    return [
+        Found(source=_with_files(source, column, cache_dir))
+        for source in find_sources(spec, cache_dir=cache_dir)
+    ]
+
+
+def _with_files(source: Source, column: str, cache_dir: Path | None) -> Source:
+    """The source, its fingerprint extended by the files that its records name."""
+    if column_kind(source, column) != "text":
+        return source
+    folder = os.path.dirname(source.path)
+    names = sorted(set(referenced_paths(source, column)))
+    if not names:
+        return source
+    contents = combine(names, hash_files(folder, names, cache_dir))
+    return replace(source, fingerprint=f"{source.fingerprint}+{contents}")
+
+
+def _fixed_folder(pattern: str) -> str:
+    """The folder above the first wildcard.
+
+    >>> _fixed_folder("/data/cats/*/a?.jpg")
+    '/data/cats'
+    """
+    parts: Iterator[str] = iter(pattern.split(os.sep))
+    fixed = []
+    for part in parts:
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return os.sep.join(fixed) or os.sep

@@ -1,0 +1,123 @@
+"""What pictures, videos or sounds a folder or a tar holds, with the files beside each.
+
+    cats/tom.jpg, cats/tom.txt, cats/tom.json   ─►  one entry: the picture, its text, its columns
+
+Entries come in the order of their names (folder) or as they lie in the file (tar). A `.txt` or
+`.json` that belongs to no picture is left alone, as are hidden files.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
+from dataprep.pipeline.sources.stream import naming
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of a file in a tar; a file of its own has offset -1."""
+
+    offset: int
+    size: int
+
+
+# A list and not an object in JSON: there can be millions.
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    name: str  # with / between folders, relative to the folder or as in the tar
+    span: Span
+    text: Span | None  # the .txt beside it
+    json: Span | None  # the .json beside it
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(span.size for span in (self.span, self.text, self.json) if span)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all its files."""
+        beside = ((TEXT, self.text), (JSON, self.json))
+        return [self.name, *(stem(self.name) + ending for ending, span in beside if span)]
+
+
+def list_files(folder: str, names: Sequence[str], kind: Kind) -> list[Entry]:
+    """Entries of the named files below `folder`, which must be all that may belong together."""
+    wanted = sorted(name for name in names if is_wanted(name, kind))
+    beside = {name for name in names if name.endswith((TEXT, JSON))}
+
+    def span(name: str) -> Span:
+        _check_name(name, folder)
+        path = os.path.join(folder, name)
+        with naming(path):
+            return Span(-1, os.stat(path).st_size)
+
+    return [
+        Entry(name, span(name), *(span(f) if f in beside else None for f in _beside(name)))
+        for name in wanted
+    ]
+
+
+def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Names of all files below a folder, hidden ones left out; no folder is its own ancestor."""
+    place = os.path.join(folder, below)
+    real = os.path.realpath(place)
+    if real in seen:
+        return
+    with naming(place), os.scandir(place) as entries:
+        found = sorted((entry.name, entry.is_dir()) for entry in entries)
+    for name, is_folder in found:
+        if name.startswith("."):
+            continue
+        if is_folder:
+            yield from walk(folder, f"{below}{name}/", seen | {real})
+        else:
+            yield f"{below}{name}"
+
+
+def list_tar(path: str, kind: Kind) -> list[Entry]:
+    spans: dict[str, Span] = {}
+    wanted: list[tuple[str, Span]] = []
+    for member in _members(path):
+        if member.issparse():
+            raise InputError(f"{member.name} of {path} is a sparse file; pack it again without")
+        _check_name(member.name, path)
+        span = Span(member.offset_data, member.size)
+        spans[member.name] = span
+        if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
+            wanted.append((member.name, span))
+    return [Entry(name, span, *map(spans.get, _beside(name))) for name, span in wanted]
+
+
+def _members(path: str) -> Iterator[tarfile.TarInfo]:
+    with naming(path):
+        size = os.stat(path).st_size
+        try:
+            with tarfile.open(path, "r:") as tar:
+                for member in tar:
+                    if member.offset_data + member.size > size:
+                        raise tarfile.ReadError(f"it ends within {member.name}")
+                    if member.isfile():
+                        yield member
+                    tar.members.clear()  # or it would keep all of them
+        except tarfile.TarError as error:
+            raise InputError(f"cannot read {path} as tar: {error}; copy or pack it again") from None
+
+
+def _check_name(name: str, place: str) -> None:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"{name!a} in {place} is not UTF-8; rename it") from None
+
+
+def _beside(name: str) -> tuple[str, str]:
+    return stem(name) + TEXT, stem(name) + JSON
+
+
+def total_bytes(entries: Iterable[Entry]) -> int:
+    return sum(entry.num_bytes for entry in entries)

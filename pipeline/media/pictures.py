@@ -1,0 +1,79 @@
+"""Pictures to squares, as LWM does it.
+
+    any size ─► RGB ─► the short side to `size` (the long one truncated to whole pixels), bicubic
+             ─► the middle size x size
+
+Alpha is dropped and the turn that EXIF asks for is not made, unless it is asked for: LWM does
+neither. Of an animation the first picture is taken. More than 8 bits a channel is refused, since
+such a picture would come out white.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_DEEP = ("I", "F")  # and I;16, I;16B, …
+_LONGEST = 1 << 15  # pixels: beyond, the picture is a line and its square would need gigabytes
+
+
+def open_picture(data: bytes) -> Image:
+    """Decoded and whole; ValueError says what is wrong."""
+    import PIL.Image
+
+    try:
+        with warnings.catch_warnings():
+            # A large picture is only an error; Pillow refuses by itself what could be a bomb.
+            warnings.simplefilter("ignore")
+            picture = PIL.Image.open(io.BytesIO(data))
+            picture.load()
+    except MemoryError:
+        raise
+    except PIL.UnidentifiedImageError:
+        what = "is empty" if not data else "is not a picture of a known kind"
+        raise ValueError(what) from None
+    except Exception as error:
+        # Decoders raise all kinds: OSError, SyntaxError, struct.error, zlib.error, …
+        raise ValueError(f"cannot be read as a picture: {error}") from None
+    return picture
+
+
+def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArray[np.uint8]:
+    """u8[size, size, 3]; ValueError says what is wrong."""
+    from PIL import ImageOps
+    from PIL.Image import Resampling
+
+    if picture.mode.partition(";")[0] in _DEEP:
+        raise ValueError(f"has more than 8 bits a channel (mode {picture.mode}); convert it")
+    if exif_rotate:
+        picture = ImageOps.exif_transpose(picture)
+    picture = picture.convert("RGB")
+    width, height = resized(picture.width, picture.height, size)
+    if max(width, height) > _LONGEST:
+        raise ValueError(f"is {picture.width}x{picture.height}, too long for its width")
+    picture = picture.resize((width, height), Resampling.BICUBIC)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return np.asarray(picture.crop((left, top, left + size, top + size)))
+
+
+def resized(width: int, height: int, size: int) -> tuple[int, int]:
+    """
+    >>> resized(500, 333, 256), resized(333, 500, 256)
+    ((384, 256), (256, 384))
+    """
+    if width < height:
+        return size, int(size * height / width)
+    return int(size * width / height), size
+
+
+def as_picture(pixels: NDArray[np.uint8]) -> Any:
+    import PIL.Image
+
+    return PIL.Image.fromarray(pixels)

@@ -1,0 +1,108 @@
+"""A piece of a source to items: where the media are, and the columns that go with them.
+
+Nothing is decoded here and files of media are not opened: that is for `decode`, which may run in
+threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dataprep.pipeline.media.endings import JSON, TEXT, stem
+from dataprep.pipeline.media.find import FILES, TARRED
+from dataprep.pipeline.media.listing import Entry, Span
+from dataprep.pipeline.media.values import Blob, Part, parts_of
+from dataprep.pipeline.sources import read_piece
+from dataprep.pipeline.sources.stream import is_url
+from dataprep.pipeline.types import Piece, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One record, or (with a reason) what could not be one."""
+
+    line: int  # within its piece
+    source: str  # for the record's column `source`: cats/tom.jpg, or a.jsonl:17
+    place: str  # for errors: /data/cats/tom.jpg, or line 17 of /data/a.jsonl
+    num_bytes: int  # of input
+    parts: Sequence[Part] = ()
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    text: Blob | None = None  # becomes the column `text`
+    json: Blob | None = None  # becomes as many columns as it has keys
+    reason: str = ""
+
+
+def read_items(
+    source: Source, piece: Piece, entries: Sequence[Entry], column: str, *, from_line: int
+) -> Iterator[Item]:
+    if source.kind in (FILES, TARRED):
+        chosen = entries[piece.start : piece.stop]
+        for line, entry in enumerate(chosen[from_line:], from_line):
+            yield _entry_item(source, entry, line)
+    else:
+        yield from _table_items(source, piece, column, from_line)
+
+
+def _entry_item(source: Source, entry: Entry, line: int) -> Item:
+    def blob(name: str, span: Span | None) -> Blob | None:
+        if span is None:
+            return None
+        path = source.path if source.kind == TARRED else os.path.join(source.path, name)
+        return Blob(path=path, offset=span.offset, size=span.size)
+
+    if source.kind == TARRED:
+        names = (f"{os.path.basename(source.path)}/{entry.name}", f"{entry.name} of {source.path}")
+    else:
+        names = (entry.name, os.path.join(source.path, entry.name))
+    return Item(
+        line=line,
+        source=names[0],
+        place=names[1],
+        num_bytes=entry.num_bytes,
+        parts=[blob(entry.name, entry.span)],
+        text=blob(stem(entry.name) + TEXT, entry.text),
+        json=blob(stem(entry.name) + JSON, entry.json),
+    )
+
+
+def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> Iterator[Item]:
+    is_local = source.kind in ("jsonl", "json", "parquet", "arrow") and not is_url(source.path)
+    folder = os.path.dirname(source.path) if is_local else None
+    first_line = max(0, piece.first_line)
+    within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
+    short = os.path.basename(source.path) + within
+    for records in read_piece(source, piece, None, from_line=from_line):
+        rows = records.rows or ()
+        count = len(rows) + len(records.errors)
+        share = records.num_bytes // max(1, count)
+        reasons = {error.line: error.reason for error in records.errors}
+        by_line = dict(zip(records.lines.tolist(), rows, strict=True))
+        for line in sorted({*by_line, *reasons}):
+            number = first_line + line + 1
+            item = {
+                "line": line,
+                "source": f"{short}:{number}",
+                "place": f"line {number} of {source.path}{within}",
+                "num_bytes": share,
+            }
+            if line in reasons:
+                yield Item(**item, reason=reasons[line])
+            else:
+                yield _row_item(item, by_line[line], column, folder)
+
+
+def _row_item(
+    item: Mapping[str, Any], row: Mapping[str, Any], column: str, folder: str | None
+) -> Item:
+    if column not in row:
+        keys = ", ".join(row) or "none"
+        return Item(**item, reason=f"no column {column!r} (keys: {keys}); set --column")
+    try:
+        parts = parts_of(row[column], folder)
+    except ValueError as error:
+        return Item(**item, reason=f"column {column!r} {error}")
+    columns = {key: value for key, value in row.items() if key != column}
+    return Item(**item, parts=parts, columns=columns)

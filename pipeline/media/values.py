@@ -1,0 +1,126 @@
+"""The media column of a record: what it may hold, and where the bytes are.
+
+    bytes                         Parquet binary
+    {"bytes": …, "path": …}       an Image or Audio feature of `datasets`
+    "cats/tom.jpg"                a path, relative to the table's folder: it has a dot
+    "iVBORw0KGgo…"                base64, which never has one; also as a data: URL
+    a list of these               frames of one video, in order
+
+A record that names its file but does not hold it ({"bytes": null}) is refused: what it points at
+may be on another machine, and is no part of the table's fingerprint.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_SHOWN = 60
+_HEAD_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Bytes to be had: they are here, or in a file, or in a part of one."""
+
+    data: bytes | None = None
+    path: str = ""
+    offset: int = -1  # -1: the whole file
+    size: int = 0
+
+    def read(self) -> bytes:
+        """Raises ValueError with the cause."""
+        if self.data is not None:
+            return self.data
+        data = self._from_file(-1 if self.offset < 0 else self.size)
+        if len(data) < self.size:
+            raise ValueError(f"cannot be read: {self.path} was cut off meanwhile")
+        return data
+
+    def head(self) -> bytes:
+        """The first bytes, enough to tell what it is."""
+        return self.data[:_HEAD_BYTES] if self.data is not None else self._from_file(_HEAD_BYTES)
+
+    def opened(self) -> str | io.BytesIO:
+        """For libraries that take either; a large file is not read for it."""
+        return self.path if self.data is None and self.offset < 0 else io.BytesIO(self.read())
+
+    def _from_file(self, size: int) -> bytes:
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(max(0, self.offset))
+                return file.read(size)
+        except OSError as error:
+            raise ValueError(f"cannot be read: {self.path}: {error.strerror or error}") from None
+
+
+Part = Blob | Any  # or a picture of PIL, as streamed datasets give it
+
+
+def parts_of(value: Any, folder: str | None) -> list[Part]:
+    """What the column holds, at least one; ValueError says what is wrong.
+
+    `folder`: where relative paths begin; None where there are no files beside the table.
+    """
+    if not isinstance(value, list):
+        return [_part(value, folder)]
+    if not value:
+        raise ValueError("is an empty list")
+    if any(isinstance(item, list) for item in value):
+        raise ValueError("is a nested list; give the frames as one list")
+    return [_part(item, folder) for item in value]
+
+
+def paths_in(value: Any) -> Iterator[str]:
+    """The paths among the values of a column."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and _is_path(item):
+            yield item
+
+
+def _is_path(text: str) -> bool:
+    return "." in text and not text.startswith("data:")
+
+
+def _part(value: Any, folder: str | None) -> Part:
+    if isinstance(value, dict):
+        if not isinstance(value.get("bytes"), bytes):
+            keys = ", ".join(map(str, value))
+            raise ValueError(f"holds no bytes (keys: {keys}); save the files within the dataset")
+        return Blob(data=value["bytes"])
+    if isinstance(value, bytes):
+        return Blob(data=value)
+    if isinstance(value, str):
+        return _text_part(value, folder)
+    if hasattr(value, "convert") and hasattr(value, "size"):
+        return value
+    what = "null" if value is None else type(value).__name__
+    raise ValueError(f"is {what}; give bytes, a path, base64 or {{bytes, path}}")
+
+
+def _text_part(text: str, folder: str | None) -> Blob:
+    if _is_path(text):
+        if folder is None:
+            raise ValueError(f"is a path ({_short(text)}), which only a local table may hold")
+        return Blob(path=os.path.join(folder, os.path.expanduser(text)))
+    content = text
+    if text.startswith("data:"):
+        head, comma, content = text.partition(",")
+        if not comma or not head.endswith(";base64"):
+            raise ValueError(f"is a data: URL that is not base64 ({_short(text)})")
+    try:
+        data = base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        data = b""
+    if not data:
+        raise ValueError(f"is neither a path with an ending nor base64 ({_short(text)!r})")
+    return Blob(data=data)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
