@@ -26,24 +26,23 @@ look.add_commands(app)
 demo.add_commands(app)
 
 
-class Terminated(BaseException):
-    """SIGTERM, as an exception, so that workers are stopped on the way out."""
+class Stopped(BaseException):
+    """A signal, as an exception, so that workers are stopped on the way out."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped(number)
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:  # Ctrl-C
-        _say("interrupted; run the same command again to go on")
-        code = 130
-    except Terminated:
-        _say("terminated; run the same command again to go on")
-        code = 143
+    except Stopped as stopped:
+        (number,) = stopped.args
+        _say(f"stopped by {signal.Signals(number).name}; run the same command again to go on")
+        code = 128 + number
     except DataprepError as error:
         _say(str(error))
         code = error.exit_code

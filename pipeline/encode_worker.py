@@ -1,12 +1,8 @@
 """One worker process of `dataprep encode`: read -> decode -> encode -> write.
 
-Started as `python -m dataprep.pipeline.encode_worker WORK PARENT`. A task gives one or more shards
-and a killed one goes on from its last.
-
-    items ─► frames ─► batches of the encoder's size ─► codes of each record ─► shard
-
-Batches are cut within a shard, in the order of the records: which pictures are computed together
-depends on the input alone.
+Started as `python -m dataprep.pipeline.encode_worker WORK PARENT`. A task gives one or more shards;
+one that was killed goes on after its last shard. Batches are cut within a shard, in the order of
+the records: which pictures are computed together depends on the input alone.
 """
 
 from __future__ import annotations
@@ -14,18 +10,16 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
-import numpy as np
 
+from dataprep.pipeline.encode_batches import encoding_with
 from dataprep.pipeline.encode_plan import EncodePlan
 from dataprep.pipeline.encode_shards import (
     ENDINGS,
@@ -39,8 +33,7 @@ from dataprep.pipeline.encode_shards import (
     task_stem,
 )
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
-from dataprep.pipeline.encoders.interface import Codes
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import temporary
 from dataprep.pipeline.media import (
     Decoded,
@@ -51,7 +44,6 @@ from dataprep.pipeline.media import (
     decode_item,
     read_items,
 )
-from dataprep.pipeline.media.decode import Frame
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import Cursor
 from dataprep.pipeline.types import Task
@@ -60,127 +52,218 @@ PLAN = "plan.json"
 PROGRESS_SECONDS = 0.3
 SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
 
-T = TypeVar("T")
-R = TypeVar("R")
+Stream = Iterator[tuple[int, Decoded]]  # with the place of its piece in the task
 
 
 def entries_path(work: Path, source: int) -> Path:
+    """Where the list of files of a folder or tar is kept during the run."""
     return work / f"entries-{source:05d}.json"
 
 
-class Listings:
-    """The files of folders and tars, each list read when it is first needed."""
+class EncodeTasks:
+    """Runs the tasks of one plan; what they share is loaded once."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, plan: EncodePlan, work: Path) -> None:
+        config = plan.config
+        self._plan = plan
         self._work = work
-        self._read: dict[int, list[Entry]] = {}
+        self._encoder = open_encoder(config["encoder"], config["settings"], plan.weights)
+        self._rules = rules_of(plan, self._encoder)
+        self._column = column_of(plan, self._encoder)
+        self._entries: dict[int, list[Entry]] = {}  # by source, as they are needed
 
-    def of(self, source: int) -> list[Entry]:
-        if source not in self._read:
-            path = entries_path(self._work, source)
-            data = path.read_bytes() if path.exists() else b"[]"
-            self._read[source] = msgspec.json.decode(data, type=list[Entry])
-        return self._read[source]
-
-
-def run_task(
-    task: Task, plan: EncodePlan, encoder: Encoder, listings: Listings, work: Path, send: Send
-) -> Commit:
-    """Write the task's shards, going on from those already there; what is given commits the last."""
-    stem = task_stem(work, task)
-    done = committed_shards(stem)
-    if done and done[-1].final:
-        return lambda: None
-    number = len(done)
-    _remove_leftovers(stem, number)
-    cursor = done[-1].cursor if done else Cursor()
-    items = _items(task, plan, listings, cursor)
-    if task.limit >= 0:
-        taken = sum(tally.read for shard in done for tally in shard.tallies.values())
-        items = islice(items, task.limit - taken)
-    rules = rules_of(plan, encoder)
-    column = column_of(plan, encoder)
-    report = _Reporter(send)
-    with decoded_in_order(items, rules, plan.decode_threads) as stream:
+    def run(self, task: Task, send: Send) -> Commit:
+        """Write the task's shards after those already there; what is given commits the last."""
+        stem = task_stem(self._work, task)
+        done = committed_shards(stem)
+        if done and done[-1].final:
+            return lambda: None
+        number = len(done)
+        _remove_leftovers(stem, number)
+        cursor = done[-1].cursor if done else Cursor()
+        items = self._items(task, cursor)
+        if task.limit >= 0:
+            taken = sum(tally.read for shard in done for tally in shard.tallies.values())
+            items = islice(items, task.limit - taken)
+        stream: Stream = decode_ahead(items, self._rules, self._plan.decode_threads)
+        report = Reporter(send)
         while True:
-            filling = Filling(plan, encoder, task, cursor, report)
-            is_full = filling.take(stream)
+            shard, cursor = self._fill(stream, task, cursor, report)
+            following = next(stream, None)
             commit = seal(
-                filling.shard,
+                shard,
                 stem,
                 number,
-                column=column,
-                cursor=filling.cursor,
-                final=not is_full,
+                column=self._column,
+                cursor=cursor,
+                final=following is None,
             )
-            if not is_full:
+            if following is None:
                 report.flush()
                 return commit
             commit()
-            number, cursor = number + 1, filling.cursor
+            stream = chain([following], stream)
+            number += 1
 
+    def _items(self, task: Task, cursor: Cursor) -> Iterator[tuple[int, Item]]:
+        column = self._plan.config["column"]
+        for place in range(cursor.piece, len(task.pieces)):
+            piece = task.pieces[place]
+            source = self._plan.sources[piece.source]
+            from_line = cursor.line if place == cursor.piece else 0
+            entries = self._entries_of(piece.source)
+            for item in read_items(source, piece, entries, column, from_line=from_line):
+                yield place, item
 
-@dataclass(slots=True)
-class _Pending:
-    """Frames that wait for their batch."""
+    def _entries_of(self, source: int) -> list[Entry]:
+        if source not in self._entries:
+            path = entries_path(self._work, source)
+            data = path.read_bytes() if path.exists() else b"[]"
+            self._entries[source] = msgspec.json.decode(data, type=list[Entry])
+        return self._entries[source]
 
-    frames: list[Frame] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)  # number of the record of each
-
-
-class Filling:
-    """A shard as it fills: records in, their codes and columns or their errors kept."""
-
-    def __init__(
-        self,
-        plan: EncodePlan,
-        encoder: Encoder,
-        task: Task,
-        cursor: Cursor,
-        report: _Reporter,
-    ) -> None:
-        self.shard = OpenShard()
-        self.cursor = cursor
-        self._plan = plan
-        self._encoder = encoder
-        self._task = task
-        self._report = report
-        self._pending = _Pending()
-        self._codes: list[list[Codes]] = []  # of each record, good or bad
-
-    def take(self, stream: Iterator[tuple[int, Decoded]]) -> bool:
-        """Fill the shard from the stream; whether it was full before the stream ended."""
-        taken: list[tuple[int, Decoded, str]] = []
+    def _fill(
+        self, stream: Stream, task: Task, cursor: Cursor, report: Reporter
+    ) -> tuple[OpenShard, Cursor]:
+        """A shard of the next records, and where to go on after them."""
+        shard = OpenShard()
+        encoding = encoding_with(self._encoder, self._plan.kind)
+        kept: list[tuple[int, int, dict[str, Any]]] = []  # record, source, columns
         num_codes = 0
-        is_full = False
-        for piece, decoded in stream:
-            reason = decoded.reason or self._encode(decoded, len(taken))
+        for record, (place, decoded) in enumerate(stream):
+            cursor = Cursor(piece=place, line=decoded.item.line + 1)
+            source = task.pieces[place].source
+            shard.tally(source).read += 1
+            new_codes = 0
+            reason = decoded.reason
+            if not reason:
+                try:
+                    new_codes = encoding.add(record, decoded)
+                    kept.append((record, source, self._columns(decoded)))
+                except ValueError as error:
+                    reason = str(error)
             if reason:
                 self._refuse(decoded.item, reason)
-            taken.append((piece, decoded, reason))
-            self.cursor = Cursor(piece=piece, line=decoded.item.line + 1)
-            num_codes += sum(part.size for part in self._codes[-1])
-            is_full = len(taken) >= self._plan.config["shard_records"] or num_codes >= SHARD_CODES
-            if is_full:
+                shard.tally(source).bad += 1
+                shard.errors.append({"file": decoded.item.place, "reason": reason})
+            num_codes += new_codes
+            report.record(decoded.item, new_codes, is_bad=bool(reason))
+            if record + 1 >= self._plan.config["shard_records"] or num_codes >= SHARD_CODES:
                 break
-        self._flush()
-        for i, (piece, decoded, reason) in enumerate(taken):
-            self._keep(i, piece, decoded, reason)
-        return is_full
+        encoding.finish()
+        for record, source, columns in kept:
+            codes = encoding.codes_of(record)
+            shard.codes.append(codes)
+            shard.columns.append(columns)
+            tally = shard.tally(source)
+            tally.written += 1
+            tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
+            tally.codes += codes.size
+        return shard, cursor
 
-    def _encode(self, decoded: Decoded, record: int) -> str:
-        """Send the record on its way; why it could not be, or an empty string."""
-        self._codes.append([])
-        if decoded.waveform is not None:
-            encoder = cast(AudioEncoder, self._encoder)
-            self._codes[record].append(encoder.encode(decoded.waveform))
-            return ""
-        try:
-            for frame in decoded.frames:
-                self._pending.frames.append(frame)
-                self._pending.owners.append(record)
-                if len(self._pending.frames) == cast(ImageEncoder, self._encoder).batch_size:
-                    self._flush()
-        except ValueError as error:
-            return str(error)
-        return ""
+    def _columns(self, decoded: Decoded) -> dict[str, Any]:
+        keep, into = self._plan.config["keep"], self._plan.config["into"]
+        columns = {
+            name: value
+            for name, value in decoded.columns.items()
+            if keep is None or any(fnmatchcase(name, glob) for glob in keep)
+        }
+        if into in columns:
+            raise ConfigError(
+                f"{decoded.item.place} has a column {into!r} of its own; name another for the "
+                "codes with --into, or leave that one out with --keep"
+            )
+        return {SOURCE: decoded.item.source, **columns}
+
+    def _refuse(self, item: Item, reason: str) -> None:
+        if self._plan.config["on_error"] == "fail":
+            raise InputError(
+                f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
+                "or list them with --on-error quarantine"
+            )
+
+
+def decode_ahead(
+    items: Iterator[tuple[int, Item]], rules: PictureRules | SoundRules, threads: int
+) -> Stream:
+    """Decoded items in order; with threads, some of them before they are asked for."""
+    if threads <= 1:
+        for place, item in items:
+            yield place, decode_item(item, rules)
+        return
+    waiting: deque[tuple[int, Future[Decoded]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for place, item in items:
+            waiting.append((place, pool.submit(decode_item, item, rules)))
+            if len(waiting) > 4 * threads:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for place, future in waiting:
+            yield place, future.result()
+
+
+def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:
+    config = plan.config
+    if plan.kind == "audio":
+        rate = cast(AudioEncoder, encoder).rate
+        return SoundRules(rate=rate, loudness=config["loudness"])
+    return PictureRules(
+        size=cast(ImageEncoder, encoder).size,
+        exif_rotate=config["exif_rotate"],
+        fps=config["fps"],
+        frames=config["frames"],
+    )
+
+
+def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
+    codebooks = 1 if plan.kind == "vision" else cast(AudioEncoder, encoder).num_codebooks
+    return CodeColumn(
+        name=plan.config["into"], codebook_size=encoder.codebook_size, is_nested=codebooks > 1
+    )
+
+
+class Reporter:
+    """Adds up what happened and tells the parent a few times a second."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0, "errors": 0}
+        self._last = time.monotonic()
+
+    def record(self, item: Item, num_codes: int, *, is_bad: bool) -> None:
+        self._sums["errors" if is_bad else "documents"] += 1
+        self._sums["tokens"] += num_codes
+        self._sums["num_bytes"] += item.num_bytes
+        if time.monotonic() - self._last >= PROGRESS_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._send({"type": "progress", **self._sums})
+        self._sums = dict.fromkeys(self._sums, 0)
+        self._last = time.monotonic()
+
+
+def _remove_leftovers(stem: Path, number: int) -> None:
+    """What a killed worker left of the shard it was writing."""
+    for path in (*(shard_file(stem, number, role) for role in ENDINGS), marker_file(stem, number)):
+        path.unlink(missing_ok=True)
+        temporary(path).unlink(missing_ok=True)
+
+
+def main() -> None:
+    work = Path(sys.argv[1])
+
+    def begin() -> RunJob:
+        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
+        tasks = EncodeTasks(plan, work)
+
+        def run(job: int, send: Send) -> Commit:
+            return tasks.run(plan.tasks[job], send)
+
+        return run
+
+    serve(begin, writes_below=work, parent=int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

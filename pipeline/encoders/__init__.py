@@ -1,11 +1,11 @@
 """Encoders: pictures and sound to discrete codes.
 
-    patches, mulaw    no training, exact everywhere
-    vqgan             LWM's, in JAX, with weights from a file
-    plugins           by the entry point group `dataprep.encoders`
+patches, mulaw    no training, exact everywhere
+vqgan             LWM's, in JAX, with weights from a file
+plugins           by the entry point group `dataprep.encoders`
 
-    encoder = open_encoder("patches", {"cells": 8})
-    codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
+encoder = open_encoder("patches", {"cells": 8})
+codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
 """
 
 from dataprep.pipeline.encoders.checkpoint import convert_checkpoint

@@ -48,9 +48,7 @@ def convert_checkpoint(source: Path, target: Path) -> Converted:
     check_finite(tensors, str(source))
     write_tensors(tensors, target)
     num_parameters = sum(t.size for t in tensors.values())
-    return Converted(
-        network=network, num_tensors=len(tensors), num_parameters=num_parameters
-    )
+    return Converted(network=network, num_tensors=len(tensors), num_parameters=num_parameters)
 
 
 def read_pickle(path: Path) -> Mapping[str, Any]:

@@ -23,9 +23,7 @@ from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Images, Wei
 VERSION = 1  # another one where the codes of a picture change
 BITS = (5, 4, 4)  # of Y, Cb, Cr
 # JPEG's colour space in units of 2**-16; rows Y, Cb, Cr of columns R, G, B.
-TO_YCC = np.array(
-    [[19595, 38470, 7471], [-11059, -21709, 32768], [32768, -27439, -5329]], np.int64
-)
+TO_YCC = np.array([[19595, 38470, 7471], [-11059, -21709, 32768], [32768, -27439, -5329]], np.int64)
 TO_RGB = np.array([[65536, 0, 91881], [65536, -22553, -46802], [65536, 116130, 0]], np.int64)
 CHROMA_ZERO = np.array([0, 128, 128], np.int64)
 HALF = 1 << 15

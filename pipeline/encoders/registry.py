@@ -97,7 +97,9 @@ def _load(point: EntryPoint) -> EncoderSpec:
     try:
         spec = point.load()
     except Exception as error:
-        raise ConfigError(f"encoder {point.name!r} ({point.value}) fails to load: {error!r}") from error
+        raise ConfigError(
+            f"encoder {point.name!r} ({point.value}) fails to load: {error!r}"
+        ) from error
     if not isinstance(spec, EncoderSpec) or spec.name != point.name:
         raise ConfigError(
             f"encoder {point.name!r} ({point.value}) is no EncoderSpec of that name; "

@@ -1,10 +1,10 @@
 """What a file is, by the ending of its name.
 
-    pictures   .jpg .jpeg .png .webp .bmp .gif .tif .tiff
-    videos     .mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg
-    sounds     .wav .flac .ogg .opus .mp3 .aiff
-    beside     .txt .json of the same name: columns of the record
-    tar        .tar of all these, as WebDataset packs them
+pictures   .jpg .jpeg .png .webp .bmp .gif .tif .tiff
+videos     .mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg
+sounds     .wav .flac .ogg .opus .mp3 .aiff
+beside     .txt .json of the same name: columns of the record
+tar        .tar of all these, as WebDataset packs them
 """
 
 from __future__ import annotations

@@ -1,0 +1,155 @@
+"""`encode`: plan -> execute -> manifest.
+
+    out/.work/plan.json, entries-*.json   what workers are told
+    out/.work/tasks/*                     shards as tasks commit them, each with its marker
+    out/shards/*.parquet                  moved there when every task is done: what tokenize reads
+    out/manifest.json                     last; then .work goes
+
+Running the same command again goes on from the markers; on a finished dataset it does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dataprep.pipeline.encode_finish import collect, finish, make_manifest
+from dataprep.pipeline.encode_plan import Planned, make_plan
+from dataprep.pipeline.encode_shards import TASKS, committed_shards, task_stem
+from dataprep.pipeline.encode_worker import PLAN, entries_path
+from dataprep.pipeline.encoders.config import EncodeConfig
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.execute import Message, run_jobs, usable_cores
+from dataprep.pipeline.files import disk_errors_named, write_atomic
+from dataprep.pipeline.media import FILES
+from dataprep.pipeline.run import ErrorLimit, Outcome, Report
+from dataprep.pipeline.workspace import (
+    check_out,
+    complete_manifest,
+    locked,
+    prepare,
+    remove_dataset,
+)
+
+# Resampling is a matrix product: its threads would be in the way of the other workers.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def encode(
+    config: EncodeConfig,
+    *,
+    cache_dir: Path,
+    overwrite: bool = False,
+    report: Report = lambda kind, values: None,
+) -> Outcome:
+    """Make the dataset of codes, or go on with it, or find that it is there."""
+    out = check_out(config.out)
+    planned = plan_of(config, cache_dir)
+    plan = planned.plan
+    seen = _stat_inputs(planned)
+    names = [source.path for source in plan.sources]
+    with disk_errors_named(out), locked(out):
+        if overwrite:
+            remove_dataset(out)
+        manifest = complete_manifest(out, plan.identity, names)
+        if manifest is not None:
+            return Outcome(out=out, manifest=manifest, was_complete=True)
+        work = prepare(out, plan.identity, names)
+        _write_plan(planned, work)
+        _execute(planned, config, work, report)
+        if _stat_inputs(planned) != seen:
+            shutil.rmtree(work)
+            raise InputError(
+                "an input changed while it was read, so the work was thrown away; "
+                "run again when nothing writes to it"
+            )
+        committed = collect(plan, work)
+        manifest = make_manifest(plan, planned.encoder, committed)
+        _check_counts(manifest["counts"], config)
+        finish(plan, out, work, committed, manifest)
+    return Outcome(out=out, manifest=manifest, was_complete=False)
+
+
+def plan_of(config: EncodeConfig, cache_dir: Path) -> Planned:
+    return make_plan(config, cache_dir, usable_cores())
+
+
+def _write_plan(planned: Planned, work: Path) -> None:
+    (work / TASKS).mkdir(exist_ok=True)
+    for source, entries in enumerate(planned.entries):
+        if entries:
+            write_atomic(entries_path(work, source), msgspec.json.encode(entries))
+    write_atomic(work / PLAN, msgspec.json.encode(planned.plan))
+
+
+def _execute(planned: Planned, config: EncodeConfig, work: Path, report: Report) -> None:
+    plan = planned.plan
+    left = []
+    for task in plan.tasks:
+        done = committed_shards(task_stem(work, task))
+        if not (done and done[-1].final):
+            left.append(task)
+    report(
+        "start",
+        {
+            "engine": config.encoder,
+            "sources": len(plan.sources),
+            "tasks": len(plan.tasks),
+            "tasks_done": len(plan.tasks) - len(left),
+            "num_bytes": sum(task.num_bytes for task in left),
+            "workers": planned.num_workers,
+        },
+    )
+    limit = ErrorLimit(config.max_errors)
+
+    def on_message(message: Message) -> None:
+        if message["type"] == "progress":
+            report("progress", message)
+            limit.add(message["documents"], message["errors"])
+
+    def describe(job: int) -> str:
+        task = plan.tasks[job]
+        return f"{plan.sources[task.pieces[0].source].path} (task {job})"
+
+    run_jobs(
+        [task.index for task in left],
+        module="dataprep.pipeline.encode_worker",
+        arguments=[str(work), str(os.getpid())],
+        environment={**ONE_THREAD, **planned.encoder.environment},
+        num_workers=planned.num_workers,
+        describe=describe,
+        on_message=on_message,
+    )
+
+
+def _stat_inputs(planned: Planned) -> list[tuple[int, int] | None]:
+    """Size and time of every local input, cheap to compare; of a folder, of each of its files."""
+    paths = [planned.plan.weights.path] if planned.plan.weights else []
+    for source, entries in zip(planned.plan.sources, planned.entries, strict=True):
+        if source.kind == FILES:
+            names = (name for entry in entries for name in entry.names)
+            paths += [os.path.join(source.path, name) for name in names]
+        else:
+            paths.append(source.path)
+    return [_stat(path) for path in paths]
+
+
+def _stat(path: str) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return stat.st_size, stat.st_mtime_ns
+
+
+def _check_counts(counts: Mapping[str, Any], config: EncodeConfig) -> None:
+    read = counts["documents_read"]
+    bad = counts["documents_quarantined"] + counts["documents_dropped"]
+    ErrorLimit(config.max_errors).check(read, bad)
+    if read == 0 and not config.allow_empty:
+        raise InputError("the inputs hold no record at all; allow that with --allow-empty")

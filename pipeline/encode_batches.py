@@ -1,0 +1,120 @@
+"""Decoded records through an encoder, and their codes back by record.
+
+    records    a: 1 frame    b: 3 frames    c: 2 frames         batch size 4
+    batches    [a b b b] [c c · ·]                               · black, its codes thrown away
+    codes      a[1, tokens]  b[3, tokens]  c[2, tokens]
+
+Every batch has the encoder's batch size. Sound goes one record at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder
+from dataprep.pipeline.encoders.interface import Codes, Kind
+from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.media import Decoded
+from dataprep.pipeline.media.decode import Frame
+
+
+class Encoding(Protocol):
+    def add(self, record: int, decoded: Decoded, /) -> int:
+        """Take a record in, give how many codes it will have; ValueError where it is bad."""
+
+    def finish(self) -> None:
+        """Encode what still waits; then codes can be had."""
+
+    def codes_of(self, record: int, /) -> Codes:
+        """[frames, tokens] of vision, [codebooks, frames] of audio."""
+
+
+def encoding_with(encoder: Encoder, kind: Kind) -> Encoding:
+    if kind == "vision":
+        return FrameEncoding(cast(ImageEncoder, encoder))
+    return SoundEncoding(cast(AudioEncoder, encoder))
+
+
+class FrameEncoding:
+    def __init__(self, encoder: ImageEncoder) -> None:
+        self._encoder = encoder
+        self._frames: list[Frame] = []  # that wait for their batch to fill
+        self._owners: list[int] = []  # their records
+        self._codes: defaultdict[int, list[Codes]] = defaultdict(list)
+
+    def add(self, record: int, decoded: Decoded, /) -> int:
+        num_frames = 0
+        for frame in decoded.frames:
+            self._frames.append(frame)
+            self._owners.append(record)
+            num_frames += 1
+            if len(self._frames) == self._encoder.batch_size:
+                self._encode()
+        return num_frames * self._encoder.tokens_per_frame
+
+    def finish(self) -> None:
+        if self._frames:
+            self._encode()
+
+    def codes_of(self, record: int, /) -> Codes:
+        return np.stack(self._codes.pop(record))
+
+    def _encode(self) -> None:
+        encoder = self._encoder
+        batch = np.zeros((encoder.batch_size, encoder.size, encoder.size, 3), np.uint8)
+        batch[: len(self._frames)] = self._frames
+        codes = _call(encoder, batch)
+        _check(codes, (encoder.batch_size, encoder.tokens_per_frame), encoder)
+        for owner, row in zip(self._owners, codes, strict=False):
+            self._codes[owner].append(row)
+        self._frames, self._owners = [], []
+
+
+class SoundEncoding:
+    def __init__(self, encoder: AudioEncoder) -> None:
+        self._encoder = encoder
+        self._codes: dict[int, Codes] = {}
+
+    def add(self, record: int, decoded: Decoded, /) -> int:
+        assert decoded.waveform is not None
+        codes = _call(self._encoder, decoded.waveform)
+        _check(codes, (self._encoder.num_codebooks, codes.shape[-1]), self._encoder)
+        if not codes.size:
+            raise ValueError("is too short: the encoder makes no code of it")
+        self._codes[record] = codes
+        return codes.size
+
+    def finish(self) -> None:
+        pass
+
+    def codes_of(self, record: int, /) -> Codes:
+        return self._codes.pop(record)
+
+
+def _call(encoder: Any, media: NDArray[Any]) -> Codes:
+    try:
+        codes: Codes = encoder.encode(media)
+    except ValueError as error:  # which would be taken for a fault of the record
+        raise DataprepError(f"encoder {_name(encoder)} failed: {error}") from error
+    return codes
+
+
+def _check(codes: Codes, shape: tuple[int, int], encoder: Encoder) -> None:
+    """Plugins may be wrong, and a code out of range would end in someone else's token."""
+    if codes.shape != shape:
+        raise DataprepError(
+            f"encoder {_name(encoder)} gave codes of shape {codes.shape}, expected {shape}"
+        )
+    if codes.size and (codes.min() < 0 or codes.max() >= encoder.codebook_size):
+        raise DataprepError(
+            f"encoder {_name(encoder)} gave codes in {codes.min()}..{codes.max()}, "
+            f"expected 0..{encoder.codebook_size - 1}"
+        )
+
+
+def _name(encoder: Encoder) -> str:
+    return str(encoder.identity.get("encoder", type(encoder).__name__))
