@@ -110,7 +110,7 @@ def encode_command(
     settings = load_config(
         EncodeConfig,
         file=config,
-        section="encode" if config else None,
+        section="encode",
         sets=sets or (),
         flags=flags,
     )

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit
 
-from dataprep.loaders.blocks import BLOCK, BLOCK_HEADER
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.mapped import BLOCK_BYTES, BLOCK_HEADER_BYTES
 from dataprep.pipeline.record import U32
 from dataprep.pipeline.row import RowLayout
 from dataprep.pipeline.types import Offsets
@@ -86,16 +86,16 @@ def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> No
     if not in_blocks:
         _move(memory, first + offset, out, 0, count)
         return
-    room = BLOCK - BLOCK_HEADER
-    inside = first % BLOCK - BLOCK_HEADER + offset
-    place = first + offset + inside // room * BLOCK_HEADER
+    room = BLOCK_BYTES - BLOCK_HEADER_BYTES
+    inside = first % BLOCK_BYTES - BLOCK_HEADER_BYTES + offset
+    place = first + offset + inside // room * BLOCK_HEADER_BYTES
     left = room - inside % room
     done = 0
     while done < count:
         size = min(left, count - done)
         _move(memory, place, out, done, size)
         done += size
-        place += size + BLOCK_HEADER
+        place += size + BLOCK_HEADER_BYTES
         left = room
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.blocks import BLOCK, BLOCK_HEADER
+from dataprep.pipeline.mapped import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
 from dataprep.pipeline.record import U32
 from dataprep.pipeline.row import RowLayout
 from dataprep.pipeline.types import Offsets
@@ -31,7 +31,7 @@ class RowBytes:
     memory: Bytes
     first: Offsets  # i64[rows], the first byte of each
     size: Offsets  # i64[rows], without the block headers inside
-    in_blocks: bool  # a block header stands at every multiple of BLOCK
+    in_blocks: bool  # a block header stands at every multiple of BLOCK_BYTES
 
     def __len__(self) -> int:
         return len(self.first)
@@ -81,9 +81,12 @@ def _locate(rows: RowBytes, offset: int) -> tuple[Offsets, Offsets]:
     """Where byte `offset` of each payload lies, and how many bytes before the next header."""
     if not rows.in_blocks:
         return rows.first + offset, np.full(len(rows), np.iinfo(np.int64).max)
-    in_block = rows.first % BLOCK + (offset - BLOCK_HEADER)
-    headers, used = np.divmod(in_block, BLOCK - BLOCK_HEADER)
-    return rows.first + BLOCK_HEADER * headers + offset, BLOCK - BLOCK_HEADER - used
+    in_block = rows.first % BLOCK_BYTES + (offset - BLOCK_HEADER_BYTES)
+    headers, used = np.divmod(in_block, PAYLOAD_BYTES)
+    return (
+        rows.first + BLOCK_HEADER_BYTES * headers + offset,
+        PAYLOAD_BYTES - used,
+    )
 
 
 def _copy(memory: Bytes, start: Offsets, room: Offsets, length: int) -> Bytes:
@@ -91,11 +94,11 @@ def _copy(memory: Bytes, start: Offsets, room: Offsets, length: int) -> Bytes:
     found = _strided(memory, length)[start].view(np.uint8).reshape(len(start), length)
     for row in np.flatnonzero(room < length).tolist():
         # A header is inside: what lies behind it was read from too early in memory.
-        done, place = int(room[row]), int(start[row] + room[row]) + BLOCK_HEADER
+        done, place = int(room[row]), int(start[row] + room[row]) + BLOCK_HEADER_BYTES
         while done < length:
-            count = min(length - done, BLOCK - BLOCK_HEADER)
+            count = min(length - done, PAYLOAD_BYTES)
             found[row, done : done + count] = memory[place : place + count]
-            done, place = done + count, place + count + BLOCK_HEADER
+            done, place = done + count, place + count + BLOCK_HEADER_BYTES
     return found
 
 

@@ -20,11 +20,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.blocks import BLOCK, POSTSCRIPT_BYTES, footer_start, place_records
+from dataprep.loaders.blocks import POSTSCRIPT_BYTES, footer_start, place_records
 from dataprep.loaders.files import check_size, open_shard
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.region import Region
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.mapped import BLOCK_BYTES
 from dataprep.pipeline.types import Offsets
 
 
@@ -140,9 +141,9 @@ def read_index(folder: Path, shard: Mapping[str, Any], least: int) -> NDArray[np
 
 def check_footer(path: Path, shard: Mapping[str, Any], expected: int) -> None:
     with open(path, "rb", buffering=0) as file:
-        last = os.pread(file.fileno(), POSTSCRIPT_BYTES, max(0, shard["num_bytes"] - BLOCK))
+        last = os.pread(file.fileno(), POSTSCRIPT_BYTES, max(0, shard["num_bytes"] - BLOCK_BYTES))
     found = footer_start(last)
-    if found != expected or shard["num_bytes"] % BLOCK:
+    if found != expected or shard["num_bytes"] % BLOCK_BYTES:
         raise CorruptError(
             f"{path} is damaged or of another dataset: its rows end at byte {found}, "
             f"its index says {expected}"

@@ -11,7 +11,6 @@ Running the same command again goes on from the markers; on a finished dataset i
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,11 +58,12 @@ def encode(
         manifest = complete_manifest(out, plan.identity, names)
         if manifest is not None:
             return Outcome(out=out, manifest=manifest, was_complete=True)
-        work = prepare(out, plan.identity, names)
-        _write_plan(planned, work)
+        # Shards are the same whatever becomes of bad records.
+        work = prepare(out, plan.identity, names, may_change=["on_error"])
+        write_plan(planned, work)
         _execute(planned, config, work, report)
         if _stat_inputs(planned) != seen:
-            shutil.rmtree(work)
+            remove_dataset(out)
             raise InputError(
                 "an input changed while it was read, so the work was thrown away; "
                 "run again when nothing writes to it"
@@ -79,7 +79,7 @@ def plan_of(config: EncodeConfig, cache_dir: Path) -> Planned:
     return make_plan(config, cache_dir, usable_cores())
 
 
-def _write_plan(planned: Planned, work: Path) -> None:
+def write_plan(planned: Planned, work: Path) -> None:
     (work / TASKS).mkdir(exist_ok=True)
     for source, entries in enumerate(planned.entries):
         if entries:
@@ -110,16 +110,16 @@ def _execute(planned: Planned, config: EncodeConfig, work: Path, report: Report)
     def on_message(message: Message) -> None:
         if message["type"] == "progress":
             report("progress", message)
-            limit.add(message["documents"], message["errors"])
+            limit.count(message["task"], message["task_errors"])
 
     def describe(job: int) -> str:
         task = plan.tasks[job]
-        return f"{plan.sources[task.pieces[0].source].path} (task {job})"
+        return f"task {job} ({plan.sources[task.pieces[0].source].path})"
 
     run_jobs(
         [task.index for task in left],
         module="dataprep.pipeline.encode_worker",
-        arguments=[str(work), str(os.getpid())],
+        arguments=[str(work.absolute()), str(os.getpid())],
         environment={**ONE_THREAD, **planned.encoder.environment},
         num_workers=planned.num_workers,
         describe=describe,

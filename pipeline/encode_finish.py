@@ -12,7 +12,7 @@ import base64
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -158,7 +158,7 @@ def make_manifest(
             {
                 "path": _name(i, len(full)),
                 "num_records": c.shard.num_records,
-                "num_codes": c.shard.num_codes,
+                "num_tokens": c.shard.num_codes,
                 **c.file,
             }
             for i, c in enumerate(full)
@@ -180,16 +180,18 @@ def finish(
     out: Path,
     work: Path,
     committed: Sequence[Committed],
-    manifest: Mapping[str, Any],
+    manifest: dict[str, Any],
 ) -> None:
     """Move the shards to their names, write the rest, the manifest last."""
     (out / "shards").mkdir(exist_ok=True)
     full = [c for c in committed if c.shard.num_records]
     for i, c in enumerate(full):
         move(c.path, out / _name(i, len(full)), c.file["num_bytes"])
+    manifest["files"] = []
     if manifest["counts"]["documents_quarantined"]:
-        text = "".join(c.errors.read_text("utf-8") for c in committed)
-        write_atomic(out / ERRORS, text.encode())
+        with open(temporary(out / ERRORS), "w", encoding="utf-8") as file:
+            file.writelines(c.errors.read_text("utf-8") for c in committed)
+        manifest["files"] = [{"path": ERRORS, **commit_files({"errors": out / ERRORS})["errors"]}]
     sync_folder(out / "shards")
     sync_folder(out)
     write_manifest(out, manifest)

@@ -86,7 +86,7 @@ class EncodeTasks:
             taken = sum(tally.read for shard in done for tally in shard.tallies.values())
             items = islice(items, task.limit - taken)
         stream: Stream = decode_ahead(items, self._rules, self._plan.decode_threads)
-        report = Reporter(send)
+        report = Reporter(task.index, send)
         while True:
             shard, cursor = self._fill(stream, task, cursor, report)
             following = next(stream, None)
@@ -225,20 +225,24 @@ def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
 class Reporter:
     """Adds up what happened and tells the parent a few times a second."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, task: int, send: Send) -> None:
+        self._task = task
         self._send = send
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0, "errors": 0}
+        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
+        self._errors = 0  # of the task so far: if it is tried again, they count once
         self._last = time.monotonic()
 
     def record(self, item: Item, num_codes: int, *, is_bad: bool) -> None:
-        self._sums["errors" if is_bad else "documents"] += 1
+        self._errors += is_bad
+        self._sums["documents"] += not is_bad
         self._sums["tokens"] += num_codes
         self._sums["num_bytes"] += item.num_bytes
         if time.monotonic() - self._last >= PROGRESS_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        self._send({"type": "progress", **self._sums})
+        message = {"type": "progress", "task": self._task, "task_errors": self._errors}
+        self._send({**message, **self._sums})
         self._sums = dict.fromkeys(self._sums, 0)
         self._last = time.monotonic()
 

@@ -21,13 +21,14 @@ from packed import Packed, write_packed
 
 from dataprep.loaders import PackedDataset, open_dataset
 from dataprep.loaders import expand as with_numpy
-from dataprep.loaders.blocks import BLOCK, POSTSCRIPT_BYTES, footer_start, place_records
+from dataprep.loaders.blocks import POSTSCRIPT_BYTES, footer_start, place_records
 from dataprep.loaders.expand import ABSENT, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import Expand, empty_arrays
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.manifest import read_manifest
+from dataprep.pipeline.mapped import BLOCK_BYTES
 
 
 def opened(packed: Packed) -> PackedDataset:
@@ -60,11 +61,11 @@ def test_records_lie_where_their_sizes_say(sizes: list[int]) -> None:
     writer.close()
     data = path.read_bytes()
     starts, footer = place_records(np.array(sizes, np.uint32))
-    assert footer_start(data[-BLOCK:][:POSTSCRIPT_BYTES]) == footer
+    assert footer_start(data[-BLOCK_BYTES:][:POSTSCRIPT_BYTES]) == footer
     for start, record in zip(starts.tolist(), records, strict=True):
         found, place = b"", start
         while len(found) < len(record):
-            room = BLOCK - place % BLOCK
+            room = BLOCK_BYTES - place % BLOCK_BYTES
             found += data[place : place + min(room, len(record) - len(found))]
             place += room + 24
         assert found == record
@@ -78,7 +79,7 @@ def test_records_that_end_at_a_block_are_placed(tmp_path: Path, size: int) -> No
         writer.write(b"\x07" * size)
     writer.close()
     _, footer = place_records(np.full(3, size, np.uint32))
-    assert footer_start(path.read_bytes()[-BLOCK:][:POSTSCRIPT_BYTES]) == footer
+    assert footer_start(path.read_bytes()[-BLOCK_BYTES:][:POSTSCRIPT_BYTES]) == footer
 
 
 # --- rows ---

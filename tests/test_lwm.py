@@ -205,8 +205,8 @@ def test_a_name_that_only_contains_vision_is_text_unless_lwm_is_asked_for(
 ) -> None:
     (seen,) = documents_of(tmp_path, toy, [{"television": "a"}], fields="television")
     assert seen.tokens == [1, 100, 2]
+    record = {"television": "a", "fields": "television"}
     with pytest.raises(InputError, match="must be a list of codes"):
-        record = {"television": "a", "fields": "television"}
         documents_of(tmp_path / "b", toy, [record], fields_from="fields", compat="lwm")
 
 

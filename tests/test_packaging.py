@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 
 # Modules whose import may fail because what they serve is not a dependency of ours.
-OPTIONAL = ("grain", "jax", "torch")
+OPTIONAL = ("grain", "jax", "numba", "torch")
 
 
 def files_of_the_tree() -> set[str]:

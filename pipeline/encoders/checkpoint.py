@@ -93,6 +93,13 @@ def _from_buffer(buffer: bytes, dtype: np.dtype[Any], shape: Any, order: str) ->
     return np.frombuffer(buffer, dtype).reshape(shape, order="F" if order == "F" else "C")
 
 
+def _encode(text: str, encoding: str) -> bytes:
+    """How early protocols write bytes."""
+    if encoding != "latin1":
+        raise ConfigError(f"holds bytes written as {encoding!r}")
+    return text.encode("latin1")
+
+
 def _jax_array(function: object, arguments: Any, state: Any, about: object) -> NDArray[Any]:
     """A jax array is pickled as a NumPy array and a remark on its type."""
     if function is not _reconstruct:
@@ -115,6 +122,7 @@ _KNOWN = {
     ("numpy", "dtype"): np.dtype,
     ("flax.core.frozen_dict", "FrozenDict"): dict,
     ("collections", "OrderedDict"): dict,
+    ("_codecs", "encode"): _encode,
     ("jax._src.array", "_reconstruct_array"): _jax_array,
 }
 

@@ -44,18 +44,21 @@ class Mulaw:
 
     def encode(self, waveform: Waveform, /) -> Codes:
         levels = np.rint(np.clip(waveform, -1, 1) * np.float32(FULL_SCALE)).astype(np.int32)
-        return _codes_of_levels()[levels + FULL_SCALE][None].astype(np.int32)
+        codes: Codes = _codes_of_levels()[levels + FULL_SCALE][None].astype(np.int32)
+        return codes
 
     def decode(self, codes: Codes, /) -> Waveform:
         y = codes[0].astype(np.float64) / (MU / 2) - 1
-        return (np.sign(y) * np.expm1(np.abs(y) * np.log1p(MU)) / MU).astype(np.float32)
+        x: Waveform = (np.sign(y) * np.expm1(np.abs(y) * np.log1p(MU)) / MU).astype(np.float32)
+        return x
 
 
 @lru_cache(maxsize=1)
 def _codes_of_levels() -> NDArray[np.uint8]:
     x = np.arange(-FULL_SCALE, FULL_SCALE + 1) / FULL_SCALE
     y = np.sign(x) * np.log1p(MU * np.abs(x)) / np.log1p(MU)
-    return np.floor((y + 1) * (MU / 2) + 0.5).astype(np.uint8)
+    codes: NDArray[np.uint8] = np.floor((y + 1) * (MU / 2) + 0.5).astype(np.uint8)
+    return codes
 
 
 def _open(settings: MulawSettings, weights: Weights | None) -> Mulaw:

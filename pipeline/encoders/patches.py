@@ -73,7 +73,8 @@ class Patches:
         pixels = np.clip((colours @ TO_RGB.T + HALF) >> 16, 0, 255).astype(np.uint8)
         grid = pixels.reshape(-1, self.cells, self.cells, 3)
         side = self.size // self.cells
-        return grid.repeat(side, axis=1).repeat(side, axis=2)
+        images: Images = grid.repeat(side, axis=1).repeat(side, axis=2)
+        return images
 
 
 def _pack(colours: NDArray[np.int64]) -> Codes:

@@ -81,7 +81,7 @@ def _plugins() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=GROUP):
         other = found.get(point.name)
-        if other == point:
+        if other is not None and other == point:
             continue  # the same installation, met twice on the path
         if other is not None or point.name in BUILT_IN:
             first = other.value if other else "dataprep itself"

@@ -33,6 +33,8 @@ from dataprep.pipeline.encoders.vqgan_weights import (
 )
 from dataprep.pipeline.errors import ConfigError
 
+Call = Callable[[NDArray[Any]], Any]
+
 VERSION = 1  # another one where the codes of a picture change
 
 
@@ -87,14 +89,14 @@ class Vqgan:
         return ((np.asarray(self._decode(codes)) + 1) * np.float32(127.5)).astype(np.uint8)
 
     @cached_property
-    def _encode(self) -> Callable[[NDArray[np.float32]], Any]:
+    def _encode(self) -> Call:
         return self._compile(nearest_codes, ("encoder.", "quant_conv.", "quantize."))
 
     @cached_property
-    def _decode(self) -> Callable[[Codes], Any]:
+    def _decode(self) -> Call:
         return self._compile(decode_pixels, (*DECODER, "quantize."))
 
-    def _compile(self, function: Callable[..., Any], prefixes: tuple[str, ...]) -> Any:
+    def _compile(self, function: Callable[..., Any], prefixes: tuple[str, ...]) -> Call:
         import jax
 
         try:

@@ -46,10 +46,7 @@ def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> lis
                 return ABSENT
             mark = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
             known = memory.get(name)
-            if known is not None and known[:4] == mark:
-                digest = known[4]
-            else:
-                digest = _hash(path)
+            digest = known[4] if known and known[:4] == mark else _hash(path)
         if stat.st_mtime_ns < settled_before:
             kept[name] = (*mark, digest)
         return digest

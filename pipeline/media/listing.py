@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -18,6 +19,9 @@ from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.stream import naming
+
+
+_BLOCK = 512  # what a tar is made of
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -96,14 +100,18 @@ def list_tar(path: str, kind: Kind) -> list[Entry]:
 def _members(path: str) -> Iterator[tarfile.TarInfo]:
     with naming(path):
         size = os.stat(path).st_size
+        end = 0
         try:
             with tarfile.open(path, "r:") as tar:
                 for member in tar:
-                    if member.offset_data + member.size > size:
+                    end = -(-(member.offset_data + member.size) // _BLOCK) * _BLOCK
+                    if end > size:
                         raise tarfile.ReadError(f"it ends within {member.name}")
                     if member.isfile():
                         yield member
-                    tar.members.clear()  # or it would keep all of them
+                    cast(Any, tar).members.clear()  # or it would keep all of them
+            if end + _BLOCK > size:  # tarfile itself takes that for the end
+                raise tarfile.ReadError("it has no end mark, so it may have been cut off")
         except tarfile.TarError as error:
             raise InputError(f"cannot read {path} as tar: {error}; copy or pack it again") from None
 

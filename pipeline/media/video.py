@@ -86,7 +86,7 @@ def _opened(blob: Blob) -> Iterator[tuple[Any, Any, Iterator[Any]]]:
     import av
 
     try:
-        with av.open(blob.opened()) as container:
+        with av.open(blob.opened(), "r") as container:
             if not container.streams.video:
                 raise ValueError("holds no video, only sound")
             stream = container.streams.video[0]
