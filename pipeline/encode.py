@@ -25,11 +25,11 @@ from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.execute import Message, run_jobs, usable_cores
 from dataprep.pipeline.files import disk_errors_named, write_atomic
-from dataprep.pipeline.media import FILES
 from dataprep.pipeline.run import ErrorLimit, Outcome, Report
 from dataprep.pipeline.workspace import (
     check_out,
     complete_manifest,
+    difference,
     locked,
     prepare,
     remove_dataset,
@@ -50,7 +50,6 @@ def encode(
     out = check_out(config.out)
     planned = plan_of(config, cache_dir)
     plan = planned.plan
-    seen = _stat_inputs(planned)
     names = [source.path for source in plan.sources]
     with disk_errors_named(out), locked(out):
         if overwrite:
@@ -62,12 +61,7 @@ def encode(
         work = prepare(out, plan.identity, names, may_change=["on_error"])
         write_plan(planned, work)
         _execute(planned, config, work, report)
-        if _stat_inputs(planned) != seen:
-            remove_dataset(out)
-            raise InputError(
-                "an input changed while it was read, so the work was thrown away; "
-                "run again when nothing writes to it"
-            )
+        _check_unchanged(planned, config, cache_dir, out)
         committed = collect(plan, work)
         manifest = make_manifest(plan, planned.encoder, committed)
         _check_counts(manifest["counts"], config)
@@ -127,24 +121,16 @@ def _execute(planned: Planned, config: EncodeConfig, work: Path, report: Report)
     )
 
 
-def _stat_inputs(planned: Planned) -> list[tuple[int, int] | None]:
-    """Size and time of every local input, cheap to compare; of a folder, of each of its files."""
-    paths = [planned.plan.weights.path] if planned.plan.weights else []
-    for source, entries in zip(planned.plan.sources, planned.entries, strict=True):
-        if source.kind == FILES:
-            names = (name for entry in entries for name in entry.names)
-            paths += [os.path.join(source.path, name) for name in names]
-        else:
-            paths.append(source.path)
-    return [_stat(path) for path in paths]
-
-
-def _stat(path: str) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return stat.st_size, stat.st_mtime_ns
+def _check_unchanged(planned: Planned, config: EncodeConfig, cache_dir: Path, out: Path) -> None:
+    """Look for everything once more; hashes of what stayed as it is are remembered."""
+    names = [source.path for source in planned.plan.sources]
+    before, after = planned.plan.identity, plan_of(config, cache_dir).plan.identity
+    if after != before:
+        remove_dataset(out)
+        raise InputError(
+            f"something changed while it was read ({difference(before, after, names)}), so the "
+            "work was thrown away; run again when nothing writes to it"
+        )
 
 
 def _check_counts(counts: Mapping[str, Any], config: EncodeConfig) -> None:

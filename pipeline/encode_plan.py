@@ -64,6 +64,7 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
     weights = find_weights(config.weights, cache_dir)
     encoder = open_encoder(config.encoder, config.settings, weights)
     values = config.model_dump(mode="json")
+    values["weights"] = weights.path if weights else None
     values["column"] = config.column or DEFAULT_COLUMN[spec.kind]
     values["into"] = config.into or spec.kind
     found = [

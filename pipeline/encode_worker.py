@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -258,6 +259,8 @@ def main() -> None:
     work = Path(sys.argv[1])
 
     def begin() -> RunJob:
+        # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
+        warnings.simplefilter("ignore")
         plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
         tasks = EncodeTasks(plan, work)
 

@@ -63,17 +63,15 @@ def make_corpus(source: Path, target: Path, copies: int) -> Path:
 
 def against_engines(corpus: Path, tokenizer: Path, folder: Path, rounds: int) -> None:
     """Engines in memory and dataprep, taking turns; medians."""
-    dataprep_run(corpus, tokenizer, folder, [])  # proves engines, fills caches
+    memory = peak_memory(corpus, tokenizer, folder)  # also proves engines, fills caches
     speeds: dict[str, list[float]] = {}
-    memory = 0.0
     for _ in range(rounds):
         for engine in ("fastokens", "gigatoken", "splintr"):
             speed = in_memory(corpus, tokenizer, engine)
             if speed:
                 speeds.setdefault(engine, []).append(speed)
-        speed, peak = dataprep_run(corpus, tokenizer, folder, [])
+        speed = dataprep_run(corpus, tokenizer, folder, [])
         speeds.setdefault("dataprep", []).append(speed)
-        memory = max(memory, peak)
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     best = max((s for name, s in medians.items() if name != "dataprep"), default=0.0)
     for name, speed in medians.items():
@@ -85,7 +83,7 @@ def against_engines(corpus: Path, tokenizer: Path, folder: Path, rounds: int) ->
 def against_reference(corpus: Path, tokenizer: Path, folder: Path) -> None:
     """Where only `tokenizers` serves."""
     plain = in_memory(corpus, tokenizer, "tokenizers")
-    speed, _ = dataprep_run(corpus, tokenizer, folder, ["--engine", "tokenizers"])
+    speed = dataprep_run(corpus, tokenizer, folder, ["--engine", "tokenizers"])
     print(f"  tokenizers in memory   {plain:8.1f} MB/s")
     print(f"  dataprep on tokenizers {speed:8.1f} MB/s   ratio {speed / plain:.2f}")
 
@@ -102,33 +100,42 @@ def against_today(corpus: Path, tokenizer: Path, folder: Path) -> None:
             print(f"  {name:22} {way(corpus, tokenizer):8.1f} MB/s")
         except ImportError as error:
             print(f"  {name:22} not installed ({error.name})")
-    speed, _ = dataprep_run(corpus, tokenizer, folder, [])
+    speed = dataprep_run(corpus, tokenizer, folder, [])
     print(f"  dataprep, same file    {speed:8.1f} MB/s")
 
 
-def dataprep_run(
-    corpus: Path, tokenizer: Path, folder: Path, more: list[str]
-) -> tuple[float, float]:
-    """MB/s without start-up, and peak memory."""
+def dataprep_run(corpus: Path, tokenizer: Path, folder: Path, more: list[str]) -> float:
+    """MB/s without start-up."""
     tiny = folder / "tiny.jsonl"
     tiny.write_text(json.dumps({"text": "hello"}) + "\n")
-    start_up, _ = timed(tiny, tokenizer, folder, more)
-    seconds, peak = timed(corpus, tokenizer, folder, more)
-    return corpus.stat().st_size / 1e6 / max(seconds - start_up, 1e-9), peak
+    seconds = {}
+    for path in (tiny, corpus):
+        begin = time.perf_counter()
+        finish(start(path, tokenizer, folder, more))
+        seconds[path] = time.perf_counter() - begin
+    return corpus.stat().st_size / 1e6 / max(seconds[corpus] - seconds[tiny], 1e-9)
 
 
-def timed(corpus: Path, tokenizer: Path, folder: Path, more: list[str]) -> tuple[float, float]:
+def peak_memory(corpus: Path, tokenizer: Path, folder: Path) -> float:
+    """Of a run of its own: reading the memory of processes slows them down."""
+    process = start(corpus, tokenizer, folder, [])
+    watch = Watch(process.pid)
+    finish(process)
+    return watch.stop()
+
+
+def start(corpus: Path, tokenizer: Path, folder: Path, more: list[str]) -> subprocess.Popen[bytes]:
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-m", "dataprep.cli.main", "tokenize", str(corpus), "-q"]
     command += ["--tokenizer", str(tokenizer), "--out", str(out)]
     command += ["--workers", str(NUM_PROCESSES), *more]
-    begin = time.perf_counter()
-    process = subprocess.Popen(command)
-    watch = Watch(process.pid)
+    return subprocess.Popen(command)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
     if process.wait():
-        raise SystemExit(f"failed: {' '.join(command)}")
-    return time.perf_counter() - begin, watch.stop()
+        raise SystemExit(f"failed: {process.args!r}")
 
 
 class Watch(threading.Thread):

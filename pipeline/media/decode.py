@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.media.pictures import open_picture, to_square
+from dataprep.pipeline.media.pictures import loaded, open_picture, to_square
 from dataprep.pipeline.media.read import Item
 from dataprep.pipeline.media.sound import Loudness, read_waveform
 from dataprep.pipeline.media.values import Blob, Part
@@ -84,7 +84,7 @@ def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
     prepare = partial(to_square, size=rules.size, exif_rotate=rules.exif_rotate)
     if any(_is_video(part) for part in item.parts):
         return _video_frames(item, rules)
-    pictures = (open_picture(p.read()) if isinstance(p, Blob) else p for p in item.parts)
+    pictures = (open_picture(p.read()) if isinstance(p, Blob) else loaded(p) for p in item.parts)
     return [prepare(picture) for picture in pictures]
 
 

@@ -20,7 +20,6 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.stream import naming
 
-
 _BLOCK = 512  # what a tar is made of
 
 

@@ -11,8 +11,7 @@ such a picture would come out white.
 from __future__ import annotations
 
 import io
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +27,31 @@ def open_picture(data: bytes) -> Image:
     """Decoded and whole; ValueError says what is wrong."""
     import PIL.Image
 
+    if not data:
+        raise ValueError("is empty")
     try:
-        with warnings.catch_warnings():
-            # A large picture is only an error; Pillow refuses by itself what could be a bomb.
-            warnings.simplefilter("ignore")
-            picture = PIL.Image.open(io.BytesIO(data))
-            picture.load()
-    except MemoryError:
-        raise
+        picture = PIL.Image.open(io.BytesIO(data))
     except PIL.UnidentifiedImageError:
-        what = "is empty" if not data else "is not a picture of a known kind"
-        raise ValueError(what) from None
+        raise ValueError("is not a picture of a known kind") from None
     except Exception as error:
-        # Decoders raise all kinds: OSError, SyntaxError, struct.error, zlib.error, …
-        raise ValueError(f"cannot be read as a picture: {error}") from None
+        raise _broken(error) from None
+    return loaded(picture)
+
+
+def loaded(picture: Image) -> Image:
+    """The picture with its pixels; ValueError says what is wrong."""
+    try:
+        picture.load()
+    except Exception as error:
+        raise _broken(error) from None
     return picture
+
+
+def _broken(error: Exception) -> Exception:
+    """Decoders raise all kinds: OSError, SyntaxError, struct.error, zlib.error, …"""
+    if isinstance(error, MemoryError):
+        return error
+    return ValueError(f"cannot be read as a picture: {error}")
 
 
 def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArray[np.uint8]:
@@ -73,7 +82,10 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
     return int(size * width / height), size
 
 
-def as_picture(pixels: NDArray[np.uint8]) -> Any:
+def png_of(pixels: NDArray[np.uint8]) -> bytes:
+    """u8[height, width, 3] as a PNG file, for what an encoder decodes."""
     import PIL.Image
 
-    return PIL.Image.fromarray(pixels)
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()

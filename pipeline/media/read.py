@@ -19,6 +19,9 @@ from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.sources.stream import is_url
 from dataprep.pipeline.types import Piece, Source
 
+_BATCH_BYTES = 1 << 20
+_STREAM_BATCH_BYTES = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
@@ -74,7 +77,10 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
     first_line = max(0, piece.first_line)
     within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
     short = os.path.basename(source.path) + within
-    for records in read_piece(source, piece, None, from_line=from_line):
+    # A streamed row may be a whole decoded picture, whatever its size looks like.
+    batch_bytes = _STREAM_BATCH_BYTES if source.kind == "hf" else _BATCH_BYTES
+    batches = read_piece(source, piece, None, from_line=from_line, batch_bytes=batch_bytes)
+    for records in batches:
         rows = records.rows or ()
         count = len(rows) + len(records.errors)
         share = records.num_bytes // max(1, count)
