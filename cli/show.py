@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+SECONDS_BETWEEN_LINES = 30  # off a terminal
 SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
 
 
@@ -35,26 +37,41 @@ class Progress:
         self._json = log_format == "json"
         self._bar: Any = None
         self._sums = Counter[str]()
-        self._began = time.monotonic()
+        self._began = self._said = time.monotonic()
+        self._total = 0
+        self._later: threading.Timer | None = None
 
     def __call__(self, kind: str, values: Mapping[str, Any]) -> None:
         if self._quiet:
             return
         if kind == "engine":
-            self._say(
-                "choosing a tokenizer engine (the first time a tokenizer is seen takes longer)"
-            )
+            # Only worth a word where it takes a while: the first time a tokenizer is seen.
+            message = "proving tokenizer engines against the reference, once for this tokenizer"
+            self._later = threading.Timer(1.0, self._say, [message])
+            self._later.daemon = True
+            self._later.start()
         elif kind == "plan":
             self._say(f"planning rows of {values['documents']:,} documents")
         elif kind == "start":
+            self._hush()
             self._start(values)
         elif kind == "progress":
             self._sums.update({key: values[key] for key in SUMMED if key in values})
             if self._bar is not None:
                 self._bar.set_postfix_str(self._so_far(), refresh=False)
                 self._bar.update(values["num_bytes"])
+            elif time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
+                self._said = time.monotonic()
+                speed = self.num_bytes / 1e6 / self.seconds
+                left = max(self._total - self.num_bytes, 0) / max(speed * 1e6, 1)
+                self._say(f"{self._so_far()}, {speed:,.0f} MB/s, {left:,.0f} s left", **self._sums)
+
+    def _hush(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
 
     def close(self) -> None:
+        self._hush()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -68,7 +85,8 @@ class Progress:
         return self._sums["num_bytes"]
 
     def _start(self, values: Mapping[str, Any]) -> None:
-        self._began = time.monotonic()
+        self._began = self._said = time.monotonic()
+        self._total = values["num_bytes"]
         resumed = f", {values['tasks_done']} done before" if values["tasks_done"] else ""
         if "rows" in values:
             what, how = f"{values['rows']:,} rows", ""

@@ -49,6 +49,21 @@ def load_config(
     return validate(model, values, file or "the command line")
 
 
+class UniqueKeys(yaml.SafeLoader):
+    """YAML in which a key that stands twice is an error, not a choice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                raise yaml.YAMLError(
+                    f"key {key!r} stands twice, line {key_node.start_mark.line + 1}"
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def read_file(name: str) -> dict[str, Any]:
     path = Path(name)
     if not path.exists() and not path.suffix and "/" not in name:
@@ -97,7 +112,7 @@ def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:
         if suffix == ".toml":
             values: Any = tomllib.loads(text)
         elif suffix in (".yaml", ".yml", ".json"):
-            values = yaml.safe_load(text)
+            values = yaml.load(text, Loader=UniqueKeys)
         else:
             raise ConfigError(f"config {name} must end in .yaml, .yml, .json or .toml")
     except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Auto = Literal["auto"]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -16,6 +24,14 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        known = cls.model_fields.get(info.field_name or "")
+        if isinstance(value, bool) and known and "bool" not in str(known.annotation):
+            raise ValueError("must not be true or false")
+        return value
 
 
 class VisionConfig(Model):
@@ -139,7 +155,7 @@ class TokenizeConfig(Model):
         "fail", description="bad records: stop, leave out (counted), or list in errors.jsonl too"
     )
     max_errors: str | None = Field(
-        None, pattern=r"^\d+(\.\d+)?%?$", description="more bad records end the run: N or P%"
+        None, pattern=r"^(\d+|\d+(\.\d+)?%)$", description="more bad records end the run: N or P%"
     )
     allow_empty: bool = Field(False, description="zero records are not an error")
     workers: int | None = Field(None, ge=1, description="processes; default: all cores")

@@ -24,7 +24,9 @@ from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, split_source
 from dataprep.pipeline.types import Piece, Source, Task
 
-TASK_BYTES = 64 << 20  # of input; or as many files as a shard has records, if that is less
+TASKS_WANTED = 32  # enough for every core to be busy to the end
+TASK_BYTES = (4 << 20, 64 << 20)  # of input: no less, no more
+FEWEST_FILES = 32  # of a task, if there are so many
 DEFAULT_COLUMN: dict[Kind, str] = {"vision": "image", "audio": "audio"}
 # Keys that do not decide what is written; the encoder's own are in its identity.
 NEUTRAL = frozenset(
@@ -117,20 +119,38 @@ def _identity(
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSize:
+    """A task ends when it has so many bytes or so many files."""
+
+    num_bytes: int
+    num_files: int
+
+
+def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
+    num_bytes = sum(max(item.source.num_bytes, 0) for item in found)
+    num_files = sum(len(item.entries) + item.num_named for item in found)
+    return TaskSize(
+        num_bytes=min(max(num_bytes // TASKS_WANTED, TASK_BYTES[0]), TASK_BYTES[1]),
+        num_files=min(max(num_files // TASKS_WANTED, FEWEST_FILES), shard_records),
+    )
+
+
 def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
     """Pieces put together up to the size of a task, until there are enough records."""
+    size = task_size(found, config.shard_records)
     left = config.limit
     pieces: list[Piece] = []
     num_bytes = num_records = index = 0
     sources = [item.source for item in found]
-    for piece, size, count in _pieces(found, config.shard_records):
+    for piece, piece_bytes, count in _pieces(found, size):
         if left is not None:
             count = count_in(sources[piece.source], piece, left - num_records)
         pieces.append(piece)
-        num_bytes += size
+        num_bytes += piece_bytes
         num_records += count
         is_last = left is not None and num_records >= left
-        if is_last or num_bytes >= TASK_BYTES or num_records >= config.shard_records:
+        if is_last or num_bytes >= size.num_bytes or num_records >= size.num_files:
             yield _task(sources, index, pieces, num_bytes, left if is_last else None)
             if is_last:
                 return
@@ -140,23 +160,37 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
         yield _task(sources, index, pieces, num_bytes, None)
 
 
-def _pieces(found: Sequence[Found], shard_records: int) -> Iterator[tuple[Piece, int, int]]:
-    """Pieces with their bytes, and their records where that is known without reading, else 0."""
+def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+    """Pieces with their bytes, and their files where that is known without reading, else 0."""
     for i, item in enumerate(found):
-        if item.source.kind not in (FILES, TARRED):
-            # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
-            count_lines = item.source.kind != "hf"
-            for piece, size in split_source(item.source, i, TASK_BYTES, None, count_lines):
-                yield piece, size, 0
-            continue
-        sizes = [entry.num_bytes for entry in item.entries]
-        start = num_bytes = 0
-        for stop in range(1, len(sizes) + 1):
-            num_bytes += sizes[stop - 1]
-            full = num_bytes >= TASK_BYTES or stop - start == shard_records
-            if full or stop == len(sizes):
-                yield Piece(source=i, start=start, stop=stop), num_bytes, stop - start
-                start, num_bytes = stop, 0
+        if item.source.kind in (FILES, TARRED):
+            yield from _ranges(i, item.entries, size)
+        else:
+            yield from _parts(i, item, size)
+
+
+def _ranges(
+    source: int, entries: Sequence[Entry], size: TaskSize
+) -> Iterator[tuple[Piece, int, int]]:
+    start = num_bytes = 0
+    for stop, entry in enumerate(entries, 1):
+        num_bytes += entry.num_bytes
+        is_full = num_bytes >= size.num_bytes or stop - start == size.num_files
+        if is_full or stop == len(entries):
+            yield Piece(source=source, start=start, stop=stop), num_bytes, stop - start
+            start, num_bytes = stop, 0
+
+
+def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+    target, share = size.num_bytes, 0.0
+    if item.num_named:
+        # The work is in the files and not in the lines that name them.
+        share = item.num_named / max(1, item.source.num_bytes)  # files a byte
+        target = max(1, min(target, int(size.num_files / share)))
+    # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
+    count_lines = item.source.kind != "hf"
+    for piece, num_bytes in split_source(item.source, index, target, None, count_lines):
+        yield piece, num_bytes, int(num_bytes * share)
 
 
 def count_in(source: Source, piece: Piece, stop_after: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import commit, hash_file, sync_folder, temporary, write_atomic
-from dataprep.pipeline.manifest import FORMAT_VERSION, write_manifest
+from dataprep.pipeline.manifest import FORMAT_VERSION, PIECES, write_manifest
 from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.shards import Shard, committed_shards, shard_path
 from dataprep.pipeline.types import Task
@@ -24,7 +24,6 @@ from dataprep.pipeline.worker import task_stem
 
 NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}
-PIECES = "provenance/pieces.json"
 ERRORS = "errors.jsonl"
 MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
 UNRECORDED = ("out", "workers", "pack")  # of the config: not about this dataset

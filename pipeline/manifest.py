@@ -17,7 +17,12 @@ from dataprep.pipeline.files import write_atomic
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-REQUIRED = ("format_version", "kind", "fingerprint", "tokenizer", "masks", "shards", "counts")
+PIECES = "provenance/pieces.json"  # of a tokenized dataset: the source of each piece
+KINDS = ("tokenized", "packed")
+REQUIRED = (
+    *("format_version", "kind", "fingerprint", "identity", "config", "tokenizer"),
+    *("token_dtype", "masks", "sources", "shards", "counts"),
+)
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
@@ -27,7 +32,8 @@ def fingerprint(content: Mapping[str, Any]) -> str:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    whole = {**manifest, "checksum": fingerprint(manifest)}
+    text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
     write_atomic(folder / MANIFEST, text.encode())
 
 
@@ -52,6 +58,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{path} has format version {version}, this dataprep reads {FORMAT_VERSION}; "
             "use the dataprep that wrote it, or make the dataset again"
         )
+    if manifest["kind"] not in KINDS or manifest["token_dtype"] not in ("uint16", "uint32"):
+        raise CorruptError(f"{path} is of kind {manifest['kind']!r}, which this cannot read")
     try:
         for shard in manifest["shards"]:
             int(shard["num_records"]), int(shard["num_tokens"])
@@ -67,6 +75,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def _check_entry(entry: Mapping[str, Any], place: Path) -> None:
     check_inside(str(entry["path"]), place)
     int(entry["num_bytes"]), str(entry["xxh3_128"])
+
+
+def check_sum(manifest: Mapping[str, Any], place: Path) -> None:
+    """That nothing in the manifest was changed since it was written."""
+    rest = {key: value for key, value in manifest.items() if key != "checksum"}
+    if manifest.get("checksum") != fingerprint(rest):
+        raise CorruptError(f"{place}/{MANIFEST} was edited: its checksum does not fit")
+
+
+def missing_file(manifest: Mapping[str, Any], folder: Path) -> str:
+    """A file that is gone or of another size than the manifest says, or ''."""
+    for shard in manifest["shards"]:
+        for entry in (shard, *(shard[k] for k in ("index", "provenance") if k in shard)):
+            path = folder / entry["path"]
+            if not path.is_file() or path.stat().st_size != entry["num_bytes"]:
+                return str(path)
+    return ""
 
 
 def check_inside(name: str, place: Path) -> None:

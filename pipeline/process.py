@@ -346,8 +346,14 @@ def _value_of(record: Record, key: str, flag: str = "--fields") -> Any:
     try:
         return record[key]
     except KeyError:
-        keys = ", ".join(map(str, record)) or "none"
-        raise ValueError(f"field {key!r} is missing (keys: {keys}); set {flag}") from None
+        raise ValueError(f"field {key!r} is missing (keys: {_some(record)}); set {flag}") from None
+
+
+def _some(record: Record) -> str:
+    """The first keys of a record, none longer than a line of text."""
+    names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in record]
+    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
+    return ", ".join(names[:12]) + more or "none"
 
 
 def _text_of(record: Record, key: str) -> str:

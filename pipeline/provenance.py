@@ -9,18 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.pipeline.finish import PIECES
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.manifest import PIECES
+from dataprep.pipeline.types import UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
     path: str
+    unit: str  # what `line` counts: line, row, item or document
     line: int
     byte_offset: int  # -1 where the format has none
 
     def __str__(self) -> str:
         place = f" (byte {self.byte_offset})" if self.byte_offset >= 0 else ""
-        return f"line {self.line} of {self.path}{place}"
+        return f"{self.unit} {self.line} of {self.path}{place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +62,16 @@ def pieces_of_row(
 def origin_of(folder: Path, manifest: dict[str, Any], shard: int, place: int) -> Origin:
     """Of the document at `place` in a shard."""
     entry = manifest["shards"][shard]["provenance"]
-    row = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)[place]
-    pieces = json.loads((folder / PIECES).read_bytes())
-    piece = pieces[entry["first_piece"] + int(row["piece"])]
+    try:
+        row = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)[place]
+        pieces = json.loads((folder / PIECES).read_bytes())
+        piece = pieces[entry["first_piece"] + int(row["piece"])]
+    except (OSError, ValueError, LookupError) as error:
+        raise CorruptError(f"the provenance of {folder} is damaged: {error}") from None
+    source = manifest["sources"][piece["source"]]
     return Origin(
-        path=manifest["sources"][piece["source"]]["path"],
+        path=source["path"],
+        unit=UNITS.get(source["kind"], "row"),
         line=piece["first_line"] + int(row["line"]) + 1,
         byte_offset=int(row["offset"]),
     )

@@ -201,7 +201,7 @@ def _start_values(
         "tasks": len(plan.tasks),
         "tasks_done": len(plan.tasks) - len(left),
         "num_bytes": sum(task.num_bytes for task in left),
-        "workers": config.workers or usable_cores(),
+        "workers": min(config.workers or usable_cores(), max(len(left), 1)),
     }
 
 
@@ -262,3 +262,8 @@ def _check_counts(counts: Mapping[str, int], config: TokenizeConfig) -> None:
     ErrorLimit(config.max_errors).check(read, bad)
     if read == 0 and not config.allow_empty:
         raise InputError("the inputs hold no record at all; allow that with --allow-empty")
+    if counts["documents_written"] == 0 and not config.allow_empty:
+        raise InputError(
+            f"of {read} records none gave a document ({bad} bad, {counts['documents_empty']} "
+            "empty); allow that with --allow-empty"
+        )

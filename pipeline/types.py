@@ -41,6 +41,10 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
 
 
+# What the records of a source are counted in, when people are told about one.
+UNITS = {"jsonl": "line", "json": "item", "text": "document"}  # of anything else: row
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Records of `source` that start in [start, stop).

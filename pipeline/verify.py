@@ -13,7 +13,7 @@ from array_record.python import array_record_module
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.manifest import fingerprint, read_manifest
+from dataprep.pipeline.manifest import check_sum, read_manifest
 from dataprep.pipeline.record import (
     check_documents,
     decode_documents,
@@ -39,8 +39,8 @@ class Verified:
 def verify(folder: Path) -> Verified:
     """Read everything; the first thing wrong is a CorruptError that names it."""
     manifest = read_manifest(folder)
-    if fingerprint(manifest["identity"]) != manifest["fingerprint"]:
-        raise CorruptError(f"{folder}/manifest.json was edited: its fingerprint does not fit")
+    check_sum(manifest, folder)
+    _check_listing(folder, manifest)
     check = _check_rows if manifest["kind"] == "packed" else _check_documents
     found = Counter[str]()
     num_bytes = 0
@@ -57,8 +57,9 @@ def verify(folder: Path) -> Verified:
         found.update(in_shard)
     for entry in manifest.get("files", ()):
         _check_file(folder / entry["path"], entry)
-    for name, value in found.items():
-        said = manifest["counts"][name]
+    items = "rows" if manifest["kind"] == "packed" else "documents_written"
+    for name in {items, "tokens", "target_tokens", *found}:
+        value, said = found[name], manifest["counts"][name]
         if said != value:
             raise CorruptError(f"{folder} holds {value} {name}, its manifest says {said}")
     if manifest["kind"] == "tokenized":
@@ -88,6 +89,17 @@ def compare(left: Path, right: Path) -> int:
 def _files(folder: Path) -> list[str]:
     read_manifest(folder)
     return [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+
+
+def _check_listing(folder: Path, manifest: dict[str, Any]) -> None:
+    """No file among the shards that the manifest does not know."""
+    known = {shard[key]["path"] for shard in manifest["shards"] for key in ("index", "provenance")}
+    known |= {shard["path"] for shard in manifest["shards"]}
+    known |= {entry["path"] for entry in manifest.get("files", ())}
+    for part in ("shards", "index", "provenance"):
+        for path in sorted((folder / part).glob("*")):
+            if path.relative_to(folder).as_posix() not in known:
+                raise CorruptError(f"{path} is not in the manifest; remove it")
 
 
 def _check_file(path: Path, entry: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ from dataprep.pipeline.shards import (
     shard_path,
 )
 from dataprep.pipeline.sources import lines_before, read_piece
-from dataprep.pipeline.types import Ids, Offsets, Piece, Records, Task
+from dataprep.pipeline.types import UNITS, Ids, Offsets, Piece, Records, Task
 
 PLAN = "plan.json"
 ENGINE = "engine.json"
@@ -192,12 +192,13 @@ def _first_error(batch: Processed, plan: Plan, piece: Piece, rules: Rules) -> st
     first_line = piece.first_line
     if first_line < 0:
         first_line = lines_before(source, piece, keys_wanted(rules))
-    place = f"line {first_line + error.line + 1} of {source.path}"
+    unit = UNITS.get(source.kind, "row")
+    place = f"{unit} {first_line + error.line + 1} of {source.path}"
     if error.offset >= 0:
         place += f" (byte {error.offset})"
     return (
-        f"{place}: {error.reason}; or leave bad records out with --on-error skip, "
-        "or list them with --on-error quarantine"
+        f"{place}: {error.reason}. To leave bad records out, --on-error skip; "
+        "to list them too, --on-error quarantine"
     )
 
 

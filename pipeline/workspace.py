@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, LockedError
 from dataprep.pipeline.files import write_atomic
-from dataprep.pipeline.manifest import MANIFEST, fingerprint, read_manifest
+from dataprep.pipeline.manifest import MANIFEST, fingerprint, missing_file, read_manifest
 
 WORK = ".work"
 IDENTITY = "identity.json"
@@ -51,6 +51,8 @@ def check_out(name: str) -> Path:
     """The output folder, refused where it is none of ours to write in."""
     if not name:
         raise ConfigError("no output folder; set --out")
+    if "://" in name:
+        raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
     out = Path(name)
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file")
@@ -74,6 +76,9 @@ def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> di
             f"{out} was made from something else ({changes}); "
             "name another --out, or replace it with --overwrite"
         )
+    lost = missing_file(manifest, out)
+    if lost:
+        raise CorruptError(f"{lost} is gone or damaged; make the dataset again with --overwrite")
     shutil.rmtree(out / WORK, ignore_errors=True)  # of a run killed in its last moment
     return manifest
 

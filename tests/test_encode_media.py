@@ -110,7 +110,7 @@ def test_a_picture_that_is_decoded_already_is_taken_as_it_is() -> None:
     image = Image.open(io.BytesIO(encoded(picture())))
     (part,) = parts_of(image, None)
     item = Item(line=0, source="a", place="a", num_bytes=0, parts=[part])
-    assert (list(decode_item(item, RULES).frames)[0] == to_square(picture(), 32)).all()
+    assert (next(iter(decode_item(item, RULES).frames)) == to_square(picture(), 32)).all()
     broken = Image.open(io.BytesIO(encoded(picture(), "JPEG")[:-200]))
     item = Item(line=0, source="a", place="a", num_bytes=0, parts=[broken])
     assert "truncated" in decode_item(item, RULES).reason

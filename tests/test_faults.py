@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,9 @@ from test_tokenize import tree
 import dataprep.pipeline.run as run
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.errors import CorruptError, DataprepError
+from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.manifest import write_manifest
+from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.verify import verify
 
 COMMAND = [sys.executable, "-m", "dataprep.cli.main"]
@@ -106,7 +109,7 @@ def test_a_bad_row_of_a_later_row_group_is_named(run_cli: RunCli, tmp_path: Path
     words = words_for(path, tmp_path / "out", "--shard-bytes", "200000")
     result = run_cli(*words, check=False)
     assert result.code == 3
-    assert f"line 2501 of {path}" in result.stderr
+    assert f"row 2501 of {path}" in result.stderr
     assert "field 'text' must be text, got NoneType" in result.stderr
 
 
@@ -295,7 +298,8 @@ def test_a_truncated_shard_is_refused_when_opened(
         (lambda m: m["shards"][0].update(num_tokens=1), "the manifest says 1"),
         (lambda m: m["counts"].update(tokens=1), "its manifest says 1"),
         (lambda m: m["sources"][0].update(records=1), "add up"),
-        (lambda m: m["identity"]["config"].update(fields="x"), "was edited"),
+        (lambda m: m.update(shards=[]), "its manifest says|not in the manifest"),
+        (lambda m: m.update(kind="foo"), "of kind 'foo'"),
     ],
 )
 def test_a_changed_manifest_is_found(
@@ -305,8 +309,80 @@ def test_a_changed_manifest_is_found(
     manifest = json.loads((copy / "manifest.json").read_text())
     change(manifest)
     (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CorruptError):
+        verify(copy)
+    # What else is wrong with it shows where the checksum was changed to fit.
+    del manifest["checksum"]
+    (copy / "manifest.json").unlink()
+    write_manifest(copy, manifest)
     with pytest.raises(CorruptError, match=message):
         verify(copy)
+
+
+def test_any_edit_of_a_manifest_is_found(dataset: Path, tmp_path: Path) -> None:
+    copy = copy_of(dataset, tmp_path)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["tokenizer"]["bos"] = 7
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CorruptError, match="was edited: its checksum does not fit"):
+        verify(copy)
+
+
+def test_a_file_that_the_manifest_does_not_know_is_found(dataset: Path, tmp_path: Path) -> None:
+    copy = copy_of(dataset, tmp_path)
+    (copy / "shards" / "extra.arrayrecord").write_bytes(b"x")
+    with pytest.raises(CorruptError, match=r"extra\.arrayrecord is not in the manifest"):
+        verify(copy)
+
+
+def test_a_complete_dataset_without_its_shards_is_not_nothing_to_do(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [{"text": "a"}])
+    out = tmp_path / "out"
+    run_cli(*words_for(path, out))
+    (shard,) = (out / "shards").iterdir()
+    shard.unlink()
+    result = run_cli(*words_for(path, out), check=False)
+    assert result.code == 5
+    assert f"{shard} is gone or damaged" in result.stderr
+    run_cli(*words_for(path, out, "--overwrite"))
+
+
+def test_no_document_at_all_is_an_error_even_if_records_were_read(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    path = write_lines(tmp_path / "in.jsonl", ["{bad"])
+    words = words_for(path, tmp_path / "out", "--on-error", "skip")
+    result = run_cli(*words, check=False)
+    assert result.code == 3
+    assert "of 1 records none gave a document (1 bad, 0 empty)" in result.stderr
+    run_cli(*words, "--allow-empty")
+
+
+def test_a_url_as_output_is_refused(run_cli: RunCli, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "in.jsonl", [{"text": "a"}])
+    words = ["tokenize", path, "--tokenizer", "bytes", "--out", "s3://bucket/x"]
+    result = run_cli(*words, check=False)
+    assert result.code == 2
+    assert "must be a local folder" in result.stderr
+
+
+def test_a_pattern_does_not_pass_over_what_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    write_lines(tmp_path / "sub" / "a.jsonl", [{"text": "a"}])
+    (tmp_path / "sub" / "loop").symlink_to(tmp_path)
+    pattern = f"{tmp_path}/**/*.jsonl"
+    assert len(find_sources(pattern)) == 1
+    (tmp_path / "sub" / "b.jsonl").symlink_to(tmp_path / "gone")
+    with pytest.raises(InputError, match=r"b\.jsonl .*a broken link"):
+        find_sources(pattern)
+
+
+def test_a_pipe_in_a_folder_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.jsonl")
+    with pytest.raises(InputError, match=r"x\.jsonl is no file that can be read"):
+        find_sources(str(tmp_path))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"\xff"])

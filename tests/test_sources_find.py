@@ -165,7 +165,7 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
 
 def test_a_broken_link_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    with pytest.raises(InputError, match=r"cannot read .*a\.jsonl"):
+    with pytest.raises(InputError, match=r"a\.jsonl is no file that can be read"):
         find_sources(str(tmp_path))
 
 

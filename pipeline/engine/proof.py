@@ -26,6 +26,7 @@ class Proof:
     reference_version: str
     equal: bool
     why_not: str = ""  # with an example; "" where equal
+    failed: bool = False  # by an exception; such a verdict is not kept
     bad_code_points: tuple[tuple[int, int], ...] = ()  # inclusive ranges, for the reference
     num_bad_code_points: int = 0
     swept: Swept = field(default_factory=Swept)

@@ -66,8 +66,9 @@ def prove_all(
         keys = {name: proof_key(name, files, sweep, adapters) for name in engines}
         for name, proof in _try_out(engines, keys, files, sweep).items():
             proofs[name] = proof
-            with suppress(OSError):  # an unwritable cache costs time, nothing else
-                write_proof(cache_dir, keys[name], proof)
+            if not proof.failed:
+                with suppress(OSError):  # an unwritable cache costs time, nothing else
+                    write_proof(cache_dir, keys[name], proof)
     return [proofs[name] for name in names]
 
 
@@ -111,6 +112,7 @@ def _try_out(
             keys[name],
             equal=not trial.why_not,
             why_not=trial.why_not,
+            failed=trial.failed,
             bad_code_points=trial.bad_ranges(),
             num_bad_code_points=len(trial.bad),
             swept=swept,

@@ -32,6 +32,7 @@ class Trial:
     def __init__(self, engine: Engine, reference: Engine) -> None:
         self.engine = engine
         self.why_not = ""
+        self.failed = False  # by an exception, which may have come from outside
         self.bad: set[str] = set()
         self._reference = reference
 
@@ -100,9 +101,12 @@ class Trial:
     def _encode(self, texts: Sequence[str]) -> Encoded:
         try:
             ids, offsets = self.engine.encode(texts)
-        except (KeyboardInterrupt, SystemExit, MemoryError):
+        except MemoryError:
             raise
-        except BaseException as error:  # a panic in Rust is no Exception
+        except BaseException as error:
+            # A panic in Rust is no Exception; a signal is not the engine's fault.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise EngineFailedError(f"{type(error).__name__}: {error}") from error
         if len(offsets) != len(texts) + 1:
             raise EngineFailedError(f"{len(offsets) - 1} results for {len(texts)} texts")
@@ -115,6 +119,7 @@ class Trial:
             judge()
         except EngineFailedError as error:
             self._fail(f"it fails on texts of the trial: {error}")
+            self.failed = True
 
 
 def reduce_text(text: str, is_wrong: Callable[[str], bool]) -> str:

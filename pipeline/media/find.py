@@ -36,6 +36,7 @@ FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
 class Found:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
+    num_named: int = 0  # files that the records of a table name
 
 
 def find_media(spec: str, kind: Kind, column: str, cache_dir: Path | None) -> list[Found]:
@@ -128,22 +129,19 @@ def _tar(path: str, kind: Kind, cache_dir: Path | None) -> Found:
 
 
 def _tables(spec: str, column: str, cache_dir: Path | None) -> list[Found]:
-    return [
-        Found(source=_with_files(source, column, cache_dir))
-        for source in find_sources(spec, cache_dir=cache_dir)
-    ]
+    sources = find_sources(spec, cache_dir=cache_dir)
+    return [_with_files(source, column, cache_dir) for source in sources]
 
 
-def _with_files(source: Source, column: str, cache_dir: Path | None) -> Source:
+def _with_files(source: Source, column: str, cache_dir: Path | None) -> Found:
     """The source, its fingerprint extended by the files that its records name."""
-    if column_kind(source, column) != "text":
-        return source
-    folder = os.path.dirname(source.path)
-    names = sorted(set(referenced_paths(source, column)))
-    if not names:
-        return source
-    contents = combine(names, hash_files(folder, names, cache_dir))
-    return replace(source, fingerprint=f"{source.fingerprint}+{contents}")
+    names: list[str] = []
+    if column_kind(source, column) == "text":
+        names = sorted(set(referenced_paths(source, column)))
+    if names:
+        contents = combine(names, hash_files(os.path.dirname(source.path), names, cache_dir))
+        source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
+    return Found(source=source, num_named=len(names))
 
 
 def _fixed_folder(pattern: str) -> str:

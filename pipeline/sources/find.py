@@ -56,6 +56,10 @@ def find_sources(spec: str, *, separator: str = "", cache_dir: Path | None = Non
 
 
 def _describe(path: str, separator: str, cache_dir: Path | None) -> Source:
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(f"the name of {path!r} is not UTF-8; rename it") from None
     kind, compression = sniff_kind(path)
     if is_url(path):
         num_bytes, fingerprint = fingerprint_url(path)
@@ -84,15 +88,43 @@ def _find_local(spec: str) -> list[str]:
     if at and hub.is_saved(folder):
         return hub.saved_arrow_files(folder, split)
     if glob.has_magic(path):
-        found = sorted(glob.glob(path, recursive=True))
-        files = [name for name in found if os.path.isfile(name)]
-        if files:
-            return files
-        what = "folders only; end it in /*.jsonl or the like" if found else "nothing"
-        raise InputError(f"{spec} matches {what}")
+        return _by_pattern(path, spec)
     if os.path.exists(path):
         raise InputError(f"{spec} is neither a file nor a folder")
+    if os.path.islink(path):
+        raise InputError(f"{spec} is a link to nothing ({os.readlink(path)})")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+
+
+def _by_pattern(pattern: str, spec: str) -> list[str]:
+    """Files that match; what the search could not look into is an error, not a shorter corpus."""
+    found = sorted(glob.glob(pattern, recursive=True))
+    _check_folders(pattern, spec)
+    files = [name for name in found if not os.path.isdir(name)]
+    for name in files:
+        if not os.path.isfile(name):
+            raise InputError(f"{name} (by {spec}) is no file that can be read: a broken link?")
+    if not files:
+        what = "folders only; end it in /*.jsonl or the like" if found else "nothing"
+        raise InputError(f"{spec} matches {what}")
+    # A folder linked into itself shows the same files at every depth.
+    once = {os.path.realpath(name): name for name in reversed(files)}
+    return sorted(once.values())
+
+
+def _check_folders(pattern: str, spec: str) -> None:
+    """Every folder that the pattern goes through can be listed."""
+    fixed = (
+        pattern[: next(i for i, c in enumerate(pattern) if c in "*?[")].rpartition("/")[0] or "/"
+    )
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"cannot look into {error.filename} (by {spec}): {error.strerror}")
+
+    deep = "**" in pattern
+    for _, folders, _ in os.walk(fixed, onerror=refuse):
+        if not deep:
+            folders.clear()
 
 
 def _in_folder(folder: str) -> list[str]:
@@ -142,4 +174,6 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
         if os.path.isdir(path):
             yield from _walk(path, seen)
         elif kind_by_name(path) is not None:
+            if not os.path.isfile(path):
+                raise InputError(f"{path} is no file that can be read: a pipe, or a broken link?")
             yield path

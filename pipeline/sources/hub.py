@@ -4,8 +4,8 @@
     hf:NAME[:CONFIG][@SPLIT]?streaming=1   not loaded; workers stream its shards (streamed.py)
     FOLDER[@SPLIT]                         saved by `save_to_disk`; its Arrow files
 
-Without a split: train, or the only one. NAME may be a folder of data files. `datasets` is imported
-for `hf:` only; code that comes with a dataset is never run.
+Without a split: the only one; of several, one must be named. NAME may be a folder of data files.
+`datasets` is imported for `hf:` only; code that comes with a dataset is never run.
 """
 
 from __future__ import annotations
@@ -63,11 +63,9 @@ def choose_split(wanted: str, splits: Iterable[str], place: str) -> str:
     names = sorted(splits)
     if wanted in names:
         return wanted
-    if not wanted and "train" in names:
-        return "train"
     if not wanted and len(names) == 1:
         return names[0]
-    problem = f"no split {wanted!r}" if wanted else "several splits and none is called train"
+    problem = f"no split {wanted!r}" if wanted else "several splits"
     raise InputError(f"{place} has {problem}; add @SPLIT, one of: {', '.join(names)}")
 
 
