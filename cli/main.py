@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from dataprep.cli import demo, look, make
+from dataprep.cli import demo, encode, look, make
 from dataprep.pipeline.errors import DataprepError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 make.add_commands(app)
 look.add_commands(app)
+encode.add_commands(app)
 demo.add_commands(app)
 
 

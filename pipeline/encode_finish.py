@@ -21,6 +21,7 @@ from typing import Any, cast
 from dataprep.pipeline.encode_plan import EncodePlan
 from dataprep.pipeline.encode_shards import (
     CodeShard,
+    code_dtype,
     committed_shards,
     shard_file,
     task_stem,
@@ -144,6 +145,7 @@ def make_manifest(
         "config": config,
         "tokenizer": None,
         "masks": [],
+        "token_dtype": code_dtype(encoder.codebook_size).name,
         "encoder": {
             "name": plan.config["encoder"],
             "kind": plan.kind,

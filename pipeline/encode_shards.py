@@ -66,7 +66,11 @@ class CodeColumn:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(np.uint16 if self.codebook_size <= 1 << 16 else np.int32)
+        return code_dtype(self.codebook_size)
+
+
+def code_dtype(codebook_size: int) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if codebook_size <= 1 << 16 else np.uint32)
 
 
 @dataclass(slots=True)

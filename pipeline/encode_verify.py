@@ -10,15 +10,14 @@ import numpy as np
 from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.manifest import fingerprint, read_manifest
+from dataprep.pipeline.manifest import check_sum, read_manifest
 from dataprep.pipeline.verify import Verified
 
 
 def verify_encoded(folder: Path) -> Verified:
     """Read everything; the first thing wrong is a CorruptError that names it."""
     manifest = _read(folder)
-    if fingerprint(manifest["identity"]) != manifest["fingerprint"]:
-        raise CorruptError(f"{folder}/manifest.json was edited: its fingerprint does not fit")
+    check_sum(manifest, folder)
     num_records = num_codes = num_bytes = 0
     for entry in (*manifest["shards"], *manifest["files"]):
         path = folder / entry["path"]

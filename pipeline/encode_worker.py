@@ -10,9 +10,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
@@ -42,7 +40,8 @@ from dataprep.pipeline.media import (
     Item,
     PictureRules,
     SoundRules,
-    decode_item,
+    Stream,
+    decode_ahead,
     read_items,
 )
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
@@ -52,8 +51,6 @@ from dataprep.pipeline.types import Task
 PLAN = "plan.json"
 PROGRESS_SECONDS = 0.3
 SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
-
-Stream = Iterator[tuple[int, Decoded]]  # with the place of its piece in the task
 
 
 def entries_path(work: Path, source: int) -> Path:
@@ -182,25 +179,6 @@ class EncodeTasks:
                 f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
                 "or list them with --on-error quarantine"
             )
-
-
-def decode_ahead(
-    items: Iterator[tuple[int, Item]], rules: PictureRules | SoundRules, threads: int
-) -> Stream:
-    """Decoded items in order; with threads, some of them before they are asked for."""
-    if threads <= 1:
-        for place, item in items:
-            yield place, decode_item(item, rules)
-        return
-    waiting: deque[tuple[int, Future[Decoded]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        for place, item in items:
-            waiting.append((place, pool.submit(decode_item, item, rules)))
-            if len(waiting) > 4 * threads:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        for place, future in waiting:
-            yield place, future.result()
 
 
 def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:

@@ -20,8 +20,8 @@ MANIFEST = "manifest.json"
 PIECES = "provenance/pieces.json"  # of a tokenized dataset: the source of each piece
 KINDS = ("tokenized", "packed")
 REQUIRED = (
-    *("format_version", "kind", "fingerprint", "identity", "config", "tokenizer"),
-    *("token_dtype", "masks", "sources", "shards", "counts"),
+    *("format_version", "kind", "fingerprint", "tokenizer"),
+    *("token_dtype", "masks", "shards", "counts"),
 )
 
 

@@ -5,7 +5,7 @@
 FOLDER holds pictures of your own; without it, JPEGs of 640x480 are made. "decode" is reading,
 decoding and bringing to 256x256, on one core; "encode" the encoder alone on one core, in batches
 of its size; "command" is `dataprep encode` with all cores, its start-up taken off as for one
-picture. The VQGAN has LWM's full size and random weights (290 MB of them are made), which cost the
+picture. The VQGAN has LWM's full size and random weights (240 MB of them are made), which cost the
 same as trained ones; it runs as its workers do, one thread a process.
 """
 

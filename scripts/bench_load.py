@@ -278,7 +278,7 @@ def torch_memmap(setting: Setting) -> Step:
     stops = np.cumsum([0, *sizes])
     memory = np.memmap(path, np.uint8, "r")
 
-    class Data(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    class Data(torch.utils.data.Dataset):  # type: ignore[misc]
         def __len__(self) -> int:
             return len(sizes)
 
@@ -457,7 +457,7 @@ def one(name: str, folder: str, seq_len: str, batch: str, seconds: str) -> None:
 
 def measure_cold(folder: Path, batches: int = 40, batch: int = 256) -> dict[str, float]:
     """Records a second, each in a process of its own over files that the cache has dropped."""
-    found = {}
+    found: dict[str, float] = {}
     for way in ("dataprep", "official", "dataprep", "official"):
         drop_cache(folder)
         command = [sys.executable, __file__, "--cold", way, str(folder), str(batches), str(batch)]

@@ -260,7 +260,7 @@ def test_several_codebooks_are_a_list_of_lists(
         [[0, 1, 2], [66000, 66001, 66002]],
         [[0, 1], [66000, 66001]],
     ]
-    assert manifest["columns"]["audio"] == "list<item: list<item: int32>>"
+    assert manifest["columns"]["audio"] == "list<item: list<item: uint32>>"
     assert manifest["counts"]["documents_dropped"] == 1  # too short for a code
 
 
@@ -353,9 +353,15 @@ def test_a_bad_line_of_a_table_is_named_with_its_number(tmp_path: Path) -> None:
     path.write_text('{"picture": "a.png"}\n')
     with pytest.raises(InputError, match=r"no column 'image' \(keys: picture\); set --column"):
         encode_here(tmp_path / "missing", path)
-    path.write_text('{"image": "gone.png"}\n')
-    with pytest.raises(InputError, match=r"line 1 .*gone\.png: No such file"):
-        encode_here(tmp_path / "gone", path)
+    (tmp_path / "folder.png").mkdir()
+    for name, reason in {
+        "gone.png": "No such file",
+        "folder.png": "Is a directory",
+        "nul\\u0000.png": "null byte",
+    }.items():
+        path.write_text(f'{{"image": "{name}"}}\n')
+        with pytest.raises(InputError, match=rf"line 1 of .*{reason}"):
+            encode_here(tmp_path / reason, path)
 
 
 def test_a_table_without_the_column_is_refused_before_reading(tmp_path: Path) -> None:
@@ -388,6 +394,17 @@ def test_a_config_that_cannot_be_is_refused(
     values = {"inputs": [str(folder)], "encoder": "patches", "out": str(tmp_path), **config}
     with pytest.raises(ConfigError, match=message):
         make_plan(load_config(EncodeConfig, flags=values), None, 1)
+
+
+def test_an_output_below_its_own_input_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(0))
+    encode_here(tmp_path / "codes", tmp_path)
+    values = {"inputs": [str(tmp_path)], "encoder": "patches"}
+    planned = make_plan(EncodeConfig.model_validate(values), None, 1)
+    assert planned.plan.identity["sources"] == [
+        {"kind": "files", "fingerprint": planned.plan.sources[0].fingerprint}
+    ]
+    assert [entry.name for entry in planned.entries[0]] == ["a.png"]
 
 
 def test_a_folder_with_videos_needs_a_rate(tmp_path: Path) -> None:
@@ -529,7 +546,7 @@ def test_a_bad_picture_ends_the_command_with_3(
 
 def test_list_shows_encoders_settings_and_plugins(tmp_path: Path, run_cli: RunCli) -> None:
     plugin = install_plugin(tmp_path / "plugin", "brightness = plug_encoder:SPEC")
-    env = {"PYTHONPATH": str(plugin)}
+    env = {"PYTHONPATH": os.pathsep.join([str(plugin), os.environ.get("PYTHONPATH", "")])}
     found = json.loads(run_cli("encode", "--list", "--json", env=env).stdout)
     assert [item["name"] for item in found] == ["patches", "vqgan", "mulaw", "brightness"]
     assert found[0]["settings"]["cells"]["default"] == 16

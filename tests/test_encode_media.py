@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import re
 import tarfile
 from pathlib import Path
@@ -261,6 +262,18 @@ def test_a_folder_that_cannot_be_read_says_why(
         (tmp_path / name).write_bytes(b"xyz" * 999)
     with pytest.raises(InputError, match=message):
         find_media(str(tmp_path), "vision", "image", None)
+
+
+def test_a_pipe_or_a_link_to_nothing_is_an_input_error(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(InputError, match="a pipe"):
+        find_media(str(tmp_path), "vision", "image", None)
+    (tmp_path / "a.png").unlink()
+    (tmp_path / "b.png").symlink_to("nowhere.png")
+    with pytest.raises(InputError, match=r"b\.png: No such file"):
+        find_media(str(tmp_path / "*.png"), "vision", "image", None)
+    with pytest.raises(InputError, match="matches no file"):
+        find_media(str(tmp_path / "*.jpg"), "vision", "image", None)
 
 
 @pytest.mark.parametrize(("cut", "message"), [(1500, "ends within b"), (2560, "no end mark")])

@@ -7,7 +7,7 @@ An encoder is opened in the parent, which asks it only for its attributes, and i
 which calls it. So opening must be cheap: weights and packages are loaded by the first call.
 
 Codes must depend on the input alone. An encoder whose arithmetic can differ in the last bit with
-the shape of a batch is always given batches of the same shape, cut by content (`encode_worker`).
+the shape of a batch is always given batches of the same shape, cut by content (`encode_batches`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Names are those of the flax checkpoint with dots between: `encoder.Conv_0.kernel
 safetensors; its shapes say what the network looks like, and every tensor is checked against that:
 
     widths 128 256 256 512 768, two blocks a level, latents of 64, 8192 codes
-    ─►  277 tensors, 146,244,675 parameters (140 tensors of them are the decoder's)
+    ─►  277 tensors, 146,244,675 parameters; 158 and 87,022,659 of them are the decoder's
 
 There is no attention: LWM's network has none at any resolution (its block for it does not even
 run). Kernels are [height, width, in, out], all float32.

@@ -3,11 +3,19 @@
     find_media    what the user names   -> sources, with a list of what a folder or tar holds
     read_items    a piece of a source   -> items: where the media are, the columns beside them
     decode_item   an item               -> frames u8[size, size, 3], or a waveform f32[samples]
+    decode_ahead  items                 -> the same for each in order, by threads if asked to
 
 Pillow, av and soundfile are imported where they are needed, not before.
 """
 
-from dataprep.pipeline.media.decode import Decoded, PictureRules, SoundRules, decode_item
+from dataprep.pipeline.media.decode import (
+    Decoded,
+    PictureRules,
+    SoundRules,
+    Stream,
+    decode_ahead,
+    decode_item,
+)
 from dataprep.pipeline.media.find import FILES, TARRED, Found, find_media
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
@@ -21,6 +29,8 @@ __all__ = [
     "Item",
     "PictureRules",
     "SoundRules",
+    "Stream",
+    "decode_ahead",
     "decode_item",
     "find_media",
     "read_items",

@@ -7,7 +7,9 @@ asked for, since all of them may not fit memory.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,6 +48,9 @@ class Decoded:
     frames: Iterable[Frame] = ()  # of vision; taking them may raise ValueError
     waveform: NDArray[np.float32] | None = None  # of audio
     reason: str = ""  # it could not be decoded
+
+
+Stream = Iterator[tuple[int, Decoded]]  # with the place of its piece in the task
 
 
 def decode_item(item: Item, rules: PictureRules | SoundRules) -> Decoded:
@@ -116,3 +121,22 @@ def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
     if not isinstance(blob, Blob):
         raise ValueError("is a picture where sound is wanted")
     return read_waveform(blob, rules.rate, rules.loudness)
+
+
+def decode_ahead(
+    items: Iterator[tuple[int, Item]], rules: PictureRules | SoundRules, threads: int
+) -> Stream:
+    """Decoded items in order; with threads, some of them before they are asked for."""
+    if threads <= 1:
+        for place, item in items:
+            yield place, decode_item(item, rules)
+        return
+    waiting: deque[tuple[int, Future[Decoded]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for place, item in items:
+            waiting.append((place, pool.submit(decode_item, item, rules)))
+            if len(waiting) > 4 * threads:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        for place, future in waiting:
+            yield place, future.result()

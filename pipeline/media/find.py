@@ -26,7 +26,7 @@ from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.sources import find_sources, hub
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
-from dataprep.pipeline.sources.stream import is_url
+from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.types import Source
 
 FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
@@ -55,11 +55,9 @@ def find_media(spec: str, kind: Kind, column: str, cache_dir: Path | None) -> li
     if hub.is_saved(path.rpartition("@")[0]):
         return _tables(path, column, cache_dir)
     if glob.has_magic(path):
-        folder = _fixed_folder(path)
-        names = [os.path.relpath(name, folder) for name in glob.glob(path, recursive=True)]
-        files = [name for name in names if os.path.isfile(os.path.join(folder, name))]
-        beside = list(walk(folder)) if any(is_wanted(name, kind) for name in files) else []
-        return _sorted(folder, files, spec, kind, column, cache_dir, beside=beside)
+        folder, names = _match(path, spec)
+        beside = [name for parent in {*map(os.path.dirname, names)} for name in _in(folder, parent)]
+        return _sorted(folder, names, spec, kind, column, cache_dir, beside=beside)
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
@@ -142,6 +140,28 @@ def _with_files(source: Source, column: str, cache_dir: Path | None) -> Found:
         contents = combine(names, hash_files(os.path.dirname(source.path), names, cache_dir))
         source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
     return Found(source=source, num_named=len(names))
+
+
+def _match(pattern: str, spec: str) -> tuple[str, list[str]]:
+    """The folder above the first wildcard, and the files below it that match.
+
+    What cannot be listed is an error and not a shorter corpus, which `glob` would make of it.
+    """
+    folder = _fixed_folder(pattern)
+    for _ in walk(folder) if "**" in pattern else _in(folder, ""):
+        pass
+    found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
+    if not found:
+        raise InputError(f"{spec} matches no file")
+    # A folder linked into itself shows the same files at every depth.
+    once = {os.path.realpath(name): name for name in sorted(found, reverse=True)}
+    return folder, sorted(os.path.relpath(name, folder) for name in once.values())
+
+
+def _in(folder: str, below: str) -> list[str]:
+    place = os.path.join(folder, below)
+    with naming(place):
+        return [os.path.join(below, name) for name in os.listdir(place)]
 
 
 def _fixed_folder(pattern: str) -> str:

@@ -18,7 +18,6 @@ import msgspec
 import xxhash
 
 from dataprep.pipeline.files import write_atomic
-from dataprep.pipeline.sources.stream import naming
 
 ABSENT = "absent"
 _SETTLED_NS = 2_000_000_000
@@ -31,7 +30,10 @@ Memory = dict[str, tuple[int, int, int, int, str]]
 
 
 def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> list[str]:
-    """xxh3-128 of each file below `folder`, in hex; ABSENT for one that is not there."""
+    """xxh3-128 of each file below `folder`, in hex; ABSENT for what cannot be read.
+
+    Why it cannot is told by who tries to decode it.
+    """
     place = _memory_path(folder, cache_dir)
     memory = _recall(place)
     settled_before = time.time_ns() - _SETTLED_NS
@@ -39,14 +41,13 @@ def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> lis
 
     def hash_one(name: str) -> str:
         path = os.path.join(folder, name)
-        with naming(path):
-            try:
-                stat = os.stat(path)
-            except FileNotFoundError:
-                return ABSENT
+        try:
+            stat = os.stat(path)
             mark = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
             known = memory.get(name)
             digest = known[4] if known and known[:4] == mark else _hash(path)
+        except (OSError, ValueError):  # also for a name that cannot be one
+            return ABSENT
         if stat.st_mtime_ns < settled_before:
             kept[name] = (*mark, digest)
         return digest

@@ -9,6 +9,7 @@ Entries come in the order of their names (folder) or as they lie in the file (ta
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
@@ -18,6 +19,7 @@ import msgspec
 from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
+from dataprep.pipeline.sources.find import is_dataset
 from dataprep.pipeline.sources.stream import naming
 
 _BLOCK = 512  # what a tar is made of
@@ -57,7 +59,10 @@ def list_files(folder: str, names: Sequence[str], kind: Kind) -> list[Entry]:
         _check_name(name, folder)
         path = os.path.join(folder, name)
         with naming(path):
-            return Span(-1, os.stat(path).st_size)
+            found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise InputError(f"{path} is no file that can be read: a pipe?")
+        return Span(-1, found.st_size)
 
     return [
         Entry(name, span(name), *(span(f) if f in beside else None for f in _beside(name)))
@@ -66,10 +71,14 @@ def list_files(folder: str, names: Sequence[str], kind: Kind) -> list[Entry]:
 
 
 def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Names of all files below a folder, hidden ones left out; no folder is its own ancestor."""
+    """Names of all files below a folder, hidden ones left out.
+
+    A folder that is its own ancestor is not entered again, and a dataset not at all: an output
+    below its own input is not to be read the next time.
+    """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)
-    if real in seen:
+    if real in seen or (below and (is_dataset(place) or is_encoded(place))):
         return
     with naming(place), os.scandir(place) as entries:
         found = sorted((entry.name, entry.is_dir()) for entry in entries)
@@ -80,6 +89,15 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
             yield from walk(folder, f"{below}{name}/", seen | {real})
         else:
             yield f"{below}{name}"
+
+
+def is_encoded(folder: str) -> bool:
+    """Whether `dataprep encode` wrote a dataset here."""
+    try:
+        with open(os.path.join(folder, "manifest.json"), "rb") as file:
+            return b'"kind": "encoded"' in file.read(200)
+    except OSError:
+        return False
 
 
 def list_tar(path: str, kind: Kind) -> list[Entry]:

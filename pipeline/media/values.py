@@ -90,8 +90,10 @@ def _is_path(text: str) -> bool:
 def _part(value: Any, folder: str | None) -> Part:
     if isinstance(value, dict):
         if not isinstance(value.get("bytes"), bytes):
-            keys = ", ".join(map(str, value))
-            raise ValueError(f"holds no bytes (keys: {keys}); save the files within the dataset")
+            raise ValueError(
+                f"holds no bytes (keys: {', '.join(map(str, value))}); save the files within the "
+                "dataset, or stream it: hf:NAME?streaming=1"
+            )
         return Blob(data=value["bytes"])
     if isinstance(value, bytes):
         return Blob(data=value)
@@ -107,7 +109,7 @@ def _text_part(text: str, folder: str | None) -> Blob:
     if _is_path(text):
         if folder is None:
             raise ValueError(f"is a path ({_short(text)}), which only a local table may hold")
-        return Blob(path=os.path.join(folder, os.path.expanduser(text)))
+        return Blob(path=os.path.join(folder, text))
     content = text
     if text.startswith("data:"):
         head, comma, content = text.partition(",")
