@@ -15,9 +15,11 @@ from dataprep.cli.show import megabytes, print_json, use_colour
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import TokenizedDataset, open_dataset
 from dataprep.loaders.packed import PackedDataset
+from dataprep.pipeline.encode_verify import verify_encoded
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.inspect import Decode, Span, spans_of
+from dataprep.pipeline.manifest import read_manifest
 from dataprep.pipeline.provenance import origin_of, pieces_of_row
 from dataprep.pipeline.stats import stats
 from dataprep.pipeline.verify import compare, verify
@@ -79,12 +81,13 @@ def verify_command(
     ] = False,
 ) -> None:
     """Read everything and check it: hashes, counts, ids, boundaries, masks."""
-    result = verify(Path(dataset))
+    kind = read_manifest(Path(dataset))["kind"]
+    result = (verify_encoded if kind == "encoded" else verify)(Path(dataset))
     files = compare(Path(dataset), Path(against)) if against else None
     if as_json:
         print_json({**asdict(result), "folder": dataset, "files_equal": files})
     elif not quiet:
-        what = "rows" if result.kind == "packed" else "documents"
+        what = {"packed": "rows", "encoded": "records"}.get(result.kind, "documents")
         typer.echo(
             f"{dataset}: whole; {result.num_shards} shards, {result.num_items:,} {what}, "
             f"{result.num_tokens:,} tokens, {megabytes(result.num_bytes)}"
@@ -95,6 +98,8 @@ def verify_command(
 
 def stats_command(dataset: Dataset, as_json: Json = False) -> None:
     """Print counts, lengths, padding, segments, targets and vocabulary."""
+    if read_manifest(Path(dataset))["kind"] == "encoded":
+        raise ConfigError(f"{dataset} holds codes, not tokens; tokenize it first")
     found = stats(Path(dataset))
     if as_json:
         print_json(found)

@@ -18,10 +18,10 @@ from dataprep.pipeline.files import write_atomic
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 PIECES = "provenance/pieces.json"  # of a tokenized dataset: the source of each piece
-KINDS = ("tokenized", "packed")
+KINDS = ("encoded", "tokenized", "packed")
 REQUIRED = (
     *("format_version", "kind", "fingerprint", "tokenizer"),
-    *("token_dtype", "masks", "shards", "counts"),
+    *("masks", "shards", "counts"),
 )
 
 
@@ -58,8 +58,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             f"{path} has format version {version}, this dataprep reads {FORMAT_VERSION}; "
             "use the dataprep that wrote it, or make the dataset again"
         )
-    if manifest["kind"] not in KINDS or manifest["token_dtype"] not in ("uint16", "uint32"):
+    if manifest["kind"] not in KINDS:
         raise CorruptError(f"{path} is of kind {manifest['kind']!r}, which this cannot read")
+    dtype = manifest.get("token_dtype")
+    if manifest["kind"] != "encoded" and dtype not in ("uint16", "uint32"):
+        raise CorruptError(f"{path} has token_dtype {dtype!r}; make the dataset again")
     try:
         for shard in manifest["shards"]:
             int(shard["num_records"]), int(shard["num_tokens"])

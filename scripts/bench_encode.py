@@ -104,14 +104,13 @@ def bench_sound() -> None:
     waveform = rng.uniform(-1, 1, seconds * 44100).astype(np.float32)
     encoder: Any = open_encoder("mulaw")
     at_rate = resample(waveform, 44100, 16000)
-    unit = "seconds of sound/s"
     resampled = per_second(seconds, lambda: resample(waveform, 44100, 16000))
-    say("resample 44100 to 16000", resampled, unit)
-    say("mulaw encode", per_second(seconds, lambda: encoder.encode(at_rate)), unit)
+    say("resample 44100 to 16000", resampled, "seconds of sound/s, NumPy's threads")
+    say("mulaw encode", per_second(seconds, lambda: encoder.encode(at_rate)), "seconds of sound/s")
 
 
-def say(what: str, rate: float, unit: str = "pictures/s") -> None:
-    print(f"{what:44} {rate:12,.1f} {unit}, one core", flush=True)
+def say(what: str, rate: float, unit: str = "pictures/s, one core") -> None:
+    print(f"{what:44} {rate:12,.1f} {unit}", flush=True)
 
 
 def bench_command(folder: Path, place: Path) -> None:

@@ -182,7 +182,7 @@ def in_memory(corpus: Path, tokenizer: Path, engine: str) -> float:
         process.join()
     if None in seconds:
         return 0.0
-    return corpus.stat().st_size / 1e6 / max(seconds)
+    return float(corpus.stat().st_size / 1e6 / max(seconds))
 
 
 def encode_share(

@@ -144,16 +144,17 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
         ]
 
 
-def is_dataset(folder: str) -> bool:
-    """Whether dataprep writes or wrote a dataset here."""
+def dataset_kind(folder: str) -> str:
+    """What dataprep wrote here: tokenized, packed, encoded, unfinished or ''."""
     if os.path.isdir(os.path.join(folder, ".work")):
-        return True
+        return "unfinished"
     try:
         with open(os.path.join(folder, "manifest.json"), "rb") as file:
             head = file.read(200)
     except OSError:
-        return False
-    return b'"kind": "tokenized"' in head or b'"kind": "packed"' in head
+        return ""
+    kinds = ("tokenized", "packed", "encoded")
+    return next((kind for kind in kinds if f'"kind": "{kind}"'.encode() in head), "")
 
 
 def _walk(folder: str, seen: set[str]) -> Iterator[str]:
@@ -165,7 +166,11 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     if hub.is_saved(folder):
         yield from hub.saved_arrow_files(folder)
         return
-    if is_dataset(folder):  # an output below its own input is not to be read the next time
+    kind = dataset_kind(folder)
+    if kind == "encoded":
+        yield from _walk(os.path.join(folder, "shards"), seen)
+        return
+    if kind:  # an output below its own input is not to be read the next time
         return
     with naming(folder), os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
