@@ -19,7 +19,7 @@ import msgspec
 from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
-from dataprep.pipeline.sources.find import is_dataset
+from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.stream import naming
 
 _BLOCK = 512  # what a tar is made of
@@ -78,7 +78,7 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
     """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)
-    if real in seen or (below and (is_dataset(place) or is_encoded(place))):
+    if real in seen or (below and (dataset_kind(place) or is_encoded(place))):
         return
     with naming(place), os.scandir(place) as entries:
         found = sorted((entry.name, entry.is_dir()) for entry in entries)
