@@ -81,7 +81,9 @@ def _input_of(value: Any) -> Any:
 class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
-    seq_len: int = Field(2048, ge=1, description="inputs a row; it holds one token more")
+    seq_len: int = Field(
+        2048, ge=1, le=1 << 26, description="inputs a row; it holds one token more"
+    )
     strategy: Literal["best_fit", "first_fit", "concat", "pad"] = Field(
         "best_fit", description="how documents are laid into rows"
     )

@@ -21,6 +21,11 @@ Mix = Mapping[str, tuple[Source, Weight | Mapping[int, Weight]]]
 def open_mix(data: Source | Mix, sizes: BatchSizes) -> tuple[dict[str, PackedDataset], list[Part]]:
     """The datasets by name, in one order whatever order they were named in."""
     mix: Mix = data if isinstance(data, Mapping) else {"": (data, 1)}
+    for name, part in mix.items():
+        if not isinstance(part, tuple | list) or len(part) != 2:
+            raise ConfigError(f"a mixture is {{name: (folder, weight)}}, {name!r} has {part!r}")
+    if not mix:
+        raise ConfigError("a mixture needs at least one dataset")
     datasets = {name: open_packed(mix[name][0]) for name in sorted(mix)}
     lengths = {name: dataset.seq_len for name, dataset in datasets.items()}
     if len(set(lengths.values())) != 1:

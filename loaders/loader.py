@@ -24,7 +24,7 @@ from dataprep.loaders.make import AnyBatch, Maker, make_placement
 from dataprep.loaders.mixture import Exhausted, plan_mixture
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.schedule import BatchSizes, Remainder
+from dataprep.loaders.schedule import BatchSizes, Remainder, whole_number
 from dataprep.loaders.state import State, check_state, make_state, parse_state
 from dataprep.loaders.views import UserView, ViewName, make_view
 from dataprep.pipeline.errors import ConfigError
@@ -64,9 +64,11 @@ class DataLoader:
     ) -> None:
         _check_choice("remainder", remainder, ("drop", "pad"))
         _check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
-        _check_least("epochs", epochs, 1)
-        _check_least("max_steps", max_steps, 0)
-        _check_least("prefetch", prefetch, 0)
+        # Plain ints, whatever kind was given: the state must be JSON.
+        seed = whole_number("seed", seed)
+        epochs = None if epochs is None else whole_number("epochs", epochs, least=1)
+        max_steps = None if max_steps is None else whole_number("max_steps", max_steps, least=0)
+        prefetch = whole_number("prefetch", prefetch, least=0)
         self._sizes = BatchSizes.of(batch_size)
         self.datasets, parts = open_mix(data, self._sizes)
         self.seq_len = next(iter(self.datasets.values())).seq_len
@@ -220,8 +222,3 @@ class DataLoader:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigError(f"{name} {value!r} is not one of {', '.join(choices)}")
-
-
-def _check_least(name: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
-        raise ConfigError(f"{name} must be at least {least}, got {value}")

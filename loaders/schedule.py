@@ -5,15 +5,27 @@ With `{0: 64, 1000: 256}` step 0 has rows 0 … 63, and step 1000 starts at row 
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from dataprep.pipeline.errors import ConfigError
 
 Remainder = Literal["drop", "pad"]
+
+
+def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
+    """A plain int of whatever is one: np.int64(3) -> 3; 3.0 and "3" are not."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be a whole number, got {value!r}") from None
+    if least is not None and number < least:
+        raise ConfigError(f"{name} must be at least {least}, got {number}")
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +38,11 @@ class BatchSizes:
 
     @classmethod
     def of(cls, batch_size: int | Mapping[int, int]) -> BatchSizes:
-        sizes = batch_size if isinstance(batch_size, Mapping) else {0: batch_size}
+        given = batch_size if isinstance(batch_size, Mapping) else {0: batch_size}
+        sizes = {
+            whole_number("a step of batch_size", step): whole_number("batch_size", size)
+            for step, size in given.items()
+        }
         steps = tuple(sorted(sizes))
         if not steps or steps[0] != 0 or any(sizes[step] < 1 for step in steps):
             raise ConfigError(

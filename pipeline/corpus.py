@@ -21,6 +21,9 @@ from dataprep.pipeline.mapped import MappedShard
 from dataprep.pipeline.record import TOKEN_DTYPES, U32
 from dataprep.pipeline.types import Mask, Offsets
 
+# A map holds a file descriptor, and there may be thousands of shards.
+MAX_OPEN_SHARDS = 128
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
@@ -155,7 +158,11 @@ class Corpus:
             yield shard, which, shard.index[documents[which] - self._starts[number]]
 
     def _shard(self, number: int) -> _Shard:
-        if number not in self._open:
+        if number in self._open:
+            self._open[number] = self._open.pop(number)  # the last used is the last to go
+        else:
+            if len(self._open) >= MAX_OPEN_SHARDS:
+                self._open.pop(next(iter(self._open))).mapped.close()
             folder, entry, manifest = self._entries[number]
             mapped = MappedShard(
                 folder / entry["path"], entry["num_bytes"], np.array(entry["record_bytes"])
@@ -179,7 +186,7 @@ class Corpus:
         try:
             # A plain array over the map: indexing np.memmap itself costs far more.
             index: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (OSError, ValueError) as error:
+        except (FileNotFoundError, ValueError) as error:
             raise CorruptError(f"cannot read {path}: {error}") from None
         if len(index) != entry["num_documents"]:
             raise CorruptError(f"{path} lists {len(index)} documents, not {entry['num_documents']}")

@@ -53,10 +53,14 @@ class MappedShard:
     """One shard, open for copying byte ranges of its records."""
 
     def __init__(self, path: Path, num_bytes: int, record_bytes: NDArray[Any]) -> None:
+        try:
+            actual = path.stat().st_size
+        except FileNotFoundError:
+            raise CorruptError(f"{path} is missing; make the dataset again") from None
+        if actual != num_bytes:
+            raise CorruptError(f"{path} has {actual} bytes, the manifest says {num_bytes}")
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if len(self._map) != num_bytes:
-            raise CorruptError(f"{path} has {len(self._map)} bytes, the manifest says {num_bytes}")
         self._view = memoryview(self._map)
         self.places = record_places(record_bytes)
         last = int(self.places[-1] + record_bytes[-1]) if len(self.places) else 0

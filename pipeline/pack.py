@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ from dataprep.pipeline.workspace import (
     complete_manifest,
     locked,
     prepare,
+    refuse_inside,
     remove_dataset,
 )
 
@@ -79,6 +80,7 @@ def pack(
     if not folders:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
     out = check_out(out_name)
+    refuse_inside(out, folders)
     corpus = Corpus([Path(folder) for folder in folders])
     values = config.model_dump(mode="json")
     identity = _identity(corpus, values)
@@ -107,7 +109,7 @@ def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
     filling = {"max_segments": config["max_segments"]}
 
     def plan(window: Window) -> Plan:
-        blocks = find_blocks(corpus, window, capacity) if config["keep_blocks"] else None
+        blocks = find_blocks(corpus, window, capacity) if looks_at_blocks(config) else None
         if config["strategy"] == "best_fit":
             return best_fit(
                 window.lengths,
@@ -130,6 +132,10 @@ def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
         return pad(window.lengths, capacity, blocks=blocks, pad_side=config["pad_side"], **cutting)
 
     return plan_windows(windows, plan)
+
+
+def looks_at_blocks(config: Mapping[str, Any]) -> bool:
+    return bool(config["keep_blocks"]) and config["strategy"] != "concat"
 
 
 def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
@@ -179,7 +185,10 @@ def _plan(
 ) -> tuple[PackPlan, Counts]:
     """The plan, from an earlier run's files if they are all there."""
     if (work / PLAN).exists():
-        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+        begun = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+        # The same datasets may have moved since.
+        plan = replace(begun, folders=[str(folder.absolute()) for folder in corpus.folders])
+        write_atomic(work / PLAN, msgspec.json.encode(plan))
         return plan, Counts(**json.loads((work / COUNTS).read_bytes()))
     report("plan", {"documents": corpus.num_documents})
     (work / "rows").mkdir(exist_ok=True)
@@ -201,6 +210,7 @@ def _plan(
         config=config,
         capacity=capacity,
         pad=_pad_id(corpus, config),
+        row_bytes=row_bytes,
         tasks=tasks,
     )
     write_atomic(work / COUNTS, json.dumps(asdict(counts)).encode())
@@ -221,14 +231,13 @@ def _pad_id(corpus: Corpus, config: Mapping[str, Any]) -> int:
 
 def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> None:
     left = [task for task in plan.tasks if committed(work, task) is None]
-    row_bytes = plan.capacity * 2
     report(
         "start",
         {
             "rows": sum(task.stop - task.start for task in plan.tasks),
             "tasks": len(plan.tasks),
             "tasks_done": len(plan.tasks) - len(left),
-            "num_bytes": sum(task.stop - task.start for task in left) * row_bytes,
+            "num_bytes": sum(task.stop - task.start for task in left) * plan.row_bytes,
             "workers": config.workers or usable_cores(),
         },
     )
@@ -307,7 +316,8 @@ def _manifest(
             "rows_dropped": counts.rows - num_rows,
             "tokens_in_dropped_rows": sum(s.tokens_in_dropped_rows for _, s in shards),
             "segments": sum(shard.num_pieces for shard in full),
-            "blocks_cut": counts.blocks_cut,
+            # Where blocks are not looked at, nobody knows.
+            "blocks_cut": counts.blocks_cut if looks_at_blocks(config) else None,
         },
         "identity": identity,
     }

@@ -50,6 +50,7 @@ class PackPlan:
     config: dict[str, Any]
     capacity: int
     pad: int
+    row_bytes: int  # of the tokens of a row
     tasks: list[PackTask]
 
 

@@ -53,6 +53,7 @@ from dataprep.pipeline.workspace import (
     complete_manifest,
     locked,
     prepare,
+    refuse_inside,
     remove_dataset,
 )
 
@@ -76,6 +77,7 @@ def tokenize(
     """Make the dataset, or go on with it, or find that it is there."""
     out = check_out(config.out)
     plan = plan_of(config, cache_dir)
+    refuse_inside(out, [source.path for source in plan.sources])
     with disk_errors_named(out), locked(out):
         if overwrite:
             remove_dataset(out)

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,15 @@ def check_out(name: str) -> Path:
                 f"--out {out} holds other files ({', '.join(strangers[:3])}); name a new folder"
             )
     return out
+
+
+def refuse_inside(out: Path, paths: Iterable[str | Path]) -> None:
+    """What is read must not lie where --overwrite removes, nor the other way round."""
+    target = out.resolve()
+    for path in paths:
+        source = Path(path).resolve()
+        if source == target or target in source.parents:
+            raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
 
 
 def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import pytest
 from packed import Packed, write_packed
 
 from dataprep.loaders import DataLoader
-from dataprep.pipeline.errors import ConflictError
+from dataprep.pipeline.errors import ConfigError, ConflictError
 
 BATCH = 12  # a multiple of every number of hosts
 
@@ -199,3 +199,15 @@ def test_a_folder_may_move_under_a_state(packed: Packed, tmp_path: Path) -> None
     again = loader_of(tmp_path / "link", prefetch=0)
     again.set_state(loader.get_state())
     assert np.array_equal(next(again)["inputs"], next(loader)["inputs"])
+
+
+def test_a_state_is_json_whatever_kind_of_ints_were_given(packed: Packed) -> None:
+    with loader_of(packed.folder, batch_size=np.int64(2), seed=np.int64(3)) as loader:
+        next(iter(loader))
+        assert json.loads(json.dumps(loader.get_state())) == loader.get_state()
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 2.5}, {"seed": None}, {"epochs": "1"}])
+def test_what_is_no_whole_number_is_named(packed: Packed, wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be a whole number"):
+        loader_of(packed.folder, **wrong)

@@ -363,3 +363,42 @@ def test_a_damaged_or_packed_input_is_refused(
     result = run_cli("pack", tmp_path, "--out", tmp_path / "b", check=False)
     assert result.code == 5
     assert "no manifest.json" in result.stderr
+
+
+def test_an_output_that_is_or_holds_the_input_is_refused(
+    run_cli: RunCli, toy: Path, tmp_path: Path
+) -> None:
+    corpus = corpus_of(tmp_path, toy, [{"text": "abc"}])
+    folder = corpus.folders[0]
+    before = tree(folder)
+    for out in (folder, folder.parent):
+        result = run_cli("pack", folder, "--out", out, "--overwrite", check=False)
+        assert result.code == 2
+    assert tree(folder) == before
+
+
+def test_a_missing_or_empty_shard_is_corrupt(run_cli: RunCli, toy: Path, tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, toy, [{"text": "abc"}])
+    (shard,) = (corpus.folders[0] / "shards").iterdir()
+    shard.write_bytes(b"")
+    result = run_cli("pack", corpus.folders[0], "--out", tmp_path / "a", check=False)
+    assert result.code == 5
+    assert "has 0 bytes, the manifest says" in result.stderr
+    shard.unlink()
+    result = run_cli("pack", corpus.folders[0], "--out", tmp_path / "b", check=False)
+    assert result.code == 5
+    assert f"{shard} is missing" in result.stderr
+
+
+def test_rows_are_the_same_however_few_shards_are_open(
+    tokenized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Packed(Corpus([tokenized]), seq_len=300)
+    corpus = Corpus([tokenized])
+    assert corpus.num_shards > 2
+    monkeypatch.setattr("dataprep.pipeline.corpus.MAX_OPEN_SHARDS", 2)
+    few = Packed(corpus, seq_len=300)
+    assert len(corpus._open) <= 2
+    for left, right in zip(whole.rows, few.rows, strict=True):
+        assert (left["tokens"] == right["tokens"]).all()
+        assert (left["loss"] == right["loss"]).all()
