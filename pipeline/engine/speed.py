@@ -27,7 +27,11 @@ ROUNDS = 5
 
 def single_threaded_environment() -> dict[str, str]:
     """For worker processes, to be set before they import an engine."""
-    return {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return {
+        "RAYON_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "FASTOKENS_BPE_THREADS": "1",  # a pool of its own, which spins while it waits
+    }
 
 
 def speeds_on_one_thread(
