@@ -65,6 +65,8 @@ from dataprep.pipeline.workspace import (
 
 NAME = "rows"
 COUNTS = "counts.json"
+SHARDS_WANTED = 16  # enough for every core to have some
+SMALLEST_SHARD_BYTES = 16 << 20
 NEUTRAL = frozenset({"workers"})
 
 
@@ -195,15 +197,16 @@ def _plan(
     (work / TASKS).mkdir(exist_ok=True)
     capacity = config["seq_len"] + 1
     row_bytes = capacity * TOKEN_DTYPES[corpus.token_dtype].itemsize
-    shard_rows = min(config["shard_rows"], max(1, config["shard_bytes"] // row_bytes))
+    most = min(config["shard_rows"], max(1, config["shard_bytes"] // row_bytes))
     counts = Counts()
     tasks: list[PackTask] = []
     for number, window in enumerate(plan_rows(corpus, config)):
         counts += window.counts
         for name in ("document", "start", "length", "row_offsets"):
             save_array(plan_path(work, number, name), getattr(window, name))
-        for start in range(0, window.num_rows, shard_rows):
-            stop = min(start + shard_rows, window.num_rows)
+        step = _rows_of_a_shard(window.num_rows, most, row_bytes)
+        for start in range(0, window.num_rows, step):
+            stop = min(start + step, window.num_rows)
             tasks.append(PackTask(index=len(tasks), window=number, start=start, stop=stop))
     plan = PackPlan(
         folders=[str(folder.absolute()) for folder in corpus.folders],
@@ -216,6 +219,13 @@ def _plan(
     write_atomic(work / COUNTS, json.dumps(asdict(counts)).encode())
     write_atomic(work / PLAN, msgspec.json.encode(plan))
     return plan, counts
+
+
+def _rows_of_a_shard(num_rows: int, most: int, row_bytes: int) -> int:
+    """Shards of equal size, and several of them where that does not make them tiny."""
+    enough = max(-(-num_rows // SHARDS_WANTED), SMALLEST_SHARD_BYTES // row_bytes, 1)
+    count = max(1, -(-num_rows // min(most, enough)))
+    return max(1, -(-num_rows // count))
 
 
 def _pad_id(corpus: Corpus, config: Mapping[str, Any]) -> int:
