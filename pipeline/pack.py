@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,21 +21,18 @@ import numpy as np
 
 from dataprep.configs import PackConfig
 from dataprep.pipeline.corpus import Corpus, Pieces
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.execute import Message, run_jobs, usable_cores
-from dataprep.pipeline.files import disk_errors_named, sync_folder, write_atomic
-from dataprep.pipeline.finish import move
-from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint, write_manifest
+from dataprep.pipeline.files import disk_errors_named, write_atomic
+from dataprep.pipeline.manifest import FORMAT_VERSION
+from dataprep.pipeline.pack_finish import NEUTRAL, finish, looks_at_blocks, make_manifest
 from dataprep.pipeline.pack_worker import (
-    ENDINGS,
     PLAN,
     TASKS,
-    PackedShard,
     PackPlan,
     PackTask,
     committed,
     plan_path,
-    shard_file,
 )
 from dataprep.pipeline.packing import (
     Blocks,
@@ -51,7 +47,6 @@ from dataprep.pipeline.packing import (
     plan_windows,
 )
 from dataprep.pipeline.record import TOKEN_DTYPES
-from dataprep.pipeline.row import ends_dtype
 from dataprep.pipeline.run import Outcome, Report
 from dataprep.pipeline.shards import save_array
 from dataprep.pipeline.workspace import (
@@ -63,11 +58,9 @@ from dataprep.pipeline.workspace import (
     remove_dataset,
 )
 
-NAME = "rows"
 COUNTS = "counts.json"
 SHARDS_WANTED = 16  # enough for every core to have some
 SMALLEST_SHARD_BYTES = 16 << 20
-NEUTRAL = frozenset({"workers"})
 
 
 def pack(
@@ -95,8 +88,8 @@ def pack(
         work = prepare(out, identity, folders)
         plan, counts = _plan(corpus, values, work, report)
         _execute(plan, config, work, report)
-        manifest = _manifest(corpus, plan, counts, values, identity, work)
-        _finish(plan, out, work, manifest)
+        manifest = make_manifest(corpus, plan, counts, values, identity, work)
+        finish(plan, out, work, manifest)
     return Outcome(out=out, manifest=manifest, was_complete=False)
 
 
@@ -134,10 +127,6 @@ def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
         return pad(window.lengths, capacity, blocks=blocks, pad_side=config["pad_side"], **cutting)
 
     return plan_windows(windows, plan)
-
-
-def looks_at_blocks(config: Mapping[str, Any]) -> bool:
-    return bool(config["keep_blocks"]) and config["strategy"] != "concat"
 
 
 def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
@@ -264,110 +253,3 @@ def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> 
         describe=lambda i: f"rows {plan.tasks[i].start} to {plan.tasks[i].stop}",
         on_message=on_message,
     )
-
-
-def _manifest(
-    corpus: Corpus,
-    plan: PackPlan,
-    counts: Counts,
-    config: dict[str, Any],
-    identity: dict[str, Any],
-    work: Path,
-) -> dict[str, Any]:
-    shards = _shards(plan, work)
-    full = [shard for _, shard in shards if shard.num_rows]
-    first = corpus.manifests[0]
-    num_rows = sum(shard.num_rows for shard in full)
-    num_tokens = sum(shard.num_tokens for shard in full)
-    if not num_rows and corpus.num_documents:
-        raise InputError("packing left no row at all: every document was dropped; set --overflow")
-    return {
-        "format_version": FORMAT_VERSION,
-        "kind": "packed",
-        "fingerprint": fingerprint(identity),
-        "parents": [manifest["fingerprint"] for manifest in corpus.manifests],
-        "config": {**first["config"], "pack": {k: config[k] for k in config if k not in NEUTRAL}},
-        "tokenizer": first["tokenizer"],
-        "vision": next((m["vision"] for m in corpus.manifests if m["vision"]), None),
-        "sources": [
-            {
-                "path": str(folder),
-                "bytes": sum(shard["num_bytes"] for shard in manifest["shards"]),
-                "fingerprint": manifest["fingerprint"],
-                "records": manifest["counts"]["documents_written"],
-            }
-            for folder, manifest in zip(corpus.folders, corpus.manifests, strict=True)
-        ],
-        "seq_len": config["seq_len"],
-        "token_dtype": corpus.token_dtype,
-        "ends_dtype": ends_dtype(config["seq_len"]),
-        "max_id": max(manifest["max_id"] for manifest in corpus.manifests),
-        "pad": plan.pad,
-        "compression": config["compression"],
-        "masks": list(corpus.masks),
-        "shards": [_shard_entry(shard, i, len(full)) for i, shard in enumerate(full)],
-        "counts": {
-            "documents_read": counts.documents,
-            "documents_written": counts.documents - counts.documents_dropped,
-            "documents_empty": counts.documents_empty,
-            "documents_quarantined": 0,
-            "documents_split": counts.documents_split,
-            "documents_truncated": counts.documents_truncated,
-            "documents_dropped": counts.documents_dropped,
-            "tokens": num_tokens,
-            "tokens_read": counts.tokens,
-            "tokens_shared": counts.tokens_shared,
-            "tokens_truncated": counts.tokens_truncated,
-            "tokens_dropped": counts.tokens_dropped,
-            "target_tokens": sum(shard.num_targets for shard in full),
-            "padding": num_rows * plan.capacity - num_tokens,
-            "rows": num_rows,
-            "rows_without_target": sum(shard.rows_without_target for _, shard in shards),
-            "rows_dropped": counts.rows - num_rows,
-            "tokens_in_dropped_rows": sum(s.tokens_in_dropped_rows for _, s in shards),
-            "segments": sum(shard.num_pieces for shard in full),
-            # Where blocks are not looked at, nobody knows.
-            "blocks_cut": counts.blocks_cut if looks_at_blocks(config) else None,
-        },
-        "identity": identity,
-    }
-
-
-def _shards(plan: PackPlan, work: Path) -> list[tuple[PackTask, PackedShard]]:
-    found = []
-    for task in plan.tasks:
-        shard = committed(work, task)
-        assert shard is not None, f"task {task.index} is not done"
-        found.append((task, shard))
-    return found
-
-
-def _name(role: str, i: int, count: int) -> str:
-    ending = ".arrayrecord" if role == "shards" else ".npy"
-    return f"{role}/{NAME}-{i:05d}-of-{count:05d}{ending}"
-
-
-def _shard_entry(shard: PackedShard, i: int, count: int) -> dict[str, Any]:
-    return {
-        "path": _name("shards", i, count),
-        "num_records": shard.num_rows,
-        "num_tokens": shard.num_tokens,
-        **shard.files["shards"],
-        "index": {"path": _name("index", i, count), **shard.files["index"]},
-        "provenance": {"path": _name("provenance", i, count), **shard.files["provenance"]},
-    }
-
-
-def _finish(plan: PackPlan, out: Path, work: Path, manifest: dict[str, Any]) -> None:
-    for role in ENDINGS:
-        (out / role).mkdir(exist_ok=True)
-    full = [(task, shard) for task, shard in _shards(plan, work) if shard.num_rows]
-    for i, (task, shard) in enumerate(full):
-        for role in ENDINGS:
-            target = out / _name(role, i, len(full))
-            move(shard_file(work, task, role), target, shard.files[role]["num_bytes"])
-    for role in ENDINGS:
-        sync_folder(out / role)
-    sync_folder(out)
-    write_manifest(out, manifest)
-    shutil.rmtree(work)
