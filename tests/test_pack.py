@@ -22,7 +22,7 @@ from test_tokenize import tree
 from toy import write_toy_tokenizer
 
 from dataprep.configs import PackConfig
-from dataprep.loaders import open_dataset
+from dataprep.loaders import DataLoader, open_dataset
 from dataprep.pipeline.corpus import Corpus, Pieces
 from dataprep.pipeline.materialize import build_rows
 from dataprep.pipeline.pack import plan_rows
@@ -402,3 +402,34 @@ def test_rows_are_the_same_however_few_shards_are_open(
     for left, right in zip(whole.rows, few.rows, strict=True):
         assert (left["tokens"] == right["tokens"]).all()
         assert (left["loss"] == right["loss"]).all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3])
+def test_concat_and_the_lwm_view_give_lwms_batches_for_any_batch_size(
+    run_cli: RunCli, toy: Path, tmp_path: Path, batch_size: int
+) -> None:
+    """Batch k, row i is stream[(kB + i)S : (kB + i)S + S + 1], as LWM cuts it."""
+    records = [VISION, {**VISION, "q": "xyz"}, {**VISION, "a": "bcd"}]
+    corpus = corpus_of(tmp_path, toy, records, fields="[q],vision,a", **TWO_FRAMES)
+    documents = open_dataset(corpus.folders[0])
+    stream = {
+        name: np.concatenate([documents[i][name] for i in range(len(documents))])
+        for name in ("tokens", "loss_mask", "vision_mask")
+    }
+    flags = ["--strategy", "concat", "--compat", "lwm", "--drop-tail", "--seq-len", "5"]
+    run_cli("pack", corpus.folders[0], *flags, "--out", tmp_path / "packed")
+    loader = DataLoader(
+        tmp_path / "packed", batch_size=batch_size, shuffle=False, epochs=1, view="lwm"
+    )
+    with loader:
+        batches = list(loader)
+    assert len(batches) == (len(stream["tokens"]) - 1) // 5 // batch_size > 0
+    for k, batch in enumerate(batches):
+        for i in range(batch_size):
+            start = (k * batch_size + i) * 5
+            now, after = slice(start, start + 5), slice(start + 1, start + 6)
+            assert batch["input_tokens"][i].tolist() == stream["tokens"][now].tolist()
+            assert batch["target_tokens"][i].tolist() == stream["tokens"][after].tolist()
+            assert batch["loss_masks"][i].tolist() == stream["loss_mask"][after].tolist()
+            assert batch["input_vision_masks"][i].tolist() == stream["vision_mask"][now].tolist()
+            assert batch["target_vision_masks"][i].tolist() == stream["vision_mask"][after].tolist()
