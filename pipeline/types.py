@@ -32,7 +32,7 @@ Record = Mapping[str, Any]
 class Source:
     """One readable thing, described so that a worker can open it from this alone."""
 
-    kind: str  # jsonl | json | text | parquet | arrow | hf | synthetic
+    kind: str  # jsonl | json | text | parquet | arrow | npy | hf | synthetic
     path: str  # a local path, an fsspec URL, or the `hf:`/`synthetic:` name
     num_bytes: int  # size as stored; -1 where it cannot be known
     fingerprint: str  # of the content
@@ -50,8 +50,8 @@ class Piece:
     """Records of `source` that start in [start, stop).
 
     The unit is the source's own: bytes for jsonl and separated text, row groups for Parquet,
-    record batches for Arrow, records for synthetic, shards for streamed hub datasets, and (0, 1)
-    for what cannot be cut (compressed files, JSON arrays, whole texts).
+    record batches for Arrow, rows for npy, records for synthetic, shards for streamed hub
+    datasets, and (0, 1) for what cannot be cut (compressed files, JSON arrays, whole texts).
     """
 
     source: int  # index into the plan's sources
@@ -87,8 +87,9 @@ class Records:
     """A batch of raw records of one piece, in order.
 
     A reader that was told the keys gives `columns` when every record of the batch has all of them,
-    else `rows`; exactly one of the two is set. Lines are 0-based and relative to the piece; blank
-    lines hold no record but have a line.
+    else `rows`; exactly one of the two is set. A column of codes may be an `IntegerLists`, and a
+    list of codes in any other column or in a row an array. Lines are 0-based and relative to the
+    piece; blank lines hold no record but have a line.
     """
 
     lines: Offsets  # i64[n]

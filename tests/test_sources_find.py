@@ -73,6 +73,7 @@ def test_a_path_is_one_source_with_a_hash_of_its_content(tmp_path: Path) -> None
         ("a.ndjson.gz", "jsonl", "gz"),
         ("a.parquet", "parquet", ""),
         ("a.arrow", "arrow", ""),
+        ("a.npy", "npy", ""),
     ],
 )
 def test_the_kind_is_told_by_the_ending(
@@ -84,7 +85,7 @@ def test_the_kind_is_told_by_the_ending(
     assert source.separator == ("\n" if kind == "text" else "")
 
 
-@pytest.mark.parametrize("name", ["a.md", "a", "a.parquet.gz", "a.gz", "jsonl"])
+@pytest.mark.parametrize("name", ["a.md", "a", "a.parquet.gz", "a.npy.gz", "a.gz", "jsonl"])
 def test_an_unknown_ending_is_an_error_that_lists_the_known_ones(tmp_path: Path, name: str) -> None:
     fill(tmp_path, name)
     with pytest.raises(
@@ -310,7 +311,7 @@ def synthetic_rows(spec: str, target_bytes: int, batch_bytes: int = 5000) -> lis
     return rows
 
 
-@pytest.mark.parametrize("what", ["text", "image", "paired"])
+@pytest.mark.parametrize("what", ["text", "image", "audio", "paired"])
 def test_synthetic_records_depend_on_seed_and_index_alone(what: str) -> None:
     rows = synthetic_rows(f"synthetic:{what}?n=50&seed=3", 10_000)
     assert len(rows) == 50
@@ -359,7 +360,7 @@ def test_synthetic_reading_continues_at_any_record() -> None:
     assert [batch.rows is not None for batch in read_piece(source, piece, frozenset({"x"}))]
 
 
-@pytest.mark.parametrize("spec", ["audio", "text?n=x", "text?n=-1", "text?m=1", "text?seed=", ""])
+@pytest.mark.parametrize("spec", ["video", "text?n=x", "text?n=-1", "text?m=1", "text?seed=", ""])
 def test_a_wrong_synthetic_name_is_an_input_error(spec: str) -> None:
     with pytest.raises(InputError, match="synthetic:"):
         find_sources(f"synthetic:{spec}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
+from dataprep.pipeline.integer_lists import IsCodes
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -89,7 +90,13 @@ def batch_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]
 
 
 def read_arrow(
-    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+    source: Source,
+    piece: Piece,
+    keys: frozenset[str] | None,
+    *,
+    is_codes: IsCodes,
+    from_line: int,
+    batch_bytes: int,
 ) -> Iterator[Records]:
     line = 0
     index = piece.start
@@ -103,7 +110,12 @@ def read_arrow(
             yield nothing(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
             for part in slices(batch.slice(skipped), batch_bytes):
                 yield table_records(
-                    part, keys, first_line=line, num_bytes=part.nbytes, path=source.path
+                    part,
+                    keys,
+                    is_codes=is_codes,
+                    first_line=line,
+                    num_bytes=part.nbytes,
+                    path=source.path,
                 )
                 line += part.num_rows
     if index < piece.stop:

@@ -6,6 +6,7 @@
                         one object in a line        jsonl
     .txt                text
     .parquet .arrow     tables; not compressed from outside
+    .npy                an array of codes; likewise
 
 `.gz` and `.zst` may follow the first four.
 """
@@ -25,6 +26,7 @@ _KINDS = {
     ".txt": "text",
     ".parquet": "parquet",
     ".arrow": "arrow",
+    ".npy": "npy",
 }
 _COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _COMPRESSIBLE = ("jsonl", "json", "text")
@@ -55,7 +57,7 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
 def unknown_ending(path: str) -> InputError:
     return InputError(
         f"cannot tell what {path} is by its ending; known are {', '.join(_KINDS)}"
-        f" ({' and '.join(_COMPRESSIONS)} may follow all but the last two)"
+        f" ({' and '.join(_COMPRESSIONS)} may follow all but the last three)"
     )
 
 

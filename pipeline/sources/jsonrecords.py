@@ -6,6 +6,9 @@ Two ways with one result, line by line the same:
                         line is one object with all wanted keys, each once
     line by line        half as fast; tells what is wrong with which line
 
+Only the first gives codes as arrays: `rawjson` decodes for it where there may be some, and where
+whole records are wanted.
+
 Of a record only the wanted keys are decoded and checked; the rest is skipped as long as it is
 JSON. A record without all wanted keys is given whole, so that an error can name what it has.
 """
@@ -19,10 +22,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from dataprep.pipeline.integer_lists import IsCodes
 from dataprep.pipeline.sources.array import JSON_SPACE
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.layout import lay_out_elements, lay_out_lines
 from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.rawjson import Decoded, decode_raw
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
 from dataprep.pipeline.types import Record, RecordError, Records
 
@@ -67,13 +72,15 @@ class WantedDecoder:
 
         self._decoder = msgspec.json.Decoder(struct, dec_hook=keep)
 
-    def lines(self, data: memoryview) -> tuple[int, dict[str, list[Any]]]:
-        """(number of objects, a column for each key); raises what msgspec raises."""
+    def lines(self, data: memoryview) -> Decoded | None:
+        """All objects, or None unless each has every key once; raises what msgspec raises."""
         self._forget()
         count = len(self._decoder.decode_lines(data))
         columns = {key: values.copy() for key, values in zip(self.keys, self._values, strict=True)}
         self._forget()  # the caller's columns are the only ones that hold the values
-        return count, columns
+        if any(len(column) != count for column in columns.values()):
+            return None
+        return Decoded(count=count, columns=columns)
 
     def one(self, data: bytes) -> dict[str, Any]:
         self._forget()
@@ -114,40 +121,54 @@ class JsonRecords:
     """Turn blocks into records; `in_lines`: parted by newlines, blank ones hold no record."""
 
     def __init__(
-        self, keys: frozenset[str] | None, *, in_lines: bool, max_record_bytes: int
+        self,
+        keys: frozenset[str] | None,
+        *,
+        is_codes: IsCodes,
+        in_lines: bool,
+        max_record_bytes: int,
     ) -> None:
         self._keys = None if keys is None else sorted(keys)
         usable = keys is not None and not any(map(_UNUSABLE.search, keys))
         self._wanted = WantedDecoder(self._keys or ()) if usable else None
         self._whole = WholeDecoder(keys)
+        self._is_codes = is_codes
+        self._may_have_codes = keys is None or (usable and any(map(is_codes, keys)))
         self._in_lines = in_lines
         self._max_record_bytes = max_record_bytes
 
     def __call__(self, block: Block, first_line: int) -> Records:
         too_long = (block.ends - block.starts) > self._max_record_bytes
-        if self._wanted is not None and not too_long.any():
-            records = self._all_at_once(block, first_line, self._wanted)
+        if not too_long.any():
+            records = self._all_at_once(block, first_line)
             if records is not None:
                 return records
         return self._one_by_one(block, first_line)
 
-    def _all_at_once(self, block: Block, first_line: int, wanted: WantedDecoder) -> Records | None:
+    def _all_at_once(self, block: Block, first_line: int) -> Records | None:
         layout = lay_out_lines(block) if self._in_lines else lay_out_elements(block)
         if layout is None:
             return None
         try:
-            count, columns = wanted.lines(layout.content)
+            decoded = self._decode_all(layout.content)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if count != len(layout.lines) or any(len(column) != count for column in columns.values()):
+        if decoded is None or decoded.count != len(layout.lines):
             return None
         return Records(
             lines=layout.lines + first_line,
             offsets=layout.starts + block.position,
             next_line=first_line + len(block.starts),
             num_bytes=block.num_bytes,
-            columns=columns,
+            columns=decoded.columns,
+            rows=decoded.rows,
         )
+
+    def _decode_all(self, content: memoryview) -> Decoded | None:
+        """All objects, or None unless each has every wanted key once."""
+        if self._may_have_codes:
+            return decode_raw(content, self._keys, self._is_codes)
+        return None if self._wanted is None else self._wanted.lines(content)
 
     def _one_by_one(self, block: Block, first_line: int) -> Records:
         found: list[tuple[int, int]] = []  # (line, offset)

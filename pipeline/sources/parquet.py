@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
+from dataprep.pipeline.integer_lists import IsCodes
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -71,7 +72,13 @@ def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
 
 
 def read_parquet(
-    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+    source: Source,
+    piece: Piece,
+    keys: frozenset[str] | None,
+    *,
+    is_codes: IsCodes,
+    from_line: int,
+    batch_bytes: int,
 ) -> Iterator[Records]:
     path = source.path
     line = 0
@@ -95,6 +102,7 @@ def read_parquet(
                     yield table_records(
                         part,
                         keys,
+                        is_codes=is_codes,
                         first_line=line,
                         num_bytes=int(part.num_rows * num_bytes_of_row),
                         path=path,

@@ -1,8 +1,8 @@
 """Read a piece of a source: batches of records, with the line and the byte where each stands.
 
 The bytes come from `stream`, are cut by `lines` or `array` and decoded by `jsonrecords` or
-`textrecords`; tables, streamed datasets and synthetic data have readers of their own. All give
-the same batches; the rules for empty ones are in `batches`.
+`textrecords`; tables, arrays, streamed datasets and synthetic data have readers of their own. All
+give the same batches; the rules for empty ones are in `batches`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from dataprep.pipeline.integer_lists import IsCodes, never
 from dataprep.pipeline.sources import streamed
 from dataprep.pipeline.sources.array import split_json
 from dataprep.pipeline.sources.arrow import batch_sizes, read_arrow
@@ -19,6 +20,7 @@ from dataprep.pipeline.sources.batches import nothing, settle
 from dataprep.pipeline.sources.jsonrecords import JsonRecords
 from dataprep.pipeline.sources.layout import find_filled
 from dataprep.pipeline.sources.lines import Block, seek_position, split_lines, split_whole
+from dataprep.pipeline.sources.npy import read_npy
 from dataprep.pipeline.sources.parquet import group_sizes, read_parquet
 from dataprep.pipeline.sources.split import record_separator
 from dataprep.pipeline.sources.stream import ByteStream
@@ -38,23 +40,26 @@ def read_piece(
     from_line: int = 0,
     batch_bytes: int = _BATCH_BYTES,
     max_record_bytes: int = _MAX_RECORD_BYTES,
+    is_codes: IsCodes = never,
 ) -> Iterator[Records]:
     """Batches of about `batch_bytes`, at least one; the last tells the piece's line count.
 
     `keys`: the top-level keys that are wanted; None: all. Lines before `from_line` are passed
-    over, their bytes counted in the first batch.
+    over, their bytes counted in the first batch. A column of keys that hold codes comes as
+    `IntegerLists` where every value of the batch is a list of integers; where some are, these are
+    arrays. In rows lists of codes are arrays. Readers that have Python lists give them as they are.
     """
-    tables = {
-        "parquet": read_parquet,
-        "arrow": read_arrow,
-        "synthetic": read_synthetic,
-        "hf": streamed.read_streamed,
-    }
-    if source.kind in tables:
-        read = tables[source.kind]
-        batches = read(source, piece, keys, from_line=from_line, batch_bytes=batch_bytes)
+    limits = {"from_line": from_line, "batch_bytes": batch_bytes}
+    if source.kind in ("parquet", "arrow", "synthetic"):
+        readers = {"parquet": read_parquet, "arrow": read_arrow, "synthetic": read_synthetic}
+        batches = readers[source.kind](source, piece, keys, is_codes=is_codes, **limits)
+    elif source.kind == "npy":
+        batches = read_npy(source, piece, keys, **limits)
+    elif source.kind == "hf":
+        batches = streamed.read_streamed(source, piece, keys, **limits)
     else:
-        batches = _read_bytes(source, piece, keys, from_line, batch_bytes, max_record_bytes)
+        limits["max_record_bytes"] = max_record_bytes
+        batches = _read_bytes(source, piece, keys, is_codes, **limits)
     return settle(batches)
 
 
@@ -63,7 +68,7 @@ def count_records(source: Source, piece: Piece, stop_after: int) -> int:
     if source.kind in ("parquet", "arrow"):
         sizes = (group_sizes if source.kind == "parquet" else batch_sizes)(source.path, None)
         count = sum(rows for rows, _ in sizes[piece.start : piece.stop])
-    elif source.kind == "synthetic":
+    elif source.kind in ("npy", "synthetic"):
         count = piece.stop - piece.start
     elif source.kind == "hf":
         count = streamed.count_rows(source, piece, stop_after)
@@ -76,6 +81,8 @@ def _read_bytes(
     source: Source,
     piece: Piece,
     keys: frozenset[str] | None,
+    is_codes: IsCodes,
+    *,
     from_line: int,
     batch_bytes: int,
     max_record_bytes: int,
@@ -85,8 +92,12 @@ def _read_bytes(
         decode = TextRecords(keys, max_record_bytes=max_record_bytes)
     else:
         assert source.kind in ("jsonl", "json")
-        in_lines = source.kind == "jsonl"
-        decode = JsonRecords(keys, in_lines=in_lines, max_record_bytes=max_record_bytes)
+        decode = JsonRecords(
+            keys,
+            is_codes=is_codes,
+            in_lines=source.kind == "jsonl",
+            max_record_bytes=max_record_bytes,
+        )
     line = 0
     taken = 0  # stored bytes that were reported
     with _open_blocks(source, piece, batch_bytes, max_record_bytes) as (stream, blocks):

@@ -2,6 +2,7 @@
 
     jsonl, separated text      byte ranges [k*T, (k+1)*T)
     parquet, arrow             row groups, record batches, put together up to T bytes
+    npy                        rows
     synthetic, streamed        records, shards
     compressed, JSON array,    one piece
     whole text
@@ -18,7 +19,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from dataprep.pipeline.sources import arrow, parquet, streamed, synthetic
+from dataprep.pipeline.sources import arrow, npy, parquet, streamed, synthetic
 from dataprep.pipeline.sources.lines import find_separators
 from dataprep.pipeline.sources.stream import ByteStream, check_encoding
 from dataprep.pipeline.types import Piece, Source
@@ -39,8 +40,11 @@ def split_source(
         pieces = [_one_piece(source, index)]
     elif source.kind in ("parquet", "arrow"):
         return _split_table(source, index, target_bytes, keys, count_lines)
+    elif source.kind == "npy":
+        pieces = _split_records(index, target_bytes, *npy.row_size(source, keys))
     elif source.kind == "synthetic":
-        pieces = _split_synthetic(source, index, target_bytes)
+        count, size = synthetic.num_records(source), synthetic.mean_bytes(source)
+        pieces = _split_records(index, target_bytes, count, size)
     else:
         assert source.kind == "hf"
         pieces = _split_streamed(source, index, target_bytes)
@@ -67,7 +71,7 @@ def lines_before(source: Source, piece: Piece, keys: frozenset[str] | None) -> i
             streamed.count_rows(source, replace(piece, start=i, stop=i + 1))
             for i in range(piece.start)
         )
-    if source.kind == "synthetic":
+    if source.kind in ("npy", "synthetic"):
         return piece.start
     return _count_lines(source, [0, piece.start])[1]
 
@@ -146,10 +150,9 @@ def merge(sizes: Sequence[int], target_bytes: int) -> list[tuple[int, int]]:
     return [*ranges, (start, len(sizes))]
 
 
-def _split_synthetic(source: Source, index: int, target_bytes: int) -> list[Sized]:
-    size = synthetic.mean_bytes(source)
-    count = synthetic.num_records(source)
-    step = max(1, target_bytes // size)
+def _split_records(index: int, target_bytes: int, count: int, size: int) -> list[Sized]:
+    """`count` records of `size` bytes each."""
+    step = max(1, target_bytes // max(1, size))
     return [
         (Piece(source=index, start=start, stop=stop), (stop - start) * size)
         for start in range(0, max(1, count), step)
@@ -167,7 +170,7 @@ def _first_lines(source: Source, pieces: Sequence[Piece]) -> list[int]:
     """For each piece, the lines of the source before it."""
     if len(pieces) == 1:
         return [0]
-    if source.kind == "synthetic":
+    if source.kind in ("npy", "synthetic"):
         return [piece.start for piece in pieces]
     if source.kind == "hf":
         counts = [streamed.count_rows(source, piece) for piece in pieces]

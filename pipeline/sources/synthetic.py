@@ -1,7 +1,8 @@
-"""Made-up records: `synthetic:text|image|paired?n=1000&seed=0`.
+"""Made-up records: `synthetic:text|image|audio|paired?n=1000&seed=0`.
 
     text     {"text": words with punctuation, 4 to 2047 of them}
     image    {"vision": codes in 0..8191, 256 for each of 1 to 4 frames}
+    audio    {"audio": codes in 0..1023, 75 to 300 of them}
     paired   {"caption": words, "vision": codes, "fields": "[vision],caption"}
 
 Record i is a pure function of (seed, i), made from raw Philox words by integer arithmetic alone:
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.integer_lists import IsCodes, never
 from dataprep.pipeline.sources.batches import batch_rows, nothing
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
@@ -27,6 +29,8 @@ PREFIX = "synthetic:"
 CODEBOOK_SIZE = 8192
 CODES_PER_FRAME = 256
 _MAX_FRAMES = 4
+AUDIO_CODEBOOK_SIZE = 1024
+_AUDIO_LENGTHS = range(75, 301)  # one to four seconds of a common codec
 _DEFAULTS = {"n": 1000, "seed": 0}
 # Changes with what is made, so that old outputs are known to be of another input.
 _VERSION = 1
@@ -48,7 +52,7 @@ _FORMS = np.array(
     ],
     dtype=object,
 )
-_MEAN_BYTES = {"text": 1000, "image": 3200, "paired": 4200}
+_MEAN_BYTES = {"text": 1000, "image": 3200, "audio": 900, "paired": 4200}
 
 
 def find_synthetic(spec: str) -> Source:
@@ -81,27 +85,45 @@ def mean_bytes(source: Source) -> int:
 
 
 def read_synthetic(
-    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+    source: Source,
+    piece: Piece,
+    keys: frozenset[str] | None,
+    *,
+    is_codes: IsCodes,
+    from_line: int,
+    batch_bytes: int,
 ) -> Iterator[Records]:
     num_lines = piece.stop - piece.start
     first_line = min(from_line, num_lines)
     size = mean_bytes(source)
     yield nothing(next_line=first_line, num_bytes=first_line * size)
-    rows = ((make(source, i), size) for i in range(piece.start + first_line, piece.stop))
+    indices = range(piece.start + first_line, piece.stop)
+    rows = ((make(source, i, is_codes), size) for i in indices)
     yield from batch_rows(rows, keys, first_line=first_line, batch_bytes=batch_bytes)
 
 
-def make(source: Source, index: int) -> Record:
+def make(source: Source, index: int, is_codes: IsCodes = never) -> Record:
+    """Codes are an array under a key that is known for them, else a list."""
+    record = _make(source, index)
+    return {
+        key: value.tolist() if isinstance(value, np.ndarray) and not is_codes(key) else value
+        for key, value in record.items()
+    }
+
+
+def _make(source: Source, index: int) -> Record:
     what, seed = source.options["what"], int(source.options["seed"])
     words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw
     if what == "text":
         return {"text": _text(words, max_doublings=8)}
     if what == "image":
-        return {"vision": _codes(words)}
+        return {"vision": _images(words)}
+    if what == "audio":
+        return {"audio": _sounds(words)}
     assert what == "paired"
     return {
         "caption": _text(words, max_doublings=3),
-        "vision": _codes(words),
+        "vision": _images(words),
         "fields": "[vision],caption",
     }
 
@@ -121,8 +143,15 @@ def _text(raw: Raw, *, max_doublings: int) -> str:
     return text.rstrip(" ,.?") + "."
 
 
-def _codes(raw: Raw) -> list[int]:
+def _images(raw: Raw) -> NDArray[np.uint16]:
     frames = 1 + int(raw()) % _MAX_FRAMES
-    numbers: NDArray[np.uint64] = raw(frames * CODES_PER_FRAME)
-    codes: list[int] = (numbers % np.uint64(CODEBOOK_SIZE)).tolist()
-    return codes
+    return _codes(raw(frames * CODES_PER_FRAME), CODEBOOK_SIZE)
+
+
+def _sounds(raw: Raw) -> NDArray[np.uint16]:
+    length = _AUDIO_LENGTHS[int(raw()) % len(_AUDIO_LENGTHS)]
+    return _codes(raw(length), AUDIO_CODEBOOK_SIZE)
+
+
+def _codes(numbers: NDArray[np.uint64], codebook_size: int) -> NDArray[np.uint16]:
+    return (numbers % np.uint64(codebook_size)).astype(np.uint16)

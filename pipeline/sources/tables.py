@@ -1,7 +1,8 @@
 """Rows of an Arrow record batch to records, for Parquet and Arrow files alike.
 
-Values come as Python values, null as None. A value that cannot be one (text that is not UTF-8, a
-date before year 1) makes an error of its row; data that breaks Arrow's own rules, of the file.
+Values come as Python values, null as None, but lists of codes as arrays. A value that cannot be
+one (text that is not UTF-8, a date before year 1) makes an error of its row; data that breaks
+Arrow's own rules, of the file.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.integer_lists import IntegerLists, IsCodes
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
-from dataprep.pipeline.types import RecordError, Records
+from dataprep.pipeline.types import Offsets, RecordError, Records
 
 
 @contextmanager
@@ -55,17 +57,23 @@ def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
 
 
 def table_records(
-    batch: Any, keys: frozenset[str] | None, *, first_line: int, num_bytes: int, path: str
+    batch: Any,
+    keys: frozenset[str] | None,
+    *,
+    is_codes: IsCodes,
+    first_line: int,
+    num_bytes: int,
+    path: str,
 ) -> Records:
     names = batch.schema.names if keys is None else sorted(keys)
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, Sequence[Any]] = {}
     reasons: dict[int, str] = {}  # by row; the first column that is bad speaks
     for name in names:
-        columns[name], bad = _values(batch.column(name), name, path)
+        columns[name], bad = _values(batch.column(name), name, path, is_codes=is_codes(name))
         reasons = bad | reasons
     good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
     if reasons:
-        columns = {name: [values[i] for i in good] for name, values in columns.items()}
+        columns = {name: _chosen(values, good) for name, values in columns.items()}
     rows = None
     if keys is None:
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -83,7 +91,15 @@ def table_records(
     )
 
 
-def _values(column: Any, name: str, path: str) -> tuple[list[Any], dict[int, str]]:
+def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
+    if isinstance(values, IntegerLists):
+        return values.take(rows)
+    return [values[i] for i in rows]
+
+
+def _values(
+    column: Any, name: str, path: str, *, is_codes: bool
+) -> tuple[Sequence[Any], dict[int, str]]:
     """(values, reasons of those that cannot be had by index)."""
     import pyarrow as pa
 
@@ -93,10 +109,34 @@ def _values(column: Any, name: str, path: str) -> tuple[list[Any], dict[int, str
     except pa.ArrowInvalid as error:
         if "UTF" not in str(error):
             raise broken_table(path, "Arrow", f"column {name!r}: {error}") from error
+    lists = _integer_lists(column) if is_codes else None
+    if lists is not None:
+        return lists, {}
     try:
         return column.to_pylist(), {}
     except (ValueError, OverflowError):
         return _one_by_one(column, name)
+
+
+def _integer_lists(column: Any) -> IntegerLists | None:
+    """Lists of integers without a null, in the memory they are in; None for any other column."""
+    from pyarrow import types
+
+    kind = column.type
+    in_lists = types.is_list(kind) or types.is_large_list(kind)
+    if not in_lists and not types.is_fixed_size_list(kind):
+        return None
+    if not types.is_integer(kind.value_type) or column.null_count:
+        return None
+    values = column.flatten()  # of this slice only
+    if values.null_count:
+        return None
+    if in_lists:
+        offsets = column.offsets.to_numpy().astype(np.int64)
+        offsets -= offsets[0]
+    else:
+        offsets = np.arange(len(column) + 1) * kind.list_size
+    return IntegerLists(values.to_numpy(), offsets)
 
 
 def _one_by_one(column: Any, name: str) -> tuple[list[Any], dict[int, str]]:

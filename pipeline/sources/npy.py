@@ -1,0 +1,160 @@
+"""Arrays of codes that numpy.save wrote: pieces are rows, lines too.
+
+    [N, ...]   N records, each the codes of one row in C order
+    [n]        one record of n codes
+
+A record has no key of its own: its codes are the one field that is wanted. Of the file only the
+header is looked at before its rows are read, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.integer_lists import IntegerLists
+from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.stream import naming, open_file
+from dataprep.pipeline.types import Piece, Records, Source
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    dtype: np.dtype[Any]
+    count: int
+    length: int  # codes in each
+    position: int  # of the first in the file
+
+    @property
+    def num_bytes(self) -> int:
+        """Of one row."""
+        return self.length * self.dtype.itemsize
+
+
+def row_size(source: Source, keys: frozenset[str] | None) -> tuple[int, int]:
+    """(number of rows, bytes of each)"""
+    _check_keys(keys, source.path)
+    with _open(source.path) as (_, rows):
+        return rows.count, rows.num_bytes
+
+
+def read_npy(
+    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+) -> Iterator[Records]:
+    path = source.path
+    wanted = _check_keys(keys, path)
+    num_lines = piece.stop - piece.start
+    line = min(from_line, num_lines)
+    with _open(path) as (file, rows):
+        if rows.count < piece.stop:
+            raise _broken(path, f"row {piece.stop - 1} is not there any more")
+        yield nothing(next_line=line, num_bytes=line * rows.num_bytes)
+        step = max(1, batch_bytes // max(1, rows.num_bytes))
+        while line < num_lines:
+            stop = min(line + step, num_lines)
+            lists = _read_rows(file, rows, piece.start + line, piece.start + stop, path)
+            yield Records(
+                lines=np.arange(line, stop),
+                offsets=np.full(stop - line, -1, np.int64),
+                next_line=stop,
+                num_bytes=(stop - line) * rows.num_bytes,
+                columns=dict.fromkeys(wanted, lists),
+            )
+            line = stop
+    yield nothing(next_line=line)
+
+
+def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:
+    """At most one key."""
+    if keys is not None and len(keys) <= 1:
+        return keys
+    asked = "whole records are" if keys is None else f"{', '.join(sorted(keys))} are"
+    raise InputError(
+        f"{path} holds codes only, but {asked} wanted of it; use --fields vision or the like, or"
+        " write records with all fields to .jsonl or .parquet"
+    )
+
+
+def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> IntegerLists:
+    size = (stop - start) * rows.num_bytes
+    data = b""
+    with naming(path):
+        file.seek(rows.position + start * rows.num_bytes)
+        while len(data) < size:
+            chunk = file.read(size - len(data))
+            if not chunk:
+                raise _broken(path, f"it ends within the rows {start} to {stop - 1}")
+            data += chunk
+    values = np.frombuffer(data, rows.dtype).astype(rows.dtype.newbyteorder("="), copy=False)
+    return IntegerLists(values, np.arange(stop - start + 1) * rows.length)
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
+    with closing(open_file(path)) as file:
+        with naming(path):
+            shape, is_fortran, dtype = _read_header(file, path)
+            position = int(file.tell())
+            size = int(file.seek(0, io.SEEK_END))
+        _check_codes(dtype, shape, is_fortran, path)
+        count, row_shape = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
+        rows = _Rows(dtype=dtype, count=count, length=math.prod(row_shape), position=position)
+        expected = position + rows.count * rows.num_bytes
+        if size < expected:
+            raise _broken(path, f"it has {size} bytes, but an array of {shape} needs {expected}")
+        if size > expected:
+            raise InputError(
+                f"{path} goes on after its array of {shape} ({size} bytes instead of {expected});"
+                " save each array in a file of its own"
+            )
+        yield file, rows
+
+
+def _read_header(file: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"version {version} of the format, which integers do not need")
+        shape, is_fortran, dtype = _HEADERS[version](file)
+        if any(length < 0 for length in shape):
+            raise ValueError(f"shape {shape}")
+    except OSError:
+        raise
+    except Exception as error:  # a header is a Python literal: wrong ones fail in many ways
+        raise _broken(path, f"its header: {' '.join(str(error).split())[:200]}") from error
+    return shape, is_fortran, dtype
+
+
+def _check_codes(dtype: np.dtype[Any], shape: tuple[int, ...], is_fortran: bool, path: str) -> None:
+    if dtype.kind not in "iu":
+        raise InputError(
+            f"{path} is an array of {dtype}, codes are integers; save it with .astype(np.int32)"
+        )
+    if not shape:
+        raise InputError(f"{path} is a single number; save an array of one row for each record")
+    if 0 in shape[1:]:
+        raise InputError(f"{path} is an array of {shape}: its rows hold no codes; leave it out")
+    if is_fortran and len(shape) > 1:
+        raise InputError(
+            f"{path} is in Fortran order, which tears its rows apart;"
+            " save it with np.save(path, np.ascontiguousarray(array))"
+        )
+
+
+def _broken(path: str, cause: str) -> InputError:
+    return InputError(
+        f"cannot read {path} as .npy: {cause}; the file is damaged, cut off or not .npy at all:"
+        " copy or write it again"
+    )
