@@ -1,9 +1,16 @@
 """The config models and how they are loaded."""
 
 from dataprep.configs.load import load_config, preset_names
-from dataprep.configs.model import InputConfig, PackConfig, TokenizeConfig, VisionConfig
+from dataprep.configs.model import (
+    AudioConfig,
+    InputConfig,
+    PackConfig,
+    TokenizeConfig,
+    VisionConfig,
+)
 
 __all__ = [
+    "AudioConfig",
     "InputConfig",
     "PackConfig",
     "TokenizeConfig",

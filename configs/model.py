@@ -20,6 +20,7 @@ from pydantic import (
 
 Auto = Literal["auto"]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
+RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
 
 class Model(BaseModel):
@@ -59,10 +60,53 @@ class VisionConfig(Model):
     partial_frame: Literal["drop", "error"] = Field(
         "drop", description="codes after the last full frame: drop them (counted) or refuse"
     )
+    raw_dtype: RawDtype = Field(
+        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+    )
+
+
+class AudioConfig(Model):
+    """Blocks of discrete audio codes, of one codebook or several."""
+
+    fields: tuple[str, ...] = Field(
+        ("audio*",), description="globs over field names; a field that matches is a block of codes"
+    )
+    start: str | tuple[TokenId, ...] = Field(
+        "<audio>", description="start tag: text, encoded by the tokenizer, or a list of ids"
+    )
+    end: str | tuple[TokenId, ...] = Field("</audio>", description="end tag, like start")
+    codebooks: int = Field(1, ge=1, le=1024, description="codes in one frame")
+    codebook_size: int = Field(1024, ge=1, description="codes outside [0, this) are errors")
+    layout: Literal["flatten", "delay", "first"] = Field(
+        "flatten",
+        description="codebooks frame by frame, each one step later than the one before, or only "
+        "the first (the others are counted as thinned)",
+    )
+    separate_codebooks: bool = Field(
+        True, description="ids of codebook k start at k times codebook_size"
+    )
+    fill: int | None = Field(
+        None, ge=0, description="id of empty cells of delay; default: the first after all codes"
+    )
+    code_offset: int = Field(
+        0, ge=0, description="added to codes and fill, for one shared vocabulary"
+    )
+    partial_frame: Literal["drop", "error"] = Field(
+        "error", description="codes after the last full frame: drop them (counted) or refuse"
+    )
+    raw_dtype: RawDtype = Field(
+        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+    )
 
 
 class ModalitiesConfig(Model):
     vision: VisionConfig = Field(default_factory=lambda: VisionConfig())
+    audio: AudioConfig = Field(default_factory=lambda: AudioConfig())
+    segments: tuple[str, ...] = Field(
+        ("segments",),
+        description="globs over field names; a field that matches is an interleaved document: a "
+        "list of {type: text|vision|audio, text or codes, loss}",
+    )
 
 
 class InputConfig(Model):
@@ -97,7 +141,9 @@ class PackConfig(Model):
         "right", description="with strategy pad: where padding goes"
     )
     max_segments: int | None = Field(None, ge=1, description="documents a row, at most")
-    keep_blocks: bool = Field(True, description="do not cut inside a block of vision codes")
+    keep_blocks: bool = Field(
+        True, description="do not cut inside a block of vision or audio codes"
+    )
     drop_tail: bool = Field(False, description="with concat: lose the end that fills no row")
     drop_empty_targets: bool = Field(False, description="leave out rows without any target")
     open_rows: int = Field(256, ge=1, description="with first_fit: rows that may still be filled")

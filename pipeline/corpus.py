@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.manifest import read_manifest
 from dataprep.pipeline.mapped import MappedShard
+from dataprep.pipeline.modality import MODALITIES
 from dataprep.pipeline.record import TOKEN_DTYPES, U32
 from dataprep.pipeline.types import Mask, Offsets
 
@@ -82,14 +83,19 @@ class Corpus:
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """`loss`, then every modality that any of the datasets has."""
-        names = [name for manifest in self.manifests for name in manifest["masks"]]
-        return tuple(dict.fromkeys(names))
+        """`loss`, then every modality that any of the datasets has tokens of."""
+        found = {
+            name
+            for manifest in self.manifests
+            for name in manifest["masks"]
+            if name == "loss" or manifest["counts"].get(f"{name}_tokens", 1)
+        }
+        return tuple(name for name in ("loss", *MODALITIES) if name in found)
 
-    def tag_lengths(self, mask: str) -> tuple[int, int]:
-        """Tokens of the tags before and after a block of this modality."""
-        tags = next((m[mask] for m in self.manifests if m.get(mask)), {"start": (), "end": ()})
-        return len(tags["start"]), len(tags["end"])
+    def tags(self, mask: str) -> dict[str, list[int]]:
+        """The start and end tags around a block of this modality."""
+        found = (manifest[mask] for manifest in self.manifests if manifest.get(mask))
+        return next(found, {"start": [], "end": []})
 
     def lengths(self, shard: int) -> Offsets:
         """Of a shard's documents, from its index alone."""

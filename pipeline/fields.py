@@ -7,6 +7,7 @@
     <|123|>       the id 123
     {x}           base64 of little-endian i32 token ids
     vision…       a block of codes, where the name matches a modality's globs
+    segments      an interleaved document: a list of {type: text|vision|audio, …, loss}
 
 Knows names, not values: `process` looks them up in records.
 """
@@ -22,7 +23,7 @@ from typing import Any, Literal
 
 from dataprep.pipeline.errors import ConfigError
 
-Kind = Literal["text", "bos", "eos", "id", "base64", "vision"]
+Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
 
 
@@ -32,19 +33,29 @@ class Field:
     keys: tuple[str, ...]  # of the record; several only for text
     loss: bool
     id: int = 0  # kind "id" only
+    modality: str = ""  # kind "codes" only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """What decides the kind of a field besides its spelling."""
+    """What decides the kind of a field besides its spelling: globs over names."""
 
-    vision_globs: tuple[str, ...]
+    codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
+    segments: tuple[str, ...]
     vision_substring: bool = False  # LWM: any name that contains "vision"
 
-    def is_vision(self, name: str) -> bool:
-        if self.vision_substring:
-            return "vision" in name
-        return any(fnmatch.fnmatchcase(name, glob) for glob in self.vision_globs)
+    def modality_of(self, name: str) -> str:
+        """Which modality's codes a field holds, or ''."""
+        if self.vision_substring and "vision" in name:
+            return "vision"
+        return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
+
+    def is_segments(self, name: str) -> bool:
+        return _matches(name, self.segments)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
@@ -65,8 +76,11 @@ def _parse_field(name: str, grammar: Grammar) -> Field:
         return Field(kind="id", keys=(), loss=loss, id=int(literal[1]))
     if name.startswith("{") and name.endswith("}"):
         return Field(kind="base64", keys=(name[1:-1],), loss=loss)
-    if grammar.is_vision(name):
-        return Field(kind="vision", keys=(name,), loss=loss)
+    modality = grammar.modality_of(name)
+    if modality:
+        return Field(kind="codes", keys=(name,), loss=loss, modality=modality)
+    if grammar.is_segments(name):
+        return Field(kind="segments", keys=(name,), loss=loss)
     return Field(kind="text", keys=tuple(name.split("+")), loss=loss)
 
 

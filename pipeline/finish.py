@@ -28,6 +28,8 @@ ERRORS = "errors.jsonl"
 MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
 UNRECORDED = ("out", "workers", "pack")  # of the config: not about this dataset
 
+CODE_COUNTS = ("codes_dropped", "codes_thinned")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Committed:
@@ -63,12 +65,7 @@ def make_manifest(plan: Plan, work: Path, selection: Mapping[str, Any]) -> dict[
                 "documents": {"engine": written - by_reference, "reference": by_reference},
             },
         },
-        "vision": {
-            "start": plan.vocabulary.vision_start,
-            "end": plan.vocabulary.vision_end,
-        }
-        if "vision" in plan.masks
-        else None,
+        **{m: asdict(plan.vocabulary.tags[m]) for m in plan.masks[1:]},
         "sources": sources,
         "seq_len": None,
         "token_dtype": plan.token_dtype,
@@ -197,8 +194,10 @@ def _counts(
         "target_tokens": total["target_tokens"],
         "padding": 0,
     }
-    if "vision" in plan.masks:
-        counts["codes_dropped"] = total["codes_dropped"]
+    modalities = plan.masks[1:]
+    if modalities:
+        names = (*(f"{modality}_tokens" for modality in modalities), *CODE_COUNTS)
+        counts |= {name: total[name] for name in names}
     gone = ("written", "empty", "quarantined", "dropped")
     assert counts["documents_read"] == sum(counts[f"documents_{key}"] for key in gone)
     return counts

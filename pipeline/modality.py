@@ -1,99 +1,114 @@
-"""Vision codes into wrapped blocks, as LWM trains on them.
+"""Blocks of codes: what a modality makes of them, many blocks in one stroke.
 
-    codes  10 11 | 20 21 | 30 31 | 40      tokens_per_frame 2, max_frames 2
-    block  <vision> 10 11 8192 30 31 8193 </vision>
-    mask      0      1  1   1   1  1   1      0
+    codes    10 11 20 21 30 31 | 7 8          counts [6, 2], of two records
+    wrapped  what stands between the tags of each, one after another, all of it under the mask
 
-The tags are outside: `wrap_frames` gives what stands between them, all of it under the mask.
+`vision` and `audio` say how; `process` puts tags around.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.types import Ids
+from dataprep.pipeline.types import Ids, Offsets
 
-DIGITS = re.compile(r"[0-9]{1,9}")
+# In the order of their masks.
+MODALITIES = ("vision", "audio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """How one modality's codes are framed, with its tags as ids."""
+class Wrapped:
+    """Blocks without their tags."""
 
-    start: Ids
-    end: Ids
-    tokens_per_frame: int
-    end_of_frame: int
-    end_of_media: int
-    max_frames: int | None
-    codebook_size: int
-    code_offset: int
-    drop_partial_frame: bool
+    ids: Ids
+    lengths: Offsets  # of each block
+    dropped: Offsets  # codes of each that fill no frame
+    thinned: Offsets  # codes of each that the config leaves out
+
+
+class Block(Protocol):
+    """How the codes of one modality are laid out."""
 
     @property
-    def max_id(self) -> int:
-        highest = max(self.codebook_size - 1, self.end_of_frame, self.end_of_media)
-        tags = [int(i) for i in (*self.start, *self.end)]
-        return max(highest + self.code_offset, *tags, 0)
+    def start(self) -> Ids:
+        """The tag before."""
+
+    @property
+    def end(self) -> Ids: ...
+
+    @property
+    def codebook_size(self) -> int: ...
+
+    @property
+    def may_nest(self) -> bool:
+        """Whether a list of codes may hold a list for each codebook."""
+
+    @property
+    def raw_dtype(self) -> np.dtype[Any]:
+        """Of codes that come as bytes without a header."""
+
+    @property
+    def max_id(self) -> int: ...
+
+    def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
+        """The codes of one record as one list, frame by frame; ValueError if their shape is not
+        that of frames."""
+
+    def fault(self, count: int, /) -> str:
+        """What is wrong with so many codes, or ''."""
+
+    def wrap(self, codes: NDArray[Any], counts: Offsets, /) -> Wrapped:
+        """Codes that have no fault, one record after another."""
+
+    def shape(self, num_ids: int, /) -> str:
+        """Of a block of so many ids, for people: 4×256."""
+
+    def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
+        """The codes of each whole medium among the ids between tags, as encoders give them."""
 
 
-def parse_codes(value: Any, codebook_size: int) -> NDArray[np.int64]:
-    """A flat list of ints, digit strings or integral floats; ValueError says what is wrong."""
-    if not isinstance(value, list):
-        raise ValueError(f"must be a list of codes, got {type(value).__name__}")
-    if not value:
-        return np.zeros(0, np.int64)
-    codes = _as_integers(value)
-    low, high = int(codes.min()), int(codes.max())
-    if low < 0 or high >= codebook_size:
-        bad = low if low < 0 else high
-        place = int(np.flatnonzero(codes == bad)[0])
-        raise ValueError(f"code {bad} at position {place} is outside 0..{codebook_size - 1}")
-    return codes
+def faults(codes: NDArray[Any], counts: Offsets, block: Block) -> Mapping[int, str]:
+    """What is wrong with which of the records."""
+    found: dict[int, str] = {}
+    for count in np.unique(counts).tolist():
+        reason = block.fault(count)
+        if reason:
+            found |= dict.fromkeys(np.flatnonzero(counts == count).tolist(), reason)
+    # Of an unsigned type nothing is negative, and comparing is cheaper than looking twice.
+    if len(codes) and (codes.min() < 0 or codes.max() >= block.codebook_size):
+        outside = np.flatnonzero((codes < 0) | (codes >= block.codebook_size))
+        ends = np.cumsum(counts)
+        owners = np.searchsorted(ends, outside, side="right")
+        _, first = np.unique(owners, return_index=True)
+        for owner, place in zip(owners[first].tolist(), outside[first].tolist(), strict=True):
+            position = place - int(ends[owner] - counts[owner])
+            found[owner] = (
+                f"has code {int(codes[place])} at position {position}, outside "
+                f"0..{block.codebook_size - 1}"
+            )
+    return found
 
 
-def _as_integers(value: list[Any]) -> NDArray[np.int64]:
-    kinds = set(map(type, value))
-    if kinds <= {int, str, float}:
-        plain = value if kinds == {int} else [_as_integer(v, i) for i, v in enumerate(value)]
-        try:
-            return np.array(plain, np.int64)
-        except OverflowError:
-            raise ValueError("a code does not fit 64 bits") from None
-    if list in kinds:
-        raise ValueError("is a nested list; give the codes of all frames as one flat list")
-    names = ", ".join(sorted(kind.__name__ for kind in kinds - {int, str, float}))
-    raise ValueError(f"holds {names}; codes are ints, digit strings or integral floats")
+def whole_frames(
+    codes: NDArray[Any], counts: Offsets, frame: int
+) -> tuple[NDArray[Any], Offsets, Offsets]:
+    """(codes, counts, codes dropped) without what fills no frame."""
+    rest = counts % frame
+    if not rest.any():
+        return codes, counts, rest
+    place = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    kept = counts - rest
+    return codes[place < np.repeat(kept, counts)], kept, rest
 
 
-def _as_integer(value: int | str | float, place: int) -> int:
-    if isinstance(value, str):
-        if DIGITS.fullmatch(value):
-            return int(value)
-    elif isinstance(value, int) or value.is_integer():
-        return int(value)
-    raise ValueError(f"code {value!r} at position {place} is not an integer")
-
-
-def wrap_frames(codes: NDArray[np.int64], block: Block) -> tuple[Ids, int]:
-    """Ids between the tags, and how many codes of a partial last frame were dropped."""
-    size = block.tokens_per_frame
-    num_frames, rest = divmod(len(codes), size)
-    if not num_frames:
-        raise ValueError(f"has {len(codes)} codes, fewer than one frame of {size}")
-    if rest and not block.drop_partial_frame:
-        raise ValueError(f"has {len(codes)} codes, not a whole number of frames of {size}")
-    frames = codes[: num_frames * size].reshape(num_frames, size)
-    if block.max_frames is not None and num_frames > block.max_frames:
-        # Exactly this call: integer arithmetic picks other frames, first at 31 frames of 23.
-        frames = frames[np.linspace(0, num_frames - 1, block.max_frames).astype(int)]
-    ids = np.empty((len(frames), size + 1), np.uint32)
-    ids[:, :size] = frames + block.code_offset
-    ids[:, size] = block.end_of_frame + block.code_offset
-    ids[-1, size] = block.end_of_media + block.code_offset
-    return ids.reshape(-1), rest
+def frame_fault(count: int, frame: int, *, may_drop: bool, of: str) -> str:
+    if count < frame:
+        return f"has {count} codes, fewer than one frame of {frame}"
+    if count % frame and not may_drop:
+        return f"has {count} codes, not a whole number of frames of {frame}; set {of}.partial_frame"
+    return ""

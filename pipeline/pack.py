@@ -147,7 +147,8 @@ def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
         first = np.concatenate(([0], np.cumsum(pieces.length)[:-1]))[parts.piece]
         stop = ends - first
         inside = parts.flag & (parts.length > 0)
-        before, after = corpus.tag_lengths(mask)
+        tags = corpus.tags(mask)
+        before, after = len(tags["start"]), len(tags["end"])
         found.append(
             np.stack(
                 [

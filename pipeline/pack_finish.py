@@ -53,7 +53,7 @@ def make_manifest(
         "parents": [manifest["fingerprint"] for manifest in corpus.manifests],
         "config": {**first["config"], "pack": {k: config[k] for k in config if k not in NEUTRAL}},
         "tokenizer": first["tokenizer"],
-        "vision": next((m["vision"] for m in corpus.manifests if m["vision"]), None),
+        **{m: corpus.tags(m) for m in corpus.masks[1:]},
         "sources": [
             {
                 "path": str(folder),

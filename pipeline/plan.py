@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from dataprep.pipeline.blocks import make_block
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.fields import Field, Grammar, check_spec, keys_of
 from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint
-from dataprep.pipeline.modality import Block
-from dataprep.pipeline.process import Rules, lay_out_record
+from dataprep.pipeline.modality import MODALITIES, Block
+from dataprep.pipeline.parts import Parts, Rules, add_document
 from dataprep.pipeline.record import TOKEN_DTYPES, token_dtype
 from dataprep.pipeline.sources import count_records, find_sources, split_source
 from dataprep.pipeline.types import Ids, Piece, Source, Task
@@ -36,12 +37,19 @@ NEUTRAL = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """Around a block of codes, as ids."""
+
+    start: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """What the config and the tokenizer say together, as ids."""
 
     files: TokenizerFiles
-    vision_start: tuple[int, ...]
-    vision_end: tuple[int, ...]
+    tags: dict[str, Tags]  # of each modality that may occur
     text_prefix: tuple[int, ...]
     text_suffix: tuple[int, ...]
 
@@ -77,14 +85,14 @@ def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path
         )
         sources += found
         inputs += [i] * len(found)
-    all_fields = [fields_of(config, i) for i in range(len(config["inputs"]))]
-    block = block_of(config, vocabulary, wraps=True)
-    masks = ("loss", "vision") if any(may_have_vision(f) for f in all_fields) else ("loss",)
-    max_id = max(vocabulary.files.vocab_size - 1, block.max_id if "vision" in masks else 0)
-    if max_id >= 1 << 32:
-        raise ConfigError(
-            f"ids go up to {max_id}, beyond 32 bits; lower modalities.vision.code_offset"
-        )
+    blocks = blocks_of(config, vocabulary, wraps=True)
+    for modality, block in blocks.items():
+        if block.max_id >= 1 << 32:
+            raise ConfigError(
+                f"ids go up to {block.max_id}, beyond 32 bits; "
+                f"lower modalities.{modality}.code_offset"
+            )
+    max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
     draft = Plan(
         config=dict(config),
         vocabulary=vocabulary,
@@ -92,7 +100,7 @@ def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path
         inputs=tuple(inputs),
         tasks=(),
         task_bytes=_task_bytes(sources, config["shard_bytes"]),
-        masks=masks,
+        masks=("loss", *blocks),
         token_dtype=token_dtype(max_id),
         max_id=max_id,
         identity=_identity(config, vocabulary, sources, inputs),
@@ -117,7 +125,8 @@ def fields_of(config: Mapping[str, Any], index: int) -> tuple[Field, ...] | str:
 def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
     """LWM takes any name with `vision` in it, but only where records bring their own specs."""
     return Grammar(
-        vision_globs=tuple(config["modalities"]["vision"]["fields"]),
+        codes=tuple((m, tuple(config["modalities"][m]["fields"])) for m in MODALITIES),
+        segments=tuple(config["modalities"]["segments"]),
         vision_substring=config["compat"] == "lwm" and from_record,
     )
 
@@ -130,25 +139,33 @@ def adds_special_tokens(config: Mapping[str, Any], index: int) -> bool:
     return bool(wanted)
 
 
-def block_of(config: Mapping[str, Any], vocabulary: Vocabulary, *, wraps: bool) -> Block:
-    vision = config["modalities"]["vision"]
+def modalities_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those whose codes may occur: all where only a record tells."""
+    found: set[str] = set()
+    for i in range(len(config["inputs"])):
+        fields = fields_of(config, i)
+        if isinstance(fields, str) or any(f.kind == "segments" for f in fields):
+            return MODALITIES
+        found |= {f.modality for f in fields if f.kind == "codes"}
+    return tuple(modality for modality in MODALITIES if modality in found)
 
-    def tag(name: str, ids: tuple[int, ...]) -> Ids:
-        if wraps and isinstance(vision[name], str):
-            ids = (*vocabulary.text_prefix, *ids, *vocabulary.text_suffix)
-        return np.array(ids, np.uint32)
 
-    return Block(
-        start=tag("start", vocabulary.vision_start),
-        end=tag("end", vocabulary.vision_end),
-        tokens_per_frame=vision["tokens_per_frame"],
-        end_of_frame=vision["end_of_frame"],
-        end_of_media=vision["end_of_media"],
-        max_frames=vision["max_frames"],
-        codebook_size=vision["codebook_size"],
-        code_offset=vision["code_offset"],
-        drop_partial_frame=vision["partial_frame"] == "drop",
-    )
+def blocks_of(
+    config: Mapping[str, Any], vocabulary: Vocabulary, *, wraps: bool
+) -> dict[str, Block]:
+    """`wraps`: tags that are text get the tokenizer's own special tokens, as texts do."""
+    blocks: dict[str, Block] = {}
+    for modality, ids in vocabulary.tags.items():
+        settings = config["modalities"][modality]
+
+        def tag(name: str, ids: tuple[int, ...], settings: Mapping[str, Any] = settings) -> Ids:
+            if wraps and isinstance(settings[name], str):
+                ids = (*vocabulary.text_prefix, *ids, *vocabulary.text_suffix)
+            return np.array(ids, np.uint32)
+
+        start, end = tag("start", ids.start), tag("end", ids.end)
+        blocks[modality] = make_block(modality, settings, start, end)
+    return blocks
 
 
 def rules_of(plan: Plan, index: int) -> Rules:
@@ -169,7 +186,7 @@ def rules_of(plan: Plan, index: int) -> Rules:
         subfield_separator=config["subfield_separator"],
         text_prefix=np.array(vocabulary.text_prefix if wraps else (), np.uint32),
         text_suffix=np.array(vocabulary.text_suffix if wraps else (), np.uint32),
-        vision=block_of(config, vocabulary, wraps=wraps),
+        blocks=blocks_of(config, vocabulary, wraps=wraps),
         vocab_size=vocabulary.files.vocab_size,
         masks=plan.masks,
         dtype=TOKEN_DTYPES[plan.token_dtype],
@@ -185,15 +202,11 @@ def _add(wanted: bool | str, special: int | None) -> bool:
     return special is not None if wanted == "auto" else bool(wanted)
 
 
-def may_have_vision(fields: tuple[Field, ...] | str) -> bool:
-    return isinstance(fields, str) or any(f.kind == "vision" for f in fields)
-
-
 def _check_rules(rules: Rules) -> None:
     """Find what is wrong for every record before reading the first."""
     literal = [f for f in rules.fields if f.kind in ("bos", "eos", "id")]
     try:
-        lay_out_record({}, literal, rules)
+        add_document(Parts(), {}, literal, rules)
     except ValueError as error:
         raise ConfigError(
             f"{error}, or switch it off with --no-add-bos / --no-add-eos"

@@ -1,19 +1,14 @@
 """Records into documents: look fields up, encode texts, lay tokens and masks side by side.
 
-    record   {"q": "ab", "a": "c"}      spec  [q],a
-    parts    BOS | ab | c | EOS         each: a text to encode, or literal ids
-    loss      0    0    1    1          a flag a part, so masks are runs from the start
-    tokens   1 100 101 102 2
+    records ─► parts (`parts`) ─► texts encoded in one call ─► tokens and masks (`assemble`)
 
-All texts of a batch go to the engine in one call. Documents whose fields are plain text take the
-array path; blocks of codes, base64 ids and specs inside records are laid out record by record.
-Reading is left to `sources`, writing to `shards`.
+Documents whose fields are text and lists of codes in columns take the array path; interleaved
+segments, base64 ids and specs inside records are laid out record by record. Reading is left to
+`sources`, writing to `shards`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,11 +16,23 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.assemble import Layout, Parts, assemble
-from dataprep.pipeline.fields import Field, Grammar, choose_spec, parse_spec
-from dataprep.pipeline.modality import Block, parse_codes, wrap_frames
+from dataprep.pipeline.assemble import Layout, assemble
+from dataprep.pipeline.fields import Field, choose_spec, parse_spec
+from dataprep.pipeline.integer_lists import IntegerLists
+from dataprep.pipeline.modality import Wrapped, faults
+from dataprep.pipeline.parts import (
+    CODES,
+    TEXT,
+    Parts,
+    Rules,
+    add_by_pattern,
+    add_document,
+    joined_ids,
+    pattern_of,
+)
 from dataprep.pipeline.record import Documents
 from dataprep.pipeline.types import Ids, Offsets, Record, RecordError, Records
+from dataprep.pipeline.values import value_of
 
 FindUnencodable = Callable[[Sequence[str]], list[int]]
 
@@ -35,6 +42,7 @@ ORIGIN = np.dtype(
         ("line", "<i8"),  # of its record, relative to the piece
         ("offset", "<i8"),
         ("codes_dropped", "<i8"),  # of partial frames
+        ("codes_thinned", "<i8"),  # of frames or codebooks that the config leaves out
         ("by_reference", "?"),  # a text of it was encoded by the reference, not the fast engine
     ]
 )
@@ -45,34 +53,6 @@ class Encoder(Protocol):
 
     def last_by_reference(self) -> Offsets:
         """Indices of the texts of the last call that the reference encoded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the records of one source become documents."""
-
-    fields: tuple[Field, ...]  # used where fields_from is ""
-    fields_from: str
-    fields_index: int | None
-    grammar: Grammar
-    bos: int | None  # what <|bos|> means
-    eos: int | None
-    add_bos: bool
-    add_eos: bool
-    prepend_text: str
-    subfield_separator: str
-    text_prefix: Ids  # special ids put before and after every text field, mostly none
-    text_suffix: Ids
-    vision: Block
-    vocab_size: int
-    masks: tuple[str, ...]  # ("loss",) or ("loss", "vision")
-    dtype: np.dtype[Any]  # of tokens on disk
-
-    @property
-    def has_plain_text_only(self) -> bool:
-        return not self.fields_from and all(
-            f.kind in ("text", "bos", "eos", "id") for f in self.fields
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +93,7 @@ def process(
     origins["line"] = records.lines[layout.kept]
     origins["offset"] = records.offsets[layout.kept]
     origins["codes_dropped"] = layout.codes_dropped
+    origins["codes_thinned"] = layout.codes_thinned
     origins["by_reference"] = by_reference
     return Processed(
         documents=documents,
@@ -126,106 +107,130 @@ def process(
 
 def lay_out_columns(records: Records, rules: Rules) -> Layout | None:
     """The array path; None where a record needs looking at by itself."""
-    if records.columns is None or not rules.has_plain_text_only:
+    if records.columns is None or rules.fields_from:
         return None
-    count = len(records.lines)
-    text_fields = [f for f in rules.fields if f.kind == "text"]
-    columns = []
-    for f in text_fields:
-        values = [records.columns[key] for key in f.keys]
-        if any(set(map(type, v)) - {str} for v in values):
-            return None
-        joined = map(rules.subfield_separator.join, zip(*values, strict=True))
-        columns.append(values[0] if len(values) == 1 else list(joined))
+    # One document's parts are the pattern that every document repeats.
+    pattern = pattern_of(rules.fields, rules)
+    if pattern is None:
+        return None
+    texts = [_text_column(records, f, rules) for f in rules.fields if f.kind == "text"]
+    codes = [_code_column(records, f, rules) for f in rules.fields if f.kind == "codes"]
+    columns = [column for column in texts if column is not None]
+    wrapped = [column for column in codes if column is not None]
+    if len(columns) < len(texts) or len(wrapped) < len(codes):
+        return None
     if rules.prepend_text and rules.fields[0].kind == "text":
         columns[0] = [rules.prepend_text + text for text in columns[0]]
-    # One document's parts, with empty texts, are the pattern that every document repeats.
-    blank = dict.fromkeys((k for f in text_fields for k in f.keys), "")
-    pattern, _ = lay_out_record(blank, rules.fields, rules)
-    literals = np.concatenate([np.zeros(0, np.uint32), *pattern.literals]).astype(np.uint32)
-    lengths = np.array(pattern.lengths, np.int64)
+    count = len(records.lines)
+    part_lengths = np.array(pattern.lengths, np.int64)
+    lengths = np.tile(part_lengths, (count, 1))
+    for part, column in zip(pattern.codes, wrapped, strict=True):
+        lengths[:, part.part] = column.lengths
+    none = np.zeros(count, np.int64)
     return Layout(
         texts=_interleave(columns, count),
-        literals=np.tile(literals, count),
-        lengths=np.tile(lengths, count),
-        is_text=np.tile(lengths < 0, count),
+        literals=_literals(joined_ids(pattern.literals), part_lengths, lengths, wrapped),
+        lengths=lengths.reshape(-1),
+        is_text=np.tile(part_lengths == TEXT, count),
         loss=np.tile(np.array(pattern.loss, bool), count),
-        vision=np.zeros(len(lengths) * count, bool),
-        document_ends=np.arange(1, count + 1) * len(lengths),
+        modality=np.tile(np.array(pattern.modality, np.int8), count),
+        document_ends=np.arange(1, count + 1) * len(part_lengths),
         kept=np.arange(count),
-        codes_dropped=np.zeros(count, np.int64),
+        codes_dropped=sum((column.dropped for column in wrapped), none),
+        codes_thinned=sum((column.thinned for column in wrapped), none),
     )
 
 
-def lay_out_record(record: Record, fields: Sequence[Field], rules: Rules) -> tuple[Parts, int]:
-    """Parts of one document; ValueError says which field is wrong and how."""
-    parts = Parts()
-    dropped = 0
-    if rules.add_bos:
-        parts.add_ids(_special(rules.bos, "BOS"), loss=False)
-    for i, f in enumerate(fields):
-        if f.kind == "text":
-            text = rules.subfield_separator.join(_text_of(record, key) for key in f.keys)
-            if i == 0:
-                text = rules.prepend_text + text
-            if len(rules.text_prefix):
-                parts.add_ids(rules.text_prefix, f.loss)
-            parts.add_text(text, f.loss)
-            if len(rules.text_suffix):
-                parts.add_ids(rules.text_suffix, f.loss)
-        elif f.kind == "vision":
-            dropped += _add_block(parts, record, f, rules.vision)
-        elif f.kind == "base64":
-            parts.add_ids(_base64_ids(record, f.keys[0], rules.vocab_size), f.loss)
-        elif f.kind == "id":
-            if f.id >= rules.vocab_size:
-                raise ValueError(f"<|{f.id}|> is outside the vocabulary of {rules.vocab_size}")
-            parts.add_ids(np.array([f.id], np.uint32), f.loss)
-        else:
-            special = rules.bos if f.kind == "bos" else rules.eos
-            parts.add_ids(_special(special, f.kind.upper()), f.loss)
-    if rules.add_eos:
-        parts.add_ids(_special(rules.eos, "EOS"), loss=True)
-    return parts, dropped
+def _text_column(records: Records, f: Field, rules: Rules) -> Sequence[str] | None:
+    assert records.columns is not None
+    values = [records.columns[key] for key in f.keys]
+    if any(isinstance(v, IntegerLists) or set(map(type, v)) - {str} for v in values):
+        return None
+    if len(values) == 1:
+        return values[0]
+    return list(map(rules.subfield_separator.join, zip(*values, strict=True)))
+
+
+def _code_column(records: Records, f: Field, rules: Rules) -> Wrapped | None:
+    assert records.columns is not None
+    column = records.columns[f.keys[0]]
+    if not isinstance(column, IntegerLists):
+        return None
+    counts = np.diff(column.offsets)
+    codes = column.values[int(column.offsets[0]) : int(column.offsets[-1])]
+    block = rules.blocks[f.modality]
+    return None if faults(codes, counts, block) else block.wrap(codes, counts)
+
+
+def _literals(
+    constant: Ids, part_lengths: Offsets, lengths: NDArray[np.int64], wrapped: Sequence[Wrapped]
+) -> Ids:
+    """The literal ids of all documents in order: those that all have, and their codes."""
+    count = len(lengths)
+    if not wrapped:
+        return np.tile(constant, count)
+    literal = part_lengths != TEXT
+    stream = np.zeros(len(part_lengths), np.int16)  # 0: constant, n: the n-th column of codes
+    stream[part_lengths == CODES] = np.arange(1, len(wrapped) + 1)
+    streams = np.repeat(np.tile(stream[literal], count), lengths[:, literal].reshape(-1))
+    ids = np.empty(len(streams), np.uint32)
+    ids[streams == 0] = np.tile(constant, count)
+    for number, column in enumerate(wrapped, 1):
+        ids[streams == number] = column.ids
+    return ids
 
 
 def lay_out_rows(
     records: Records, rules: Rules, first_line: int, errors: list[RecordError]
 ) -> Layout:
     """Record by record; those that cannot be used are added to `errors`."""
+    rows = _rows_of(records)
+    reasons: dict[int, str] = {}  # why a record cannot be used
+    while True:
+        parts, kept = _gather(records, rows, rules, first_line, reasons)
+        bad = parts.code_faults(rules.blocks)
+        if not bad:
+            break
+        reasons |= {kept[document]: reason for document, reason in bad.items()}
+    errors += [
+        RecordError(line=int(records.lines[i]), offset=int(records.offsets[i]), reason=reason)
+        for i, reason in reasons.items()
+    ]
+    return parts.wrapped(rules.blocks, kept)
+
+
+def _gather(
+    records: Records,
+    rows: Sequence[Record],
+    rules: Rules,
+    first_line: int,
+    reasons: dict[int, str],
+) -> tuple[Parts, list[int]]:
+    """Parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
-    dropped: list[int] = []
-    cache: dict[str, tuple[Field, ...]] = {}
-    for i, record in enumerate(_rows_of(records)):
-        line = int(records.lines[i])
-        try:
-            fields = rules.fields
-            if rules.fields_from:
-                spec = _spec_of(record, rules, first_line + line)
-                if spec not in cache:
-                    cache[spec] = parse_spec(spec, rules.grammar)
-                fields = cache[spec]
-            document, num_codes = lay_out_record(record, fields, rules)
-        except ValueError as error:
-            offset = int(records.offsets[i])
-            errors.append(RecordError(line=line, offset=offset, reason=str(error)))
+    specs: dict[str, tuple[tuple[Field, ...], Parts | None]] = {}
+    for i, record in enumerate(rows):
+        if i in reasons:
             continue
-        parts.extend(document)
-        dropped.append(num_codes)
+        try:
+            spec = ""
+            if rules.fields_from:
+                spec = _spec_of(record, rules, first_line + int(records.lines[i]))
+            if spec not in specs:
+                fields = parse_spec(spec, rules.grammar) if rules.fields_from else rules.fields
+                specs[spec] = fields, pattern_of(fields, rules)
+            fields, pattern = specs[spec]
+            if pattern is None:
+                add_document(parts, record, fields, rules)
+            else:
+                add_by_pattern(parts, record, fields, rules, pattern)
+        except ValueError as error:
+            parts.undo_document()
+            reasons[i] = str(error)
+            continue
         kept.append(i)
-    lengths = np.array(parts.lengths, np.int64)
-    return Layout(
-        texts=parts.texts,
-        literals=np.concatenate([np.zeros(0, np.uint32), *parts.literals]).astype(np.uint32),
-        lengths=lengths,
-        is_text=lengths < 0,
-        loss=np.array(parts.loss, bool),
-        vision=np.array(parts.vision, bool),
-        document_ends=np.array(parts.document_ends, np.int64),
-        kept=np.array(kept, np.int64),
-        codes_dropped=np.array(dropped, np.int64),
-    )
+    return parts, kept
 
 
 def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> Records:
@@ -234,7 +239,7 @@ def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> 
     errors = list(records.errors)
     rows = list(_rows_of(records))
     for i, record in enumerate(rows):
-        names = [k for k, v in record.items() if isinstance(v, str) and find_unencodable([v])]
+        names = [key for key, value in record.items() if find_unencodable(_texts_in(value))]
         if not names:
             good.append(i)
             continue
@@ -252,6 +257,16 @@ def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> 
     )
 
 
+def _texts_in(value: Any) -> list[str]:
+    """A text, or those of segments."""
+    if isinstance(value, str):
+        return [value]
+    items = value if isinstance(value, list) else []
+    return [
+        text for item in items if isinstance(item, dict) for text in _texts_in(item.get("text"))
+    ]
+
+
 def _rows_of(records: Records) -> Sequence[Record]:
     if records.rows is not None:
         return records.rows
@@ -264,67 +279,11 @@ def _rows_of(records: Records) -> Sequence[Record]:
 
 
 def _spec_of(record: Record, rules: Rules, line: int) -> str:
-    value = _value_of(record, rules.fields_from, "--fields-from")
+    value = value_of(record, rules.fields_from, "--fields-from")
     try:
         return choose_spec(value, line, rules.fields_index)
     except ValueError as error:
         raise ValueError(f"field {rules.fields_from!r} {error}") from None
-
-
-def _value_of(record: Record, key: str, flag: str = "--fields") -> Any:
-    try:
-        return record[key]
-    except KeyError:
-        raise ValueError(f"field {key!r} is missing (keys: {_some(record)}); set {flag}") from None
-
-
-def _some(record: Record) -> str:
-    """The first keys of a record, none longer than a line of text."""
-    names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in record]
-    more = f" and {len(names) - 12} more" if len(names) > 12 else ""
-    return ", ".join(names[:12]) + more or "none"
-
-
-def _text_of(record: Record, key: str) -> str:
-    value = _value_of(record, key)
-    if isinstance(value, str):
-        return value
-    shown = repr(value)
-    shown = shown if len(shown) <= 40 else f"{shown[:37]}..."
-    raise ValueError(f"field {key!r} must be text, got {type(value).__name__} {shown}")
-
-
-def _add_block(parts: Parts, record: Record, f: Field, block: Block) -> int:
-    (key,) = f.keys
-    value = _value_of(record, key)
-    try:
-        codes = parse_codes(value, block.codebook_size)
-        ids, dropped = wrap_frames(codes, block)
-    except ValueError as error:
-        hint = "" if isinstance(value, list) else "; set modalities.vision.fields if it is text"
-        raise ValueError(f"field {key!r} {error}{hint}") from None
-    parts.add_ids(block.start, f.loss)
-    parts.add_ids(ids, f.loss, vision=True)
-    parts.add_ids(block.end, f.loss)
-    return dropped
-
-
-def _base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
-    value = _value_of(record, key)
-    try:
-        ids = np.frombuffer(base64.b64decode(value, validate=True), "<i4")
-    except (TypeError, ValueError, binascii.Error):
-        raise ValueError(f"field {key!r} must be base64 of little-endian i32 ids") from None
-    if len(ids) and (ids.min() < 0 or ids.max() >= vocab_size):
-        bad = ids[(ids < 0) | (ids >= vocab_size)][0]
-        raise ValueError(f"field {key!r} has id {bad}, outside the vocabulary of {vocab_size}")
-    return ids.astype(np.uint32)
-
-
-def _special(value: int | None, name: str) -> Ids:
-    if value is None:
-        raise ValueError(f"the tokenizer names no {name}; set {name.lower()}_token")
-    return np.array([value], np.uint32)
 
 
 def _interleave(columns: Sequence[Sequence[str]], count: int) -> Sequence[str]:

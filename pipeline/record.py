@@ -68,6 +68,11 @@ def mask_of_runs(runs: NDArray[Any], length: int) -> Mask:
     return mask
 
 
+def count_true(runs: NDArray[Any]) -> int:
+    """Tokens that a mask has: run ends [2, 5, 6] -> 3."""
+    return int(np.diff(runs, prepend=0)[1::2].sum())
+
+
 def slice_runs(runs: Offsets, start: int, stop: int) -> Offsets:
     """Run ends of the mask between two tokens: runs [2, 5, 6], tokens 3..6 -> [0, 2, 3]."""
     first = int(np.searchsorted(runs, start, side="right"))

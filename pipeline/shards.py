@@ -30,6 +30,7 @@ from dataprep.pipeline.record import (
     WRITER_OPTIONS,
     Documents,
     concatenate,
+    count_true,
     cut,
     encode_documents,
     index_documents,
@@ -56,7 +57,10 @@ class Tally:
     bad: int = 0
     tokens: int = 0
     target_tokens: int = 0
-    codes_dropped: int = 0
+    vision_tokens: int = 0
+    audio_tokens: int = 0
+    codes_dropped: int = 0  # of partial frames
+    codes_thinned: int = 0  # of frames or codebooks that the config leaves out
     by_reference: int = 0  # documents that the fast engine was not trusted with
 
 
@@ -163,8 +167,12 @@ class ShardSink:
         self._open.num_documents += count
         tally.written += count
         tally.tokens += len(documents.tokens)
-        tally.target_tokens += int(np.diff(documents.runs[0], prepend=0)[1::2].sum())
+        num_true = dict(zip(self._masks, map(count_true, documents.runs), strict=True))
+        tally.target_tokens += num_true["loss"]
+        tally.vision_tokens += num_true.get("vision", 0)
+        tally.audio_tokens += num_true.get("audio", 0)
         tally.codes_dropped += int(origins["codes_dropped"].sum())
+        tally.codes_thinned += int(origins["codes_thinned"].sum())
         tally.by_reference += int(origins["by_reference"].sum())
 
     def _account(self, batch: Processed, piece: int, start: int, stop: int) -> None:

@@ -20,8 +20,9 @@ import xxhash
 from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import temporary
+from dataprep.pipeline.parts import Rules
 from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
-from dataprep.pipeline.process import Processed, Rules, process
+from dataprep.pipeline.process import Processed, process
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import (
     FILES,
@@ -162,6 +163,7 @@ def _read(plan: Plan, piece: Piece, rules: Rules, from_line: int) -> Iterator[Re
         keys_wanted(rules),
         from_line=from_line,
         max_record_bytes=plan.config["max_record_bytes"],
+        is_codes=lambda key: bool(rules.grammar.modality_of(key)),
     )
 
 

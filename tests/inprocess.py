@@ -22,7 +22,8 @@ class Seen:
 
     tokens: list[int]
     loss: list[int]
-    vision: list[int] | None
+    vision: list[int] | None = None
+    audio: list[int] | None = None
 
 
 def write_lines(path: Path, records: Sequence[Any]) -> Path:
@@ -51,14 +52,20 @@ def documents_of(
     folder.mkdir(exist_ok=True)
     path = write_lines(folder / "in.jsonl", records)
     tokenize_here(folder / "out", inputs=[str(path)], tokenizer=str(tokenizer), **config)
-    dataset = open_dataset(folder / "out")
+    return seen_in(folder / "out")
+
+
+def seen_in(dataset: Path) -> list[Seen]:
+    opened = open_dataset(dataset)
+    masks = ("loss", "vision", "audio")
     return [
         Seen(
             tokens=document["tokens"].tolist(),
-            loss=document["loss_mask"].astype(int).tolist(),
-            vision=document["vision_mask"].astype(int).tolist()
-            if "vision_mask" in document
-            else None,
+            **{
+                mask: document[f"{mask}_mask"].astype(int).tolist()
+                for mask in masks
+                if f"{mask}_mask" in document
+            },
         )
-        for document in dataset[list(range(len(dataset)))]
+        for document in opened[list(range(len(opened)))]
     ]

@@ -171,7 +171,10 @@ def test_string_and_integral_float_codes_equal_ints(
         ([1, None], "NoneType"),
         ([True, 1], "bool"),
         ([2**70, 1], "does not fit 64 bits"),
+        ("some text", "must be a list of codes"),
         ("text", "must be a list of codes"),
+        (5, "must be a list of codes"),
+        ({"a": 1}, "must be a list of codes"),
     ],
 )
 def test_bad_codes_are_errors_that_name_the_field(

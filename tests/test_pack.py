@@ -90,12 +90,21 @@ def corpus_of(folder: Path, toy: Path, records: list[dict[str, Any]], **config: 
     home = folder / str(next(numbers))
     home.mkdir(parents=True)
     path = write_lines(home / "in.jsonl", records)
-    vision = {"modalities": {"vision": {"tokens_per_frame": 2}}}
-    tokenize_here(home / "out", inputs=[str(path)], tokenizer=str(toy), **{**vision, **config})
+    audio = {"start": [92], "end": [93, 94], "codebooks": 2, "layout": "delay"}
+    modalities = {"vision": {"tokens_per_frame": 2}, "audio": audio}
+    config = {"modalities": modalities, **config}
+    tokenize_here(home / "out", inputs=[str(path)], tokenizer=str(toy), **config)
     return Corpus([home / "out"])
 
 
 texts = st.text("abcdefgh", max_size=30)
+codes = st.lists(st.integers(0, 50), min_size=2, max_size=20)
+pairs = st.lists(st.integers(0, 50), min_size=1, max_size=6).map(lambda c: [c, c])
+segments = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "text": texts, "loss": st.booleans()}),
+    st.fixed_dictionaries({"type": st.just("vision"), "codes": codes, "loss": st.booleans()}),
+    st.fixed_dictionaries({"type": st.just("audio"), "codes": pairs, "loss": st.booleans()}),
+)
 records = st.lists(
     st.one_of(
         st.fixed_dictionaries({"fields": st.just("[q],a"), "q": texts, "a": texts}),
@@ -103,8 +112,11 @@ records = st.lists(
             {
                 "fields": st.sampled_from(["vision,a", "[a],vision", "[vision],a,vision"]),
                 "a": texts,
-                "vision": st.lists(st.integers(0, 50), min_size=2, max_size=20),
+                "vision": codes,
             }
+        ),
+        st.fixed_dictionaries(
+            {"fields": st.just("segments"), "segments": st.lists(segments, max_size=6)}
         ),
     ),
     min_size=1,
@@ -141,7 +153,10 @@ def test_rows_hold_every_token_once_with_its_masks(
         covered[row][here] += 1
         seen[document][there] += 1
         assert (values["tokens"][here] == original["tokens"][there]).all()
-        assert (values["vision"][here] == original["vision_mask"][there]).all()
+        for modality in ("vision", "audio"):
+            # One that no document has is not packed.
+            mask = values.get(modality, np.zeros(packed.capacity, bool))[here]
+            assert (mask == original[f"{modality}_mask"][there]).all()
         loss = original["loss_mask"][there].copy()
         loss[0] = False
         assert (values["loss"][here] == loss).all()
@@ -151,7 +166,7 @@ def test_rows_hold_every_token_once_with_its_masks(
         padding = cover == 0
         assert (row["tokens"][padding] == PAD).all()
         assert not row["loss"][padding].any()
-        assert not row["vision"][padding].any()
+        assert not any(row[m][padding].any() for m in ("vision", "audio") if m in row)
         used = np.flatnonzero(cover)
         assert (np.diff(used) == 1).all()
     lost = packed.counts["tokens_truncated"] + packed.counts["tokens_dropped"]
@@ -174,6 +189,33 @@ def test_a_block_is_not_cut_unless_told(toy: Path, tmp_path: Path, strategy: str
     assert sorted(p[3:] for p in kept.pieces) == [(0, 7), (6, 12), (17, 8)]
     cut = Packed(corpus, seq_len=11, strategy=strategy, keep_blocks=False)
     assert sorted(p[3:] for p in cut.pieces) == [(0, 12), (11, 12), (22, 3)]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    segments=st.lists(segments, min_size=1, max_size=8),
+    seq_len=st.integers(12, 40),
+    strategy=st.sampled_from(["best_fit", "first_fit", "pad"]),
+)
+def test_no_block_that_fits_a_row_is_cut(
+    toy: Path, tmp_path: Path, segments: list[dict[str, Any]], **config: Any
+) -> None:
+    corpus = corpus_of(tmp_path, toy, [{"segments": segments}], fields="segments")
+    packed = Packed(corpus, overflow="split", **config)
+    cuts = {start + length for *_, start, length in packed.pieces}
+    place = 1  # after BOS
+    for segment in segments:
+        if segment["type"] == "text":
+            place += len(segment["text"])
+            continue
+        if segment["type"] == "vision":
+            length = 2 + len(segment["codes"]) // 2 * 3
+        else:
+            length = 3 + 2 * (len(segment["codes"][0]) + 1)
+        if length < packed.capacity:  # beside the token that is shared with the piece before
+            assert not cuts & set(range(place + 1, place + length))
+        place += length
+    assert place + 1 == max(cuts)
 
 
 def lwm_rows(packed: Packed) -> Iterator[tuple[list[int], list[int], list[int]]]:
