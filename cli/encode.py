@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +13,7 @@ from pydantic import BaseModel
 from dataprep.cli.make import Json, Log, OnError, Quiet, Set, cache_dir
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import load_config
+from dataprep.configs.model import ModalitiesConfig
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode_plan import EncodePlan
 from dataprep.pipeline.encoders import (
@@ -27,7 +30,7 @@ Loudness = Literal["peak", "rms", "none"]
 
 EXAMPLE = (
     "Example: dataprep encode photos/ --encoder patches --out data/codes, then "
-    "dataprep tokenize data/codes/shards --fields '[vision],text' --tokenizer T --out data/tokens"
+    "dataprep tokenize data/codes --fields '[vision],text' --tokenizer T --out data/tokens"
 )
 
 
@@ -244,16 +247,20 @@ def show_outcome(outcome: Outcome, seconds: float) -> None:
 
 
 def next_command(outcome: Outcome) -> str:
-    """How to tokenize these codes, with what their encoder needs to be said."""
+    """How to tokenize these codes; what their encoder has to say, tokenize reads by itself."""
     manifest = outcome.manifest
-    into, encoder = manifest["config"]["into"], manifest["encoder"]
+    into, kind = manifest["config"]["into"], manifest["encoder"]["kind"]
     others = [
-        name for name, kind in manifest["columns"].items() if kind == "string" and name != "source"
+        name for name, type in manifest["columns"].items() if type == "string" and name != "source"
     ]
     spec = ",".join([f"[{into}]" if others else into, *others[:1]])
-    words = [f"dataprep tokenize {outcome.out}/shards --fields '{spec}' --tokenizer T --out DIR"]
-    section = f"modalities.{encoder['kind']}"
-    for key, lwm in (("codebook_size", 8192), ("tokens_per_frame", 256)):
-        if encoder["kind"] == "vision" and encoder[key] != lwm:
-            words.append(f"--set {section}.{key}={encoder[key]}")
-    return " ".join(words)
+    words = ["dataprep", "tokenize", str(outcome.out), "--fields", spec]
+    if not any(fnmatchcase(into, glob) for glob in _globs(kind)):
+        words += ["--set", f"modalities.{kind}.fields=[{into}]"]
+    return shlex.join([*words, "--tokenizer", "T", "--out", "DIR"])
+
+
+def _globs(kind: str) -> tuple[str, ...]:
+    """Names of fields that are taken for codes of this kind."""
+    found: tuple[str, ...] = getattr(ModalitiesConfig(), kind).fields
+    return found

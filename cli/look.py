@@ -4,38 +4,51 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from numpy.typing import NDArray
 
 from dataprep.cli.show import megabytes, print_json, use_colour
-from dataprep.configs import TokenizeConfig
+from dataprep.configs import TokenizeConfig, load_config
 from dataprep.loaders import TokenizedDataset, open_dataset
 from dataprep.loaders.packed import PackedDataset
+from dataprep.pipeline.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.encode_verify import verify_encoded
+from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.inspect import Decode, Span, spans_of
+from dataprep.pipeline.inspect import (
+    Decode,
+    Segment,
+    Span,
+    segments_of_row,
+    spans_of,
+    whole_document,
+)
 from dataprep.pipeline.manifest import read_manifest
 from dataprep.pipeline.provenance import origin_of, pieces_of_row
+from dataprep.pipeline.render import FindDecoder, write_media
 from dataprep.pipeline.stats import stats
 from dataprep.pipeline.verify import compare, verify
 
 # What a document could do to the terminal; newlines and tabs are shown as they are.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-DIM, GREEN, BLUE, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[0m"
+DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
+SHADES = {"vision": BLUE, "audio": MAGENTA}  # of what has loss; anything else is green
+
+INSPECT_EXAMPLE = "Example: dataprep inspect data/tokenized --doc 7 --media /tmp/pictures"
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("inspect", epilog="Example: dataprep inspect data/tokenized --doc 7")(
-        inspect_command
-    )
+    app.command("inspect", epilog=INSPECT_EXAMPLE)(inspect_command)
     app.command("verify", epilog="Example: dataprep verify data/tokenized")(verify_command)
     app.command("stats", epilog="Example: dataprep stats data/packed --json")(stats_command)
     app.command("schema", epilog="Example: dataprep schema > dataprep.schema.json")(schema_command)
@@ -52,22 +65,54 @@ def inspect_command(
     tokenizer: Annotated[
         str | None, typer.Option(help="Decode with this one; default: the dataset's own.")
     ] = None,
+    media: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR", help="Write its pictures as PNG and its sounds as WAV into this folder."
+        ),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="With --media: what made the codes, if not dataprep encode."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="With --encoder: file of its weights (safetensors).")
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="settings.NAME=VALUE", help="With --encoder: its settings."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show a document or a row decoded: with loss in green, without dim.
 
-    Off a terminal, what has no loss is put [in brackets].
+    Off a terminal, what has no loss is put [in brackets]. Blocks of codes are shown by their shape;
+    --media decodes them.
     """
+    find = decoder_finder(media, encoder, weights, sets or ())
     opened = open_dataset(dataset)
     packed = isinstance(opened, PackedDataset)
     number = row if packed else doc
     if (doc if packed else row) is not None:
         what = "rows, so use --row" if packed else "documents, so use --doc"
         raise ConfigError(f"{dataset} is {opened.manifest['kind']}: it holds {what}")
-    if isinstance(opened, PackedDataset):
-        show_row(opened, number or 0, tokenizer=tokenizer, as_json=as_json)
-    else:
-        show_document(opened, number or 0, tokenizer=tokenizer, as_json=as_json)
+    shown = (
+        read_row(opened, number or 0)
+        if isinstance(opened, PackedDataset)
+        else read_document(opened, number or 0)
+    )
+    spans = spans_of(shown.item, decoder_of(opened, tokenizer), shown.segments)
+    written = (
+        write_media(shown.item, shown.segments, find, Path(media), shown.stem) if media else None
+    )
+    if as_json:
+        found = {} if written is None else {"media": written.paths, "notes": written.notes}
+        tokens, parts = shown.item["tokens"].tolist(), [asdict(span) for span in spans]
+        print_json({**shown.about, "tokens": tokens, "spans": parts, **found})
+        return
+    show_text(shown, spans)
+    for line in (*written.paths, *written.notes) if written else ():
+        typer.echo(line)
 
 
 def verify_command(
@@ -134,60 +179,84 @@ def schema_command() -> None:
     print_json(TokenizeConfig.model_json_schema())
 
 
-def show_document(
-    dataset: TokenizedDataset, doc: int, *, tokenizer: str | None, as_json: bool
-) -> None:
-    doc = checked_number("--doc", doc, len(dataset), dataset.folder)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A document or row, and all that is said of it."""
+
+    item: Mapping[str, NDArray[Any]]
+    segments: list[Segment]
+    stem: str  # begins the names of its files: row-3
+    about: dict[str, Any]  # for JSON
+    title: str
+    headings: list[str]  # of segments
+
+
+def read_document(dataset: TokenizedDataset, number: int) -> Shown:
+    doc = checked_number("--doc", number, len(dataset), dataset.folder)
     document = dataset[doc]
-    spans = spans_of(document, decoder_of(dataset, tokenizer), dataset.manifest["config"])
     shard, place = dataset.locate(doc)
     origin = origin_of(dataset.folder, dataset.manifest, shard, place)
-    if as_json:
-        print_json(
-            {
-                "document": doc,
-                "origin": asdict(origin),
-                "tokens": document["tokens"].tolist(),
-                "spans": [asdict(span) for span in spans],
-            }
-        )
-        return
     targets = int(document["loss_mask"].sum())
-    typer.echo(f"document {doc}: {origin}")
-    typer.echo(f"{len(document['tokens']):,} tokens, {targets:,} with loss")
-    colour = use_colour(sys.stdout)
-    typer.echo("".join(paint(span, colour) for span in spans), color=colour)
+    return Shown(
+        item=document,
+        segments=[whole_document(dataset.folder, dataset.manifest, doc)],
+        stem=f"doc-{doc}",
+        about={"document": doc, "origin": asdict(origin)},
+        title=f"document {doc}: {origin}\n"
+        f"{len(document['tokens']):,} tokens, {targets:,} with loss",
+        headings=[],
+    )
 
 
-def show_row(dataset: PackedDataset, row: int, *, tokenizer: str | None, as_json: bool) -> None:
-    row = checked_number("--row", row, len(dataset), dataset.folder)
+def read_row(dataset: PackedDataset, number: int) -> Shown:
+    row = checked_number("--row", number, len(dataset), dataset.folder)
     values = dataset[row]
-    spans = spans_of(values, decoder_of(dataset, tokenizer), dataset.manifest["config"])
     shard, place = dataset.locate(row)
     pieces = pieces_of_row(dataset.folder, dataset.manifest, shard, place)
-    if as_json:
-        print_json(
-            {
-                "row": row,
-                "segments": [asdict(piece) for piece in pieces],
-                "tokens": values["tokens"].tolist(),
-                "spans": [asdict(span) for span in spans],
-            }
-        )
-        return
     targets = int(values["loss_mask"][1:].sum())
     padding = int((values["segment_ids"] == 0).sum())
-    typer.echo(
-        f"row {row}: {len(pieces)} segments, {targets:,} targets, {padding:,} tokens of padding"
+    return Shown(
+        item=values,
+        segments=segments_of_row(dataset.folder, dataset.manifest, pieces),
+        stem=f"row-{row}",
+        about={"row": row, "segments": [asdict(piece) for piece in pieces]},
+        title=f"row {row}: {len(pieces)} segments, {targets:,} targets, "
+        f"{padding:,} tokens of padding",
+        headings=[
+            f"── segment {i}: document {piece.document} of {piece.dataset}, "
+            f"tokens {piece.start}..{piece.start + piece.length}"
+            for i, piece in enumerate(pieces, 1)
+        ],
     )
+
+
+def show_text(shown: Shown, spans: list[Span]) -> None:
+    typer.echo(shown.title)
     colour = use_colour(sys.stdout)
     for segment, group in groupby(spans, key=lambda span: span.segment):
-        if segment:
-            piece = pieces[segment - 1]
-            stop = piece.start + piece.length
-            where = f"document {piece.document} of {piece.dataset}, tokens {piece.start}..{stop}"
-            typer.echo(f"── segment {segment}: {where}")
+        if segment and shown.headings:
+            typer.echo(shown.headings[segment - 1])
         typer.echo("".join(paint(span, colour) for span in group), color=colour)
+
+
+def decoder_finder(
+    media: str | None, encoder: str | None, weights: str | None, sets: Sequence[str]
+) -> FindDecoder:
+    """By the flags; what they say without --media or --encoder would be lost."""
+    for flag, value, needed, by in (
+        ("--encoder", encoder, media, "--media DIR"),
+        ("--weights", weights, encoder, "--encoder"),
+        ("--set", sets, encoder, "--encoder"),
+    ):
+        if value and not needed:
+            raise ConfigError(f"{flag} says nothing without {by}")
+    if not encoder:
+        return recorded_decoder()
+    other = next((item for item in sets if not item.startswith("settings.")), None)
+    if other is not None:
+        raise ConfigError(f"--set {other}: only settings.NAME=VALUE of the encoder can be set here")
+    config = load_config(EncodeConfig, sets=sets, flags={"encoder": encoder, "weights": weights})
+    return named_decoder(config.encoder, config.weights, config.settings)
 
 
 def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
@@ -200,7 +269,7 @@ def paint(span: Span, colour: bool) -> str:
     text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", span.text)
     if not colour:
         return text if span.loss else f"[{text}]"
-    shade = DIM if not span.loss else BLUE if span.modality == "vision" else GREEN
+    shade = SHADES.get(span.modality, GREEN) if span.loss else DIM
     return f"{shade}{text}{RESET}"
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from dataprep.configs import TokenizeConfig
+from dataprep.pipeline.encoded import adopt_encoders
 from dataprep.pipeline.engine import (
     Engine,
     Selection,
@@ -39,11 +40,11 @@ from dataprep.pipeline.files import disk_errors_named, write_atomic
 from dataprep.pipeline.finish import finish, make_manifest
 from dataprep.pipeline.plan import (
     Plan,
+    Tags,
     Vocabulary,
     adds_special_tokens,
-    fields_of,
     make_plan,
-    may_have_vision,
+    modalities_of,
 )
 from dataprep.pipeline.shards import committed_shards
 from dataprep.pipeline.sources import changed_sources
@@ -104,12 +105,17 @@ def tokenize(
 
 
 def plan_of(config: TokenizeConfig, cache_dir: Path) -> Plan:
-    values = config.model_dump(mode="json")
     if not config.inputs:
         raise ConfigError("no input; name files, folders, globs, hf:NAME or synthetic:text")
     if not config.tokenizer:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
-    return make_plan(values, vocabulary_of(config, values), cache_dir)
+    values = config.model_dump(mode="json")
+    vocabulary = vocabulary_of(config, values)
+    plan = make_plan(values, vocabulary, cache_dir)
+    # Only the sources tell whether an encoder has a say; it has none about the vocabulary.
+    adopted = adopt_encoders(config, plan.sources)
+    told = adopted.model_dump(mode="json")
+    return plan if told == values else make_plan(told, vocabulary, cache_dir)
 
 
 def vocabulary_of(config: TokenizeConfig, values: Mapping[str, Any]) -> Vocabulary:
@@ -123,15 +129,15 @@ def vocabulary_of(config: TokenizeConfig, values: Mapping[str, Any]) -> Vocabula
     # Both load the tokenizer itself, which takes a second and half a gigabyte: only if needed.
     wraps = any(adds_special_tokens(values, i) for i in range(len(config.inputs)))
     prefix, suffix = template_ids(files) if wraps else ((), ())
-    vision = config.modalities.vision
-    start: tuple[int, ...] = ()
-    end: tuple[int, ...] = ()
-    if any(may_have_vision(fields_of(values, i)) for i in range(len(config.inputs))):
-        start, end = (_tag_ids(tag, files) for tag in (vision.start, vision.end))
     return Vocabulary(
         files=files,
-        vision_start=start,
-        vision_end=end,
+        tags={
+            modality: Tags(
+                start=_tag_ids(values["modalities"][modality]["start"], files),
+                end=_tag_ids(values["modalities"][modality]["end"], files),
+            )
+            for modality in modalities_of(values)
+        },
         text_prefix=tuple(prefix),
         text_suffix=tuple(suffix),
     )
@@ -139,7 +145,7 @@ def vocabulary_of(config: TokenizeConfig, values: Mapping[str, Any]) -> Vocabula
 
 def _tag_ids(tag: str | tuple[int, ...], files: TokenizerFiles) -> tuple[int, ...]:
     if not isinstance(tag, str):
-        return tag
+        return tuple(tag)
     ids, _ = load_reference(files).encode([tag])
     return tuple(ids.tolist())
 

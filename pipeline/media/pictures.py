@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.errors import ConfigError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -84,7 +86,10 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
     """u8[height, width, 3] as a PNG file, for what an encoder decodes."""
-    import PIL.Image
+    try:
+        import PIL.Image
+    except ImportError:
+        raise ConfigError("pictures need PIL; pip install 'dataprep-jax[vision]'") from None
 
     file = io.BytesIO()
     PIL.Image.fromarray(pixels).save(file, "PNG")

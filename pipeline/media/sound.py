@@ -10,6 +10,8 @@ Silence stays silence.
 
 from __future__ import annotations
 
+import io
+import wave
 from typing import Literal
 
 import numpy as np
@@ -20,6 +22,7 @@ from dataprep.pipeline.media.values import Blob
 
 Loudness = Literal["peak", "rms", "none"]
 RMS = 0.1
+FULL_SCALE = 32767  # of 16 bits
 _BLOCK = 1 << 20
 
 
@@ -40,6 +43,18 @@ def scaled(waveform: NDArray[np.float32], loudness: Loudness) -> NDArray[np.floa
     if level > 0:
         waveform = waveform / np.float32(level)
     return np.clip(waveform, -1, 1)
+
+
+def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
+    """f32[samples] as a WAV file of 16 bits, for what an encoder decodes."""
+    levels = np.rint(np.clip(waveform, -1, 1) * np.float32(FULL_SCALE)).astype("<i2")
+    data = io.BytesIO()
+    with wave.open(data, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(levels.tobytes())
+    return data.getvalue()
 
 
 def _read_mono(blob: Blob) -> tuple[NDArray[np.float32], int]:
