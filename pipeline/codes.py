@@ -47,10 +47,10 @@ def integers_of(value: Any, raw_dtype: np.dtype[Any], *, may_nest: bool) -> Inte
 
 def _from_list(value: list[Any], may_nest: bool) -> Integers:
     kinds = set(map(type, value))
-    if list in kinds and not may_nest:
+    if kinds & {list, np.ndarray} and not may_nest:
         raise ValueError("is a nested list; give the codes of all frames as one flat list")
-    if kinds == {list}:
-        rows = [_from_list(row, False) for row in value]
+    if kinds and kinds <= {list, np.ndarray}:
+        rows = [row if isinstance(row, np.ndarray) else _from_list(row, False) for row in value]
         lengths = {len(row) for row in rows}
         if len(lengths) > 1:
             shortest, longest = min(lengths), max(lengths)

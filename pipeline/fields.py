@@ -50,6 +50,9 @@ class Grammar:
             return "vision"
         return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
 
+    def holds_codes(self, name: str) -> bool:
+        return bool(self.modality_of(name)) or self.is_segments(name)
+
     def is_segments(self, name: str) -> bool:
         return _matches(name, self.segments)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.types import Offsets
 
-# Whether the value of a top-level key is a block of codes.
+# Whether the value of a top-level key is a block of codes, or holds some.
 IsCodes = Callable[[str], bool]
 
 

@@ -115,7 +115,7 @@ def read_all(plan: Plan, rules: Rules) -> None:
                 source,
                 piece,
                 keys_wanted(rules),
-                is_codes=lambda key: bool(rules.grammar.modality_of(key)),
+                is_codes=rules.grammar.holds_codes,
             ):
                 pass
 

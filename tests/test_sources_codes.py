@@ -52,14 +52,23 @@ def whole(source: Source) -> Piece:
 
 
 def plain(value: Any) -> Any:
-    """Arrays as lists."""
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    """Arrays as lists, wherever they are."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
 
 
 def numbers(value: Any) -> Any:
-    """Digit strings in a list as the numbers they are."""
+    """Digit strings in lists as the numbers they are."""
+    if isinstance(value, dict):
+        return {key: numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [int(v) if isinstance(v, str) and DIGITS.fullmatch(v) else v for v in value]
+        items = [int(v) if isinstance(v, str) and DIGITS.fullmatch(v) else v for v in value]
+        return [numbers(item) for item in items]
     return value
 
 
@@ -435,7 +444,7 @@ def test_columns_of_integer_lists_come_as_arrays_of_their_type(
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
-def test_columns_with_nulls_and_other_lists_come_as_python_values(
+def test_columns_with_nulls_and_of_other_types_come_as_python_values(
     tmp_path: Path, name: str
 ) -> None:
     codes = pa.list_(pa.uint16())
@@ -451,17 +460,73 @@ def test_columns_with_nulls_and_other_lists_come_as_python_values(
             "vision_bytes": pa.array([b"\x01\x00", b"", b"\x02\x00"]),
             "vision_number": pa.array([1, 2, 3]),
             "vision_coded": pa.array([1, 2, 1]).dictionary_encode(),
+            "vision_none": pa.array([None, None, [None]], codes),
+            "vision_objects": pa.array(
+                [
+                    [{"text": "a", "codes": None}, {"text": None, "codes": [1, 2]}],
+                    [],
+                    [{"text": "b", "codes": [3]}, None],
+                ]
+            ),
+            "vision_object": pa.array([{"codes": [1]}, {"codes": []}, {"codes": [2, 3]}]),
             "other": pa.array([[1], [], [2]], codes),
         }
     )
     source = write(table, tmp_path / name)
     for keys in (None, *(frozenset({column}) for column in table.column_names)):
         (batch,) = table_batches(source, keys, 1 << 20)
-        for row in batch.rows or ():
-            assert not any(isinstance(content, np.ndarray) for content in row.values())
         for values in (batch.columns or {}).values():
             assert isinstance(values, list)
         assert rows_of(batch) == table.select(keys or table.column_names).to_pylist()
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
+def test_codes_within_lists_and_objects_are_arrays(tmp_path: Path, name: str) -> None:
+    segments = [
+        [{"type": "text", "text": "a", "codes": None}, {"type": "v", "text": None, "codes": [1]}],
+        [{"type": "v", "text": None, "codes": [2, 3]}],
+        [],
+    ]
+    table = pa.table({"vision_segments": segments, "vision_books": [[[1, 2], [3, 4]], [[5]], []]})
+    source = write(table, tmp_path / name)
+    for keys in (None, frozenset(table.column_names)):
+        rows: list[Any] = []
+        for batch in table_batches(source, keys, 1):
+            rows += batch.rows or [
+                dict(zip(batch.columns or (), row, strict=True))
+                for row in zip(*(batch.columns or {}).values(), strict=True)
+            ]
+        assert [plain(row) for row in rows] == table.to_pylist()
+        assert type(rows[0]["vision_segments"][1]["codes"]) is np.ndarray
+        assert [type(book) for book in rows[0]["vision_books"]] == [np.ndarray] * 2
+
+
+def test_codes_in_json_are_arrays_within_lists_and_objects_too(folder: Path) -> None:
+    values = [
+        [{"type": "text", "text": "[1]"}, {"codes": [1, 2], "loss": False}],
+        [[1, 2], ["3", "4"]],
+        [3, 4],
+        [[1, 2], ["x"]],
+        [{"codes": [[7], [8]]}, {}],
+        [[]],
+        [{}],
+    ]
+    for each in ([v] for v in values), [values]:
+        for some in each:
+            lines = [json.dumps({"vision": v, "k": i}) for i, v in enumerate(some)]
+            source = source_of(folder / "n.jsonl", "\n".join(lines).encode())
+            for keys in (None, VISION):
+                records, errors, _ = read_all(source, keys, is_codes=is_codes)
+                assert not errors
+                found = [numbers(row["vision"]) for _, _, row in records]
+                assert found == [numbers(v) for v in some]
+    lines = [json.dumps({"vision": v}) for v in (values[0], values[1])]
+    for line in lines:
+        source = source_of(folder / "n.jsonl", line.encode())
+        (batch,) = read_piece(source, whole(source), VISION, is_codes=is_codes)
+        assert batch.columns is not None
+        last = batch.columns["vision"][0][-1]
+        assert type(last["codes"] if isinstance(last, dict) else last) is np.ndarray
 
 
 def test_a_null_only_in_another_slice_does_not_matter_to_this_one(tmp_path: Path) -> None:

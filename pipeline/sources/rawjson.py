@@ -1,6 +1,7 @@
 """Many JSON objects with lists of codes in them, decoded without a Python int for any code.
 
     {"vision": [754, 12], "caption": "a cat"}
+    {"segments": [{"type": "text", "text": "a cat"}, {"type": "audio", "codes": [[7, 5], [3, 1]]}]}
     every object to its keys and the texts of its values     skipping: 850 MB/s
     texts of codes to arrays, by `digits`                     of all objects at once
     texts of other values to values                           of all objects at once
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain, compress, islice
 from operator import not_
 from typing import Any
 
@@ -28,6 +29,8 @@ from dataprep.pipeline.types import Record
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PLAIN = msgspec.json.Decoder(dict[str, Any])
 _ANY = msgspec.json.Decoder()
+_RAW_OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_RAW_LISTS = msgspec.json.Decoder(list[msgspec.Raw])
 _COLON, _BACKSLASH = b":\\"
 
 RawObject = Mapping[str, Any]  # values are msgspec.Raw: bytes-like
@@ -94,12 +97,34 @@ def _values(raws: Iterable[Any]) -> list[Any]:
 
 
 def _codes(raws: Sequence[Any]) -> Sequence[Any]:
-    """Lists of digits as arrays, anything else as it is."""
+    """Lists of digits as arrays, also within lists and lists of objects; the rest as it is."""
+    are_deep = [bytes(memoryview(raw)[:2]) in (b"[[", b"[{") for raw in raws]
+    if any(are_deep):
+        deep = iter(_deep(list(compress(raws, are_deep))))
+        others = iter(_codes(list(compress(raws, map(not_, are_deep)))))
+        return [next(deep if is_deep else others) for is_deep in are_deep]
     lists, taken = parse_digit_lists(raws)
     if taken.all():
         return lists
     codes: list[Any] = list(lists)
-    others = np.flatnonzero(~taken).tolist()
-    for i, value in zip(others, _values([raws[i] for i in others]), strict=True):
+    left = np.flatnonzero(~taken).tolist()
+    for i, value in zip(left, _values([raws[i] for i in left]), strict=True):
         codes[i] = value
     return codes
+
+
+def _deep(raws: Sequence[Any]) -> list[Any]:
+    """Lists of objects, or of lists of digits, if all are such; else as they are."""
+    text = b"\n".join(raws)
+    try:
+        documents = _RAW_OBJECTS.decode_lines(text)
+    except msgspec.ValidationError:
+        inner = _RAW_LISTS.decode_lines(text)
+        lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
+        if not taken.all():
+            return _ANY.decode_lines(text)
+        each = iter(lists)
+        return [list(islice(each, len(found))) for found in inner]
+    objects = chain.from_iterable(documents)
+    values = iter(_codes(list(chain.from_iterable(found.values() for found in objects))))
+    return [[dict(zip(found, values, strict=False)) for found in each] for each in documents]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -109,13 +110,43 @@ def _values(
     except pa.ArrowInvalid as error:
         if "UTF" not in str(error):
             raise broken_table(path, "Arrow", f"column {name!r}: {error}") from error
-    lists = _integer_lists(column) if is_codes else None
-    if lists is not None:
-        return lists, {}
     try:
-        return column.to_pylist(), {}
+        return _with_arrays(column) if is_codes else column.to_pylist(), {}
     except (ValueError, OverflowError):
         return _one_by_one(column, name)
+
+
+def _with_arrays(column: Any) -> Sequence[Any]:
+    """Python values, but lists of integers as arrays, also within lists and objects."""
+    from pyarrow import types
+
+    lists = _integer_lists(column)
+    if lists is not None:
+        return lists
+    kind = column.type
+    filled = _integer_lists(column.drop_null()) if column.null_count else None
+    if filled is not None:
+        each = iter(filled)
+        return [next(each) if valid else None for valid in column.is_valid().to_pylist()]
+    if column.null_count or not (types.is_struct(kind) or _holds_deep(kind)):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if types.is_struct(kind):
+        children = [_with_arrays(child) for child in column.flatten()]
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        return [dict(zip(names, values, strict=True)) for values in zip(*children, strict=True)]
+    inner = _with_arrays(column.flatten())
+    bounds = column.offsets.to_numpy() - column.offsets[0].as_py()
+    return [list(inner[start:stop]) for start, stop in pairwise(bounds.tolist())]
+
+
+def _holds_deep(kind: Any) -> bool:
+    """Whether a type is a list of lists or of objects."""
+    from pyarrow import types
+
+    if not (types.is_list(kind) or types.is_large_list(kind)):
+        return False
+    inner = kind.value_type
+    return any(test(inner) for test in (types.is_list, types.is_large_list, types.is_struct))
 
 
 def _integer_lists(column: Any) -> IntegerLists | None:
