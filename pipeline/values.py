@@ -30,9 +30,11 @@ def text_of(record: Record, key: str) -> str:
 def as_text(value: Any, label: str) -> str:
     if isinstance(value, str):
         return value
+    hint = ""
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    raise ValueError(f"{label} must be text, got {type(value).__name__} {_short(value)}")
+        hint = "; codes are fields with a name like vision or audio, see modalities"
+    raise ValueError(f"{label} must be text, got {type(value).__name__} {_short(value)}{hint}")
 
 
 def codes_of(value: Any, block: Block, label: str) -> NDArray[Any]:

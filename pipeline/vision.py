@@ -43,14 +43,12 @@ class VisionBlock:
         return max(highest + self.code_offset, *tags, 0)
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
-        """Frames may be rows of an .npy, [frames, 256] or [frames, 16, 16]."""
-        if codes.ndim == 1:
-            return codes
-        per_row = int(np.prod(codes.shape[1:]))
-        if per_row != self.tokens_per_frame:
+        """An .npy may have frames as rows or grids: [frames, 256], [16, 16], [frames, 16, 16]."""
+        trailing = np.cumprod(codes.shape[::-1])
+        if codes.ndim > 1 and self.tokens_per_frame not in trailing:
             shape = "×".join(map(str, codes.shape))
             raise ValueError(
-                f"is nested, {shape}, and its rows are not frames of {self.tokens_per_frame}; "
+                f"is {shape}, which holds no frames of {self.tokens_per_frame}; "
                 "give the codes of all frames as one flat list"
             )
         return codes.reshape(-1)

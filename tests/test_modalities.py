@@ -263,6 +263,37 @@ def test_codes_come_from_binary_columns(toy: Path, tmp_path: Path) -> None:
     assert first.tokens == [1, 90, 7, 0, 8192, 8191, 300, 8193, 91, 2]
 
 
+@pytest.mark.parametrize("shape", [(2, 8), (2, 4, 2), (2, 2, 2, 2)])
+def test_rows_of_an_npy_are_records_of_frames(
+    toy: Path, tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    np.save(tmp_path / "in.npy", np.arange(16).reshape(shape))
+    tokenize_here(
+        tmp_path / "out",
+        inputs=[str(tmp_path / "in.npy")],
+        tokenizer=str(toy),
+        fields="vision",
+        **SMALL,
+    )
+    first, second = seen_in(tmp_path / "out")
+    assert first.tokens == [1, 90, 0, 1, 8192, 2, 3, 8192, 4, 5, 8192, 6, 7, 8193, 91, 2]
+    assert second.tokens[2] == 8
+
+
+def test_rows_of_an_npy_may_have_codebooks(toy: Path, tmp_path: Path) -> None:
+    codes = np.array([[[1, 2, 3], [4, 5, 6]]])
+    np.save(tmp_path / "in.npy", codes)
+    tokenize_here(
+        tmp_path / "out",
+        inputs=[str(tmp_path / "in.npy")],
+        tokenizer=str(toy),
+        fields="audio",
+        **SMALL,
+    )
+    (seen,) = seen_in(tmp_path / "out")
+    assert seen.tokens == [1, 92, 1, 14, 2, 15, 3, 16, 93, 2]
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (pytest.fail, ("code in a pickle was run",))
@@ -275,7 +306,7 @@ class Bomb:
         (b64(npy(np.array([1.0, 2.0]))), "codes are integers"),
         (b64(npy(np.array([True, False]))), "codes are integers"),
         (b64(npy(CODES)[:-1]), "cannot be read"),
-        (b64(npy(CODES.reshape(1, 4))), "rows are not frames of 2"),
+        (b64(npy(CODES.reshape(1, 4))), "is 1×4, which holds no frames of 2"),
         (b64(b"123"), "3 bytes"),
         (b64(np.array([1, 1 << 20], "<i4").tobytes()), "outside 0..8191"),
         (b64(npy(np.array([1, 1 << 63], "u8"))), "does not fit 63 bits"),

@@ -1,7 +1,8 @@
 """Arrays of codes that numpy.save wrote: pieces are rows, lines too.
 
-    [N, ...]   N records, each the codes of one row in C order
+    [N, n]     N records of n codes
     [n]        one record of n codes
+    [N, ...]   N records, each an array of that shape: frames by rows, or codebooks
 
 A record has no key of its own: its codes are the one field that is wanted. Of the file only the
 header is looked at before its rows are read, and nothing is ever unpickled.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +35,13 @@ _HEADERS = {
 class _Rows:
     dtype: np.dtype[Any]
     count: int
-    length: int  # codes in each
+    shape: tuple[int, ...]  # of each
     position: int  # of the first in the file
 
     @property
     def num_bytes(self) -> int:
         """Of one row."""
-        return self.length * self.dtype.itemsize
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 def row_size(source: Source, keys: frozenset[str] | None) -> tuple[int, int]:
@@ -87,7 +88,7 @@ def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:
     )
 
 
-def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> IntegerLists:
+def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> Sequence[Any]:
     size = (stop - start) * rows.num_bytes
     data = b""
     with naming(path):
@@ -98,7 +99,9 @@ def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> Inte
                 raise _broken(path, f"it ends within the rows {start} to {stop - 1}")
             data += chunk
     values = np.frombuffer(data, rows.dtype).astype(rows.dtype.newbyteorder("="), copy=False)
-    return IntegerLists(values, np.arange(stop - start + 1) * rows.length)
+    if len(rows.shape) == 1:
+        return IntegerLists(values, np.arange(stop - start + 1) * rows.shape[0])
+    return list(values.reshape(stop - start, *rows.shape))
 
 
 @contextmanager
@@ -110,7 +113,7 @@ def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
             size = int(file.seek(0, io.SEEK_END))
         _check_codes(dtype, shape, is_fortran, path)
         count, row_shape = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
-        rows = _Rows(dtype=dtype, count=count, length=math.prod(row_shape), position=position)
+        rows = _Rows(dtype=dtype, count=count, shape=row_shape, position=position)
         expected = position + rows.count * rows.num_bytes
         if size < expected:
             raise _broken(path, f"it has {size} bytes, but an array of {shape} needs {expected}")
