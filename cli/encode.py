@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from dataprep.cli.make import Json, Log, OnError, Quiet, Set, cache_dir
 from dataprep.cli.show import Progress, megabytes, print_json
-from dataprep.configs import load_config
+from dataprep.configs import EncodeConfig, load_config
 from dataprep.configs.model import ModalitiesConfig
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode_plan import EncodePlan
@@ -22,7 +22,6 @@ from dataprep.pipeline.encoders import (
     find_encoder,
     missing_packages,
 )
-from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.run import Outcome
 

@@ -14,12 +14,11 @@ import typer
 from numpy.typing import NDArray
 
 from dataprep.cli.show import megabytes, print_json, use_colour
-from dataprep.configs import TokenizeConfig, load_config
+from dataprep.configs import EncodeConfig, TokenizeConfig, load_config
 from dataprep.loaders import TokenizedDataset, open_dataset
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.encode_verify import verify_encoded
-from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.inspect import (

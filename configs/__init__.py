@@ -1,5 +1,6 @@
 """The config models and how they are loaded."""
 
+from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.model import (
     AudioConfig,
@@ -11,6 +12,7 @@ from dataprep.configs.model import (
 
 __all__ = [
     "AudioConfig",
+    "EncodeConfig",
     "InputConfig",
     "PackConfig",
     "TokenizeConfig",

@@ -8,31 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field
+
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.strict import MaxErrors, Model
 
 Auto = Literal["auto"]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
 RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
-
-
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _yes_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        known = cls.model_fields.get(info.field_name or "")
-        if isinstance(value, bool) and known and "bool" not in str(known.annotation):
-            raise ValueError("must not be true or false")
-        return value
 
 
 class VisionConfig(Model):
@@ -202,18 +185,12 @@ class TokenizeConfig(Model):
     on_error: Literal["fail", "skip", "quarantine"] = Field(
         "fail", description="bad records: stop, leave out (counted), or list in errors.jsonl too"
     )
-    max_errors: str | None = Field(
-        None, pattern=r"^(\d+|\d+(\.\d+)?%)$", description="more bad records end the run: N or P%"
-    )
+    max_errors: MaxErrors = Field(None, description="more bad records end the run: N or P%")
     allow_empty: bool = Field(False, description="zero records are not an error")
     workers: int | None = Field(None, ge=1, description="processes; default: all cores")
+    encode: EncodeConfig = Field(
+        default_factory=lambda: EncodeConfig(), description="settings of dataprep encode"
+    )
     pack: PackConfig = Field(
         default_factory=lambda: PackConfig(), description="settings of dataprep pack"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _max_errors_may_be_a_number(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("max_errors"), int):
-            return {**data, "max_errors": str(data["max_errors"])}
-        return data

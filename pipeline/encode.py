@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
+from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encode_finish import collect, finish, make_manifest
 from dataprep.pipeline.encode_plan import Planned, make_plan
 from dataprep.pipeline.encode_shards import TASKS, committed_shards, task_stem
 from dataprep.pipeline.encode_worker import PLAN, entries_path
-from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.execute import Message, run_jobs, usable_cores
 from dataprep.pipeline.files import disk_errors_named, write_atomic

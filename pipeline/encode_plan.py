@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
-from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint

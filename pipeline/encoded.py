@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.load import validate
-from dataprep.configs.model import ModalitiesConfig, Model, TokenizeConfig
+from dataprep.configs.model import ModalitiesConfig, TokenizeConfig
+from dataprep.configs.strict import Model
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.manifest import read_manifest
 from dataprep.pipeline.sources.find import dataset_kind

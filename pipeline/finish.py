@@ -26,7 +26,7 @@ NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}
 ERRORS = "errors.jsonl"
 MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
-UNRECORDED = ("out", "workers", "pack")  # of the config: not about this dataset
+UNRECORDED = ("out", "workers", "pack", "encode")  # of the config: not about this dataset
 
 CODE_COUNTS = ("codes_dropped", "codes_thinned")
 

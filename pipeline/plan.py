@@ -32,7 +32,10 @@ TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to 
 
 # Keys that do not decide what is written.
 NEUTRAL = frozenset(
-    {"inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors", "pack"}
+    {
+        *("inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors"),
+        *("encode", "pack"),  # sections of other commands
+    }
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import RunCli
 
 from dataprep.cli.make import tokenize_command
-from dataprep.configs import TokenizeConfig, load_config, preset_names
+from dataprep.configs import EncodeConfig, PackConfig, TokenizeConfig, load_config, preset_names
 from dataprep.pipeline.errors import ConfigError
 
 
@@ -24,6 +24,18 @@ def test_flags_win_over_set_and_set_over_the_file(tmp_path: Path) -> None:
         flags={"subfield_separator": "flag", "fields": None},
     )
     assert (config.fields, config.prepend_text, config.subfield_separator) == ("a", "set", "flag")
+
+
+def test_one_file_serves_every_command(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("fields: a\nencode: {encoder: patches, max_errors: 3}\npack: {seq_len: 7}\n")
+    assert load_config(TokenizeConfig, file=str(file)).fields == "a"
+    assert load_config(EncodeConfig, file=str(file), section="encode").max_errors == "3"
+    assert load_config(PackConfig, file=str(file), section="pack").seq_len == 7
+    for model, section in ((TokenizeConfig, None), (EncodeConfig, "encode")):
+        file.write_text("encode: {encodr: patches}\n")
+        with pytest.raises(ConfigError, match=r"unknown key '.*encodr', did you mean 'encoder'"):
+            load_config(model, file=str(file), section=section)
 
 
 def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
@@ -84,7 +96,7 @@ def test_a_name_that_is_neither_file_nor_preset_lists_the_presets() -> None:
 
 
 def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
-    keys = set(TokenizeConfig.model_fields) - {"modalities", "pack"}
+    keys = set(TokenizeConfig.model_fields) - {"modalities", "pack", "encode"}
     flags = set(inspect.signature(tokenize_command).parameters)
     of_the_command = {
         "config",

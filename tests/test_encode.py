@@ -24,7 +24,7 @@ from conftest import RunCli, Sample
 from test_encoders import install_plugin
 from test_tokenize import tree
 
-from dataprep.configs import load_config
+from dataprep.configs import EncodeConfig, load_config
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.encode import encode, write_plan
 from dataprep.pipeline.encode_finish import collect, finish, make_manifest
@@ -32,7 +32,6 @@ from dataprep.pipeline.encode_plan import make_plan
 from dataprep.pipeline.encode_verify import encoder_of, verify_encoded
 from dataprep.pipeline.encode_worker import EncodeTasks
 from dataprep.pipeline.encoders import open_encoder
-from dataprep.pipeline.encoders.config import EncodeConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
 

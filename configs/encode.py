@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
-from dataprep.configs.model import Model
+from dataprep.configs.strict import MaxErrors, Model
 
 Settings = dict[str, bool | int | float | str]
 
@@ -47,18 +47,9 @@ class EncodeConfig(Model):
     on_error: Literal["fail", "skip", "quarantine"] = Field(
         "fail", description="bad records: stop, leave out (counted), or list in errors.jsonl too"
     )
-    max_errors: str | None = Field(
-        None, pattern=r"^\d+(\.\d+)?%?$", description="more bad records end the run: N or P%"
-    )
+    max_errors: MaxErrors = Field(None, description="more bad records end the run: N or P%")
     allow_empty: bool = Field(False, description="zero records are not an error")
     workers: int | None = Field(None, ge=1, description="processes; default: all cores")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _max_errors_may_be_a_number(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("max_errors"), int):
-            return {**data, "max_errors": str(data["max_errors"])}
-        return data
 
     @model_validator(mode="after")
     def _fps_or_frames(self) -> EncodeConfig:
