@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import BaseModel
 
-from dataprep.cli.make import Json, Log, OnError, Quiet, Set, cache_dir
+from dataprep.cli.make import DryRun, Json, Log, OnError, Overwrite, Quiet, Set, cache_dir
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import EncodeConfig, load_config
 from dataprep.configs.model import ModalitiesConfig
@@ -72,12 +72,8 @@ def encode_command(
         bool | None, typer.Option("--allow-empty", help=about("allow_empty"))
     ] = None,
     workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, write nothing.")
-    ] = False,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
     list_encoders: Annotated[
         bool, typer.Option("--list", help="Show the encoders with their settings, and end.")
     ] = False,

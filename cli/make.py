@@ -57,6 +57,10 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set any config key, nested ones with dots."),
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, write nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="How stderr is written.")]
@@ -112,12 +116,8 @@ def tokenize_command(
         bool | None, typer.Option("--allow-empty", help=describe("allow_empty"))
     ] = None,
     workers: Annotated[int | None, typer.Option(help=describe("workers"))] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, write nothing.")
-    ] = False,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     log_format: Log = "text",
@@ -178,9 +178,7 @@ def pack_command(
     shard_rows: Annotated[int | None, typer.Option(help=about("shard_rows"))] = None,
     shard_bytes: Annotated[int | None, typer.Option(help=about("shard_bytes"))] = None,
     workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
-    ] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
     quiet: Quiet = False,
     log_format: Log = "text",

@@ -11,9 +11,8 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +29,7 @@ from dataprep.pipeline.encode_shards import (
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, find_encoder
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import sync_folder, temporary, write_atomic
-from dataprep.pipeline.finish import move
+from dataprep.pipeline.finish import move, source_entries
 from dataprep.pipeline.manifest import FORMAT_VERSION, write_manifest
 from dataprep.pipeline.shards import commit_files
 
@@ -134,7 +133,12 @@ def make_manifest(
     plan: EncodePlan, encoder: Encoder, committed: Sequence[Committed]
 ) -> dict[str, Any]:
     full = [c for c in committed if c.shard.num_records]
-    sources = _sources(plan, committed)
+    sources = source_entries(
+        plan.sources,
+        (c.shard.tallies for c in committed),
+        on_error=plan.config["on_error"],
+        counted=("frames", "codes"),
+    )
     common = common_schema([c.shard.schema for c in full])
     config = {key: value for key, value in plan.config.items() if key not in UNRECORDED}
     return {
@@ -202,29 +206,6 @@ def finish(
 
 def _name(i: int, count: int) -> str:
     return f"shards/{NAME}-{i:05d}-of-{count:05d}.parquet"
-
-
-def _sources(plan: EncodePlan, committed: Sequence[Committed]) -> list[dict[str, Any]]:
-    sums = [Counter[str]() for _ in plan.sources]
-    for c in committed:
-        for source, tally in c.shard.tallies.items():
-            sums[int(source)].update(asdict(tally))
-    quarantine = plan.config["on_error"] == "quarantine"
-    return [
-        {
-            "path": source.path,
-            "kind": source.kind,
-            "bytes": source.num_bytes,
-            "fingerprint": source.fingerprint,
-            "records": total["read"],
-            "written": total["written"],
-            "quarantined": total["bad"] if quarantine else 0,
-            "dropped": 0 if quarantine else total["bad"],
-            "frames": total["frames"],
-            "codes": total["codes"],
-        }
-        for source, total in zip(plan.sources, sums, strict=True)
-    ]
 
 
 def _shape(plan: EncodePlan, encoder: Encoder) -> dict[str, int]:

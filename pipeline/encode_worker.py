@@ -8,7 +8,6 @@ the records: which pictures are computed together depends on the input alone.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -44,12 +43,12 @@ from dataprep.pipeline.media import (
     decode_ahead,
     read_items,
 )
+from dataprep.pipeline.report import Reporter
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import Cursor
 from dataprep.pipeline.types import Task
 
 PLAN = "plan.json"
-PROGRESS_SECONDS = 0.3
 SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
 
 
@@ -145,7 +144,12 @@ class EncodeTasks:
                 shard.tally(source).bad += 1
                 shard.errors.append({"file": decoded.item.place, "reason": reason})
             num_codes += new_codes
-            report.record(decoded.item, new_codes, is_bad=bool(reason))
+            report.count(
+                documents=not reason,
+                tokens=new_codes,
+                num_bytes=decoded.item.num_bytes,
+                errors=bool(reason),
+            )
             if record + 1 >= self._plan.config["shard_records"] or num_codes >= SHARD_CODES:
                 break
         encoding.finish()
@@ -199,31 +203,6 @@ def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
     return CodeColumn(
         name=plan.config["into"], codebook_size=encoder.codebook_size, is_nested=codebooks > 1
     )
-
-
-class Reporter:
-    """Adds up what happened and tells the parent a few times a second."""
-
-    def __init__(self, task: int, send: Send) -> None:
-        self._task = task
-        self._send = send
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
-        self._errors = 0  # of the task so far: if it is tried again, they count once
-        self._last = time.monotonic()
-
-    def record(self, item: Item, num_codes: int, *, is_bad: bool) -> None:
-        self._errors += is_bad
-        self._sums["documents"] += not is_bad
-        self._sums["tokens"] += num_codes
-        self._sums["num_bytes"] += item.num_bytes
-        if time.monotonic() - self._last >= PROGRESS_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        message = {"type": "progress", "task": self._task, "task_errors": self._errors}
-        self._send({**message, **self._sums})
-        self._sums = dict.fromkeys(self._sums, 0)
-        self._last = time.monotonic()
 
 
 def _remove_leftovers(stem: Path, number: int) -> None:

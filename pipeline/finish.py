@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from dataprep.pipeline.files import commit, hash_file, sync_folder, temporary, w
 from dataprep.pipeline.manifest import FORMAT_VERSION, PIECES, write_manifest
 from dataprep.pipeline.plan import Plan
 from dataprep.pipeline.shards import Shard, committed_shards, shard_path
-from dataprep.pipeline.types import Task
+from dataprep.pipeline.types import Source, Task
 from dataprep.pipeline.worker import task_stem
 
 NAME = "documents"
@@ -42,7 +42,12 @@ class _Committed:
 def make_manifest(plan: Plan, work: Path, selection: Mapping[str, Any]) -> dict[str, Any]:
     committed = list(_committed(plan, work))
     full = [c for c in committed if c.shard.num_documents]
-    sources = _sources(plan, committed)
+    sources = source_entries(
+        plan.sources,
+        (c.shard.tallies for c in committed),
+        on_error=plan.config["on_error"],
+        counted=("empty", "tokens"),
+    )
     files = plan.vocabulary.files
     by_reference = sum(t.by_reference for c in committed for t in c.shard.tallies.values())
     written = sum(s["written"] for s in sources)
@@ -152,12 +157,19 @@ def _shard_entry(c: _Committed, i: int, count: int) -> dict[str, Any]:
     }
 
 
-def _sources(plan: Plan, committed: list[_Committed]) -> list[dict[str, Any]]:
-    sums = [Counter[str]() for _ in plan.sources]
-    for c in committed:
-        for source, tally in c.shard.tallies.items():
+def source_entries(
+    sources: Sequence[Source],
+    tallies: Iterable[Mapping[str, Any]],
+    *,
+    on_error: str,
+    counted: Sequence[str],
+) -> list[dict[str, Any]]:
+    """What became of the records of each source; `tallies` of shards, by the source's index."""
+    sums = [Counter[str]() for _ in sources]
+    for by_source in tallies:
+        for source, tally in by_source.items():
             sums[int(source)].update(asdict(tally))
-    quarantine = plan.config["on_error"] == "quarantine"
+    quarantine = on_error == "quarantine"
     return [
         {
             "path": source.path,
@@ -166,12 +178,11 @@ def _sources(plan: Plan, committed: list[_Committed]) -> list[dict[str, Any]]:
             "fingerprint": source.fingerprint,
             "records": total["read"],
             "written": total["written"],
-            "empty": total["empty"],
             "quarantined": total["bad"] if quarantine else 0,
             "dropped": 0 if quarantine else total["bad"],
-            "tokens": total["tokens"],
+            **{name: total[name] for name in counted},
         }
-        for source, total in zip(plan.sources, sums, strict=True)
+        for source, total in zip(sources, sums, strict=True)
     ]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from dataprep.pipeline.files import temporary
 from dataprep.pipeline.parts import Rules
 from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
 from dataprep.pipeline.process import Processed, process
+from dataprep.pipeline.report import Reporter
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import (
     FILES,
@@ -38,7 +38,6 @@ from dataprep.pipeline.types import UNITS, Ids, Offsets, Piece, Records, Task
 PLAN = "plan.json"
 ENGINE = "engine.json"
 TASKS = "tasks"
-PROGRESS_SECONDS = 0.3
 # One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
 # slower than a fast engine: one to two hundredths of the run.
 BYTES_PER_CHECKED_BYTE = 8192
@@ -107,7 +106,7 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
     sink = ShardSink(stem, pieces, plan.masks, plan.config["shard_bytes"], done=done)
-    report = _Reporter(task.index, send)
+    report = Reporter(task.index, send)
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
     for place in range(cursor.piece, len(task.pieces)):
@@ -121,7 +120,12 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
             if batch.errors and plan.config["on_error"] == "fail":
                 raise InputError(_first_error(batch, plan, piece, rules))
             sink.add(batch, place)
-            report.batch(batch)
+            report.count(
+                documents=len(batch.origins),
+                tokens=len(batch.documents.tokens),
+                num_bytes=batch.num_bytes,
+                errors=len(batch.errors),
+            )
             if task.limit >= 0 and remaining <= 0:
                 break
         if task.limit >= 0 and remaining <= 0:
@@ -129,31 +133,6 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
     return sink.finish()
-
-
-class _Reporter:
-    """Adds up what happened and tells the parent a few times a second."""
-
-    def __init__(self, task: int, send: Send) -> None:
-        self._task = task
-        self._send = send
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
-        self._errors = 0  # of the task so far: if it is tried again, they count once
-        self._last = time.monotonic()
-
-    def batch(self, batch: Processed) -> None:
-        self._sums["documents"] += len(batch.origins)
-        self._sums["tokens"] += len(batch.documents.tokens)
-        self._sums["num_bytes"] += batch.num_bytes
-        self._errors += len(batch.errors)
-        if time.monotonic() - self._last >= PROGRESS_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        message = {"type": "progress", "task": self._task, "task_errors": self._errors}
-        self._send({**message, **self._sums})
-        self._sums = dict.fromkeys(self._sums, 0)
-        self._last = time.monotonic()
 
 
 def _read(plan: Plan, piece: Piece, rules: Rules, from_line: int) -> Iterator[Records]:
