@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +22,10 @@ from dataprep.pipeline.fields import Field, Grammar
 from dataprep.pipeline.modality import MODALITIES, Block, faults
 from dataprep.pipeline.types import Ids, Record
 from dataprep.pipeline.values import (
-    as_text,
     base64_ids,
     codes_of,
     segments_of,
     text_of,
-    value_of,
 )
 
 TEXT, CODES = -1, -2  # lengths of parts that are not known yet
@@ -204,6 +203,33 @@ def _joined(parts: Sequence[CodePart]) -> tuple[NDArray[Any], NDArray[np.int64]]
     return np.concatenate([part.codes for part in parts]), counts
 
 
+def without_segments(record: Record, fields: tuple[Field, ...]) -> tuple[Record, tuple[Field, ...]]:
+    """Segments as fields of their own: {"segments": [{"type": "text", "text": "a"}, …]} has the
+    text field `segments[0]`."""
+    if not any(f.kind == "segments" for f in fields):
+        return record, fields
+    values = dict(record)
+    found: list[Field] = []
+    for f in fields:
+        if f.kind != "segments":
+            found.append(f)
+            continue
+        (key,) = f.keys
+        for i, (kind, loss, value) in enumerate(segments_of(record, key)):
+            segment = _segment_field(key, i, kind, f.loss and loss)
+            values[segment.keys[0]] = value
+            found.append(segment)
+    return values, tuple(found)
+
+
+@lru_cache(maxsize=1 << 12)
+def _segment_field(key: str, number: int, kind: str, loss: bool) -> Field:
+    keys = (f"{key}[{number}]",)
+    if kind == "text":
+        return Field(kind="text", keys=keys, loss=loss)
+    return Field(kind="codes", keys=keys, loss=loss, modality=kind)
+
+
 def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
     """The parts that every document of these fields has, with empty texts and no codes.
 
@@ -228,13 +254,13 @@ def add_by_pattern(
             texts.append(_joined_text(record, f, rules))
         elif f.kind == "codes":
             codes.append(_codes_in(record, f, rules))
-    if rules.prepend_text and fields[0].kind == "text":
+    if rules.prepend_text and fields and fields[0].kind == "text":
         texts[0] = rules.prepend_text + texts[0]
     parts.add_alike(pattern, texts, codes)
 
 
 def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: Rules) -> None:
-    """Lay out one document; ValueError says which field is wrong and how."""
+    """Lay out one document without segments; ValueError says which field is wrong and how."""
     if rules.add_bos:
         parts.add_ids(_special(rules.bos, "BOS"), loss=False)
     for i, f in enumerate(fields):
@@ -244,8 +270,6 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
         elif f.kind == "codes":
             codes, block = _codes_in(record, f, rules), rules.blocks[f.modality]
             parts.add_block(codes, f.modality, block, f.loss, f"field {f.keys[0]!r}")
-        elif f.kind == "segments":
-            _add_segments(parts, record, f, rules, prepended)
         elif f.kind == "base64":
             parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.loss)
         elif f.kind == "id":
@@ -276,23 +300,9 @@ def _joined_text(record: Record, f: Field, rules: Rules) -> str:
 
 def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
     (key,) = f.keys
-    value = value_of(record, key)
-    try:
-        return codes_of(value, rules.blocks[f.modality], f"field {key!r}")
-    except ValueError as error:
-        is_codes = isinstance(value, list | np.ndarray | bytes)
-        hint = "" if is_codes else f"; set modalities.{f.modality}.fields if it is text"
-        raise ValueError(f"{error}{hint}") from None
-
-
-def _add_segments(parts: Parts, record: Record, f: Field, rules: Rules, prepended: str) -> None:
-    for i, (kind, value, loss, label) in enumerate(segments_of(record, f.keys[0])):
-        if kind == "text":
-            text = as_text(value, label)
-            _add_text(parts, (prepended if i == 0 else "") + text, f.loss and loss, rules)
-        else:
-            codes = codes_of(value, rules.blocks[kind], label)
-            parts.add_block(codes, kind, rules.blocks[kind], f.loss and loss, label)
+    by_name = rules.grammar.modality_of(key)
+    hint = f"; set modalities.{by_name}.fields if it is text" if by_name else ""
+    return codes_of(record, key, rules.blocks[f.modality], hint)
 
 
 def _special(value: int | None, name: str) -> Ids:

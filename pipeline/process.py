@@ -29,6 +29,7 @@ from dataprep.pipeline.parts import (
     add_document,
     joined_ids,
     pattern_of,
+    without_segments,
 )
 from dataprep.pipeline.record import Documents
 from dataprep.pipeline.types import Ids, Offsets, Record, RecordError, Records
@@ -209,7 +210,9 @@ def _gather(
     """Parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
-    specs: dict[str, tuple[tuple[Field, ...], Parts | None]] = {}
+    specs: dict[str, tuple[Field, ...]] = {"": rules.fields}
+    # By the fields' identities: they are kept here, and hashing them takes longer than the rest.
+    patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
     for i, record in enumerate(rows):
         if i in reasons:
             continue
@@ -217,14 +220,17 @@ def _gather(
             spec = ""
             if rules.fields_from:
                 spec = _spec_of(record, rules, first_line + int(records.lines[i]))
-            if spec not in specs:
-                fields = parse_spec(spec, rules.grammar) if rules.fields_from else rules.fields
-                specs[spec] = fields, pattern_of(fields, rules)
-            fields, pattern = specs[spec]
+                if spec not in specs:
+                    specs[spec] = parse_spec(spec, rules.grammar)
+            values, fields = without_segments(record, specs[spec])
+            identity = tuple(map(id, fields))
+            if identity not in patterns:
+                patterns[identity] = fields, pattern_of(fields, rules)
+            _, pattern = patterns[identity]
             if pattern is None:
-                add_document(parts, record, fields, rules)
+                add_document(parts, values, fields, rules)
             else:
-                add_by_pattern(parts, record, fields, rules, pattern)
+                add_by_pattern(parts, values, fields, rules, pattern)
         except ValueError as error:
             parts.undo_document()
             reasons[i] = str(error)

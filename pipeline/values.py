@@ -13,7 +13,7 @@ from dataprep.pipeline.codes import integers_of
 from dataprep.pipeline.modality import MODALITIES, Block
 from dataprep.pipeline.types import Ids, Record
 
-SEGMENT_KEYS = ("type", "text", "codes", "loss", *MODALITIES)
+SEGMENT_KEYS = frozenset(("type", "text", "codes", "loss", *MODALITIES))
 
 
 def value_of(record: Record, key: str, flag: str = "--fields") -> Any:
@@ -24,25 +24,25 @@ def value_of(record: Record, key: str, flag: str = "--fields") -> Any:
 
 
 def text_of(record: Record, key: str) -> str:
-    return as_text(value_of(record, key), f"field {key!r}")
-
-
-def as_text(value: Any, label: str) -> str:
+    value = value_of(record, key)
     if isinstance(value, str):
         return value
     hint = ""
     if isinstance(value, np.ndarray):
         value = value.tolist()
         hint = "; codes are fields with a name like vision or audio, see modalities"
-    raise ValueError(f"{label} must be text, got {type(value).__name__} {_short(value)}{hint}")
+    got = f"{type(value).__name__} {_short(value)}"
+    raise ValueError(f"field {key!r} must be text, got {got}{hint}")
 
 
-def codes_of(value: Any, block: Block, label: str) -> NDArray[Any]:
-    """The codes of one block, frame by frame."""
+def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
+    """The codes of one block, frame by frame; `hint`: what to do if it was not meant as codes."""
+    value = value_of(record, key)
     try:
         return block.flatten(integers_of(value, block.raw_dtype, may_nest=block.may_nest))
     except ValueError as error:
-        raise ValueError(f"{label} {error}") from None
+        is_codes = isinstance(value, list | np.ndarray | bytes)
+        raise ValueError(f"field {key!r} {error}{'' if is_codes else hint}") from None
 
 
 def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
@@ -57,27 +57,29 @@ def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
     return ids.astype(np.uint32)
 
 
-def segments_of(record: Record, key: str) -> list[tuple[str, Any, bool, str]]:
-    """(text or a modality, its value, loss, how to call it in an error) of each segment.
+def segments_of(record: Record, key: str) -> list[tuple[str, bool, Any]]:
+    """(text or a modality, loss, value) of each segment.
 
     In a table every segment has every key, so null is as good as none.
     """
     value = value_of(record, key)
+    if isinstance(value, np.ndarray):  # what readers make of [] too
+        value = value.tolist()
     if not isinstance(value, list):
         raise ValueError(
             f"field {key!r} must be a list of segments, got {type(value).__name__} "
             f"{_short(value)}; set modalities.segments if it is something else"
         )
-    return [_segment(item, f"field {key!r}, segment {i}") for i, item in enumerate(value)]
+    return [_segment(item, f"field '{key}[{i}]'") for i, item in enumerate(value)]
 
 
-def _segment(item: Any, label: str) -> tuple[str, Any, bool, str]:
+def _segment(item: Any, label: str) -> tuple[str, bool, Any]:
     if not isinstance(item, dict):
         raise ValueError(f"{label} must be an object with a type, got {_short(item)}")
     given = {name: value for name, value in item.items() if value is not None}
-    for name in given:
-        if name not in SEGMENT_KEYS:
-            raise ValueError(f"{label} has an unknown key {name!r}; known: type, text, codes, loss")
+    if not given.keys() <= SEGMENT_KEYS:
+        name = next(name for name in given if name not in SEGMENT_KEYS)
+        raise ValueError(f"{label} has an unknown key {name!r}; known: type, text, codes, loss")
     kind, loss = given.pop("type", None), given.pop("loss", True)
     if kind not in ("text", *MODALITIES):
         raise ValueError(f"{label} has type {_short(kind)}; use text, {', '.join(MODALITIES)}")
@@ -88,7 +90,7 @@ def _segment(item: Any, label: str) -> tuple[str, Any, bool, str]:
         found = ", ".join(given) or "nothing"
         raise ValueError(f"{label} is {kind}, so it needs {names[0]!r} and no more; it has {found}")
     (value,) = given.values()
-    return kind, value, loss, f"{label} ({kind})"
+    return kind, loss, value
 
 
 def _some(record: Record) -> str:

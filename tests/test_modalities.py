@@ -404,6 +404,14 @@ def test_prepended_text_stands_before_a_first_segment_of_text(toy: Path, tmp_pat
     assert second.tokens == [1, 90, 5, 6, 8193, 91, 101, 2]
 
 
+def test_no_segments_are_an_empty_document(toy: Path, tmp_path: Path) -> None:
+    records: list[Any] = [{"segments": []}, {"segments": [{"type": "text", "text": ""}]}]
+    assert [s.tokens for s in documents_of(tmp_path, toy, records, fields="segments")] == [
+        [1, 2],
+        [1, 2],
+    ]
+
+
 def test_segments_from_parquet_equal_those_from_json(toy: Path, tmp_path: Path) -> None:
     record = {
         "segments": [
@@ -427,18 +435,21 @@ def test_segments_from_parquet_equal_those_from_json(toy: Path, tmp_path: Path) 
     ("segments", "message"),
     [
         ("text", "field 'segments' must be a list of segments"),
-        (["text"], "segment 0 must be an object"),
-        ([{"text": "a"}], "segment 0 has type None"),
-        ([{"type": "text", "text": "a"}, {"type": "image", "codes": [1]}], "segment 1 has type"),
-        ([{"type": "text", "text": 5}], "segment 0 .text. must be text, got int 5"),
+        (["text"], "field .segments.0.. must be an object"),
+        ([{"text": "a"}], "field .segments.0.. has type None"),
+        (
+            [{"type": "text", "text": "a"}, {"type": "image", "codes": [1]}],
+            "field .segments.1.. has type",
+        ),
+        ([{"type": "text", "text": 5}], "field .segments.0.. must be text, got int 5"),
         ([{"type": "text"}], "needs 'text' and no more; it has nothing"),
         ([{"type": "text", "text": "a", "codes": [1]}], "it has text, codes"),
         ([{"type": "vision", "text": "a"}], "needs 'codes' and no more; it has text"),
         ([{"type": "vision", "vision": [1], "codes": [1]}], "it has vision, codes"),
         ([{"type": "text", "text": "a", "los": False}], "unknown key 'los'"),
         ([{"type": "text", "text": "a", "loss": 0}], "has loss 0; use true or false"),
-        ([{"type": "vision", "codes": [1]}], "segment 0 .vision. has 1 codes, fewer than one"),
-        ([{"type": "vision", "codes": [1, 9000]}], "segment 0 .vision. has code 9000"),
+        ([{"type": "vision", "codes": [1]}], "field .segments.0.. has 1 codes, fewer than one"),
+        ([{"type": "vision", "codes": [1, 9000]}], "field .segments.0.. has code 9000"),
         ([{"type": "text", "text": "\ud800"}], "lone surrogate"),
     ],
 )
