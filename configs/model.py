@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.strict import MaxErrors, Model
 
 Auto = Literal["auto"]
-TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+CodebookSize = Annotated[int, Field(ge=1, le=1 << 31)]
 RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
 
@@ -34,7 +35,7 @@ class VisionConfig(Model):
     max_frames: int | None = Field(
         None, ge=1, description="longer videos are thinned evenly to this many frames"
     )
-    codebook_size: int = Field(8192, ge=1, description="codes outside [0, this) are errors")
+    codebook_size: CodebookSize = Field(8192, description="codes outside [0, this) are errors")
     code_offset: int = Field(
         0,
         ge=0,
@@ -46,6 +47,17 @@ class VisionConfig(Model):
     raw_dtype: RawDtype = Field(
         "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
     )
+
+    @model_validator(mode="after")
+    def _ends_are_no_codes(self) -> VisionConfig:
+        for key in ("end_of_frame", "end_of_media"):
+            value = getattr(self, key)
+            if value < self.codebook_size:
+                raise ValueError(
+                    f"{key} {value} is also a code, as codebook_size is {self.codebook_size}; "
+                    f"set {key} to {self.codebook_size} or more"
+                )
+        return self
 
 
 class AudioConfig(Model):
@@ -59,7 +71,7 @@ class AudioConfig(Model):
     )
     end: str | tuple[TokenId, ...] = Field("</audio>", description="end tag, like start")
     codebooks: int = Field(1, ge=1, le=1024, description="codes in one frame")
-    codebook_size: int = Field(1024, ge=1, description="codes outside [0, this) are errors")
+    codebook_size: CodebookSize = Field(1024, description="codes outside [0, this) are errors")
     layout: Literal["flatten", "delay", "first"] = Field(
         "flatten",
         description="codebooks frame by frame, each one step later than the one before, or only "
@@ -80,6 +92,13 @@ class AudioConfig(Model):
     raw_dtype: RawDtype = Field(
         "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
     )
+
+    @model_validator(mode="after")
+    def _fill_is_no_code(self) -> AudioConfig:
+        highest = self.codebook_size * (self.codebooks if self.separate_codebooks else 1)
+        if self.fill is not None and self.fill < highest:
+            raise ValueError(f"fill {self.fill} is also a code; set it to {highest} or more")
+        return self
 
 
 class ModalitiesConfig(Model):

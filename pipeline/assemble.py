@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.modality import MODALITIES
 from dataprep.pipeline.record import Documents, runs_of_parts
-from dataprep.pipeline.types import Ids, Mask, Offsets
+from dataprep.pipeline.types import MODALITIES, Ids, Mask, Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ def assemble(
         tokens[part_ends[literal] - 1] = layout.literals
     else:
         tokens[~of_text] = layout.literals
-    ends = part_ends[layout.document_ends - 1]
+    ends = np.concatenate(([0], part_ends))[layout.document_ends]  # 0 parts have no token
     has_tokens = np.diff(ends, prepend=0) > 0
     documents = Documents(
         tokens=tokens,

@@ -71,7 +71,7 @@ class AudioBlock:
     def wrap(self, codes: NDArray[Any], counts: Offsets, /) -> Wrapped:
         codes, counts, dropped = whole_frames(codes, counts, self.codebooks)
         frames = codes.reshape(-1, self.codebooks).astype(np.uint32)
-        frames += self._shifts() + np.uint32(self.code_offset)
+        frames += (self._shifts() + self.code_offset).astype(np.uint32)
         nothing = np.zeros_like(counts)
         if self.layout == "first":
             kept = counts // self.codebooks
@@ -92,7 +92,8 @@ class AudioBlock:
         """4×75: codebooks and frames."""
         books = 1 if self.layout == "first" else self.codebooks
         late = self.codebooks - 1 if self.layout == "delay" else 0
-        return f"{books}×{max(0, num_ids // books - late)}"
+        frames, rest = divmod(max(0, num_ids - books * late), books)
+        return f"{books}×{frames}" + (f"+{rest}" if rest else "")
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
         """One [codebooks, frames]; none where the block was cut within a frame."""
@@ -104,12 +105,11 @@ class AudioBlock:
             return []
         steps = values.reshape(num_frames, books)
         rows = [steps[k if late else 0 :, k][: num_frames - late] for k in range(books)]
-        codes = np.stack(rows) - self._shifts()[:books, None].astype(np.int64)
+        codes = np.stack(rows) - self._shifts()[:books, None]
         if (codes < 0).any() or (codes >= self.codebook_size).any():
             return []
         return [codes.astype(np.int32)]
 
-    def _shifts(self) -> NDArray[np.uint32]:
+    def _shifts(self) -> Offsets:
         """What is added to the codes of each codebook."""
-        step = self.codebook_size if self.separate_codebooks else 0
-        return np.arange(self.codebooks, dtype=np.uint32) * np.uint32(step)
+        return np.arange(self.codebooks) * (self.codebook_size if self.separate_codebooks else 0)

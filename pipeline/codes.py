@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.npy_format import NPY_MAGIC, read_npy_header
+
 DIGITS = re.compile(r"0*[0-9]{1,18}")
-NPY_MAGIC = b"\x93NUMPY"
 Integers = NDArray[Any]  # of any integer type
 
 
@@ -57,7 +58,9 @@ def _from_list(value: list[Any], may_nest: bool) -> Integers:
             raise ValueError(f"has nested lists of unequal length, {shortest} to {longest}")
         return np.stack(rows)
     if not kinds <= {int, str, float}:
-        wrong = ", ".join(sorted(kind.__name__ for kind in kinds - {int, str, float}))
+        # Lists may have become arrays on the way here.
+        names = {"list" if kind is np.ndarray else kind.__name__ for kind in kinds}
+        wrong = ", ".join(sorted(names - {"int", "str", "float"}))
         raise ValueError(f"holds {wrong}; codes are ints, digit strings or integral floats")
     plain = value if kinds <= {int} else [_as_integer(v, i) for i, v in enumerate(value)]
     try:
@@ -72,7 +75,8 @@ def _as_integer(value: int | str | float, place: int) -> int:
             return int(value)
     elif isinstance(value, int) or value.is_integer():
         return int(value)
-    raise ValueError(f"has code {value!r} at position {place}, which is not an integer")
+    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:37]}..."
+    raise ValueError(f"has code {shown} at position {place}, which is not an integer")
 
 
 def _from_base64(value: str) -> bytes:
@@ -96,9 +100,13 @@ def _from_bytes(data: bytes, raw_dtype: np.dtype[Any]) -> Integers:
 
 def _from_npy(data: bytes) -> Integers:
     try:
-        array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"holds an .npy that cannot be read: {error}") from None
-    if array.dtype.kind not in "iu":
-        raise ValueError(f"holds an .npy of {array.dtype}; codes are integers")
-    return np.asarray(array)
+        header = read_npy_header(io.BytesIO(data))
+    except ValueError as error:
+        raise ValueError(f"holds an .npy that is of no use: {error}") from None
+    if len(data) != header.num_bytes:
+        raise ValueError(
+            f"holds an .npy of {len(data)} bytes, but an array of {header.shape} has "
+            f"{header.num_bytes}; it was cut, or something follows"
+        )
+    values = np.frombuffer(data, header.dtype, offset=header.position)
+    return values.astype(header.dtype.newbyteorder("="), copy=False).reshape(header.shape)

@@ -8,6 +8,7 @@ to be taken apart here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,8 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.manifest import read_manifest
 from dataprep.pipeline.mapped import MappedShard
-from dataprep.pipeline.modality import MODALITIES
 from dataprep.pipeline.record import TOKEN_DTYPES, U32
-from dataprep.pipeline.types import Mask, Offsets
+from dataprep.pipeline.types import MODALITIES, Mask, Offsets
 
 # A map holds a file descriptor, and there may be thousands of shards.
 MAX_OPEN_SHARDS = 128
@@ -83,19 +83,28 @@ class Corpus:
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """`loss`, then every modality that any of the datasets has tokens of."""
+        """`loss`, then every modality that the fields of any dataset name, or that it has tokens
+        of: specs in records may bring any, and mostly bring none."""
         found = {
             name
             for manifest in self.manifests
             for name in manifest["masks"]
-            if name == "loss" or manifest["counts"].get(f"{name}_tokens", 1)
+            if name == "loss" or _is_wanted(name, manifest)
         }
         return tuple(name for name in ("loss", *MODALITIES) if name in found)
 
-    def tags(self, mask: str) -> dict[str, list[int]]:
-        """The start and end tags around a block of this modality."""
-        found = (manifest[mask] for manifest in self.manifests if manifest.get(mask))
-        return next(found, {"start": [], "end": []})
+    def tags(self, mask: str) -> dict[str, Any]:
+        """The start and end tags around a block of this modality, of the first dataset with it."""
+        found: Iterator[dict[str, Any]] = (m[mask] for m in self.manifests if m.get(mask))
+        return next(found)
+
+    def tag_lengths(self, mask: str, document: Offsets) -> tuple[Offsets, Offsets]:
+        """Tokens of the tags before and after the blocks of each document."""
+        none: dict[str, Any] = {"start": [], "end": []}
+        tags = [manifest.get(mask) or none for _, _, manifest in self._entries]
+        shard = np.searchsorted(self._starts, document, side="right") - 1
+        before, after = ([len(tag[name]) for tag in tags] for name in ("start", "end"))
+        return np.array(before, np.int64)[shard], np.array(after, np.int64)[shard]
 
     def lengths(self, shard: int) -> Offsets:
         """Of a shard's documents, from its index alone."""
@@ -197,6 +206,12 @@ class Corpus:
         if len(index) != entry["num_documents"]:
             raise CorruptError(f"{path} lists {len(index)} documents, not {entry['num_documents']}")
         return index
+
+
+def _is_wanted(modality: str, manifest: dict[str, Any]) -> bool:
+    # A manifest may be older than these counts.
+    named = manifest[modality].get("named", True)
+    return bool(named or manifest["counts"].get(f"{modality}_tokens", 1))
 
 
 def _check_alike(

@@ -117,7 +117,8 @@ def _retyped(committed: Committed, common: Any) -> Committed:
                     f"column {field.name!r} cannot be of type {field.type} throughout: {error}; "
                     "choose other columns with --keep; what was encoded so far is kept"
                 ) from None
-        write_table(pa.table(columns, schema=common), temporary(path))
+        retyped = pa.table(columns, schema=common.with_metadata(table.schema.metadata))
+        write_table(retyped, temporary(path))
         files = commit_files({"shards": path})
         sync_folder(path.parent)
         write_atomic(marker, json.dumps(files["shards"]).encode())

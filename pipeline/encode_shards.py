@@ -5,6 +5,8 @@
     text, …                    the columns that came with the record
     source   string            where it came from, unless the record has a column of that name
 
+The schema's metadata say which encoder made the codes (`makers`).
+
 A shard's columns are those that its records have. What types they have in the end is known when
 all shards are there (`encode_finish`); here they are what pyarrow finds in the values.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import sync_folder, temporary, write_atomic
+from dataprep.pipeline.makers import Maker, metadata_of
 from dataprep.pipeline.shards import Cursor, commit_files
 from dataprep.pipeline.types import Task
 
@@ -79,6 +82,7 @@ class OpenShard:
 
     codes: list[Codes] = field(default_factory=list)  # [frames, tokens] or [codebooks, frames]
     columns: list[dict[str, Any]] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)  # of each record that is written
     errors: list[dict[str, str]] = field(default_factory=list)  # {file, reason}
     tallies: dict[str, CodeTally] = field(default_factory=dict)
 
@@ -115,11 +119,12 @@ def seal(
     number: int,
     *,
     column: CodeColumn,
+    makers: Iterable[Maker],
     cursor: Cursor,
     final: bool,
 ) -> Callable[[], None]:
     """What writes the shard down; the table is built now, so that its errors come now."""
-    table = make_table(shard, column)
+    table = make_table(shard, column).replace_schema_metadata(metadata_of(makers))
     paths = {role: shard_file(stem, number, role) for role in ENDINGS}
 
     def commit() -> None:

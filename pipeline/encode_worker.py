@@ -33,6 +33,7 @@ from dataprep.pipeline.encode_shards import (
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import temporary
+from dataprep.pipeline.makers import Maker, passed_on, read_made
 from dataprep.pipeline.media import (
     Decoded,
     Entry,
@@ -67,6 +68,8 @@ class EncodeTasks:
         self._encoder = open_encoder(config["encoder"], config["settings"], plan.weights)
         self._rules = rules_of(plan, self._encoder)
         self._column = column_of(plan, self._encoder)
+        self._maker = maker_of(plan, self._encoder)
+        self._made: dict[int, tuple[Maker, ...]] = {}  # by source, as they are needed
         self._entries: dict[int, list[Entry]] = {}  # by source, as they are needed
 
     def run(self, task: Task, send: Send) -> Commit:
@@ -92,6 +95,7 @@ class EncodeTasks:
                 stem,
                 number,
                 column=self._column,
+                makers=self._makers(shard),
                 cursor=cursor,
                 final=following is None,
             )
@@ -157,6 +161,7 @@ class EncodeTasks:
             codes = encoding.codes_of(record)
             shard.codes.append(codes)
             shard.columns.append(columns)
+            shard.sources.append(source)
             tally = shard.tally(source)
             tally.written += 1
             tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
@@ -176,6 +181,14 @@ class EncodeTasks:
                 "codes with --into, or leave that one out with --keep"
             )
         return {SOURCE: decoded.item.source, **columns}
+
+    def _makers(self, shard: OpenShard) -> set[Maker]:
+        """Of the columns of a shard: this encoder, and those before it."""
+        for i in set(shard.sources) - set(self._made):
+            source = self._plan.sources[i]
+            self._made[i] = read_made(source.path).makers if source.kind == "parquet" else ()
+        made = (self._made[i] for i in shard.sources)
+        return {self._maker, *passed_on(zip(shard.columns, made, strict=True))}
 
     def _refuse(self, item: Item, reason: str) -> None:
         if self._plan.config["on_error"] == "fail":
@@ -202,6 +215,18 @@ def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
     codebooks = 1 if plan.kind == "vision" else cast(AudioEncoder, encoder).num_codebooks
     return CodeColumn(
         name=plan.config["into"], codebook_size=encoder.codebook_size, is_nested=codebooks > 1
+    )
+
+
+def maker_of(plan: EncodePlan, encoder: Encoder) -> Maker:
+    is_vision = plan.kind == "vision"
+    return Maker(
+        column=plan.config["into"],
+        kind=plan.kind,
+        encoder=plan.config["encoder"],
+        tokens_per_frame=cast(ImageEncoder, encoder).tokens_per_frame if is_vision else None,
+        num_codebooks=None if is_vision else cast(AudioEncoder, encoder).num_codebooks,
+        codebook_size=encoder.codebook_size,
     )
 
 

@@ -9,7 +9,7 @@
     vision…       a block of codes, where the name matches a modality's globs
     segments      an interleaved document: a list of {type: text|vision|audio, …, loss}
 
-Knows names, not values: `process` looks them up in records.
+Knows names, not values: `values` looks them up in records.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.integer_lists import Holds
 
 Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
@@ -42,19 +43,21 @@ class Grammar:
 
     codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
     segments: tuple[str, ...]
-    vision_substring: bool = False  # LWM: any name that contains "vision"
+    only_vision: bool = False  # LWM: codes are what has "vision" in its name, and nothing else
 
     def modality_of(self, name: str) -> str:
         """Which modality's codes a field holds, or ''."""
-        if self.vision_substring and "vision" in name:
-            return "vision"
+        if self.only_vision:
+            return "vision" if "vision" in name else ""
         return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
 
-    def holds_codes(self, name: str) -> bool:
-        return bool(self.modality_of(name)) or self.is_segments(name)
+    def holds(self, name: str) -> Holds:
+        if self.modality_of(name):
+            return "codes"
+        return "segments" if self.is_segments(name) else ""
 
     def is_segments(self, name: str) -> bool:
-        return _matches(name, self.segments)
+        return not self.only_vision and _matches(name, self.segments)
 
 
 def _matches(name: str, globs: Sequence[str]) -> bool:
@@ -104,6 +107,11 @@ def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
                 raise ConfigError(
                     f"fields {spec!r}: {key!r} has a stray bracket; a spec is split on ',' first, "
                     "so write [a],[b] and not [a,b]"
+                )
+            if field.kind == "text" and grammar.holds(key):
+                raise ConfigError(
+                    f"fields {spec!r} joins {key!r} to text, but it holds codes by its name; write "
+                    "a,b and not a+b, or set modalities"
                 )
     return fields
 

@@ -17,7 +17,7 @@ from typing import Any
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import commit, hash_file, sync_folder, temporary, write_atomic
 from dataprep.pipeline.manifest import FORMAT_VERSION, PIECES, write_manifest
-from dataprep.pipeline.plan import Plan
+from dataprep.pipeline.plan import Plan, named_modalities
 from dataprep.pipeline.shards import Shard, committed_shards, shard_path
 from dataprep.pipeline.types import Source, Task
 from dataprep.pipeline.worker import task_stem
@@ -70,7 +70,10 @@ def make_manifest(plan: Plan, work: Path, selection: Mapping[str, Any]) -> dict[
                 "documents": {"engine": written - by_reference, "reference": by_reference},
             },
         },
-        **{m: asdict(plan.vocabulary.tags[m]) for m in plan.masks[1:]},
+        **{
+            modality: {**asdict(tags), "named": modality in named_modalities(plan.config)}
+            for modality, tags in plan.vocabulary.tags.items()
+        },
         "sources": sources,
         "seq_len": None,
         "token_dtype": plan.token_dtype,

@@ -23,8 +23,9 @@ from dataprep.configs.model import ModalitiesConfig
 from dataprep.pipeline.blocks import make_block
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.manifest import read_manifest
-from dataprep.pipeline.modality import MODALITIES, Block
+from dataprep.pipeline.modality import Block
 from dataprep.pipeline.provenance import PieceOrigin
+from dataprep.pipeline.types import MODALITIES
 
 Decode = Callable[[Sequence[int]], str]
 Item = Mapping[str, NDArray[Any]]  # tokens, their masks and, of a row, segment_ids

@@ -13,20 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import MODALITIES, Offsets
 
-# Whether the value of a top-level key is a block of codes, or holds some.
-IsCodes = Callable[[str], bool]
+# What the value of a top-level key may be besides a plain value: codes, or a list of segments.
+Holds = Literal["", "codes", "segments"]
+HeldBy = Callable[[str], Holds]
+# Where a segment has its codes.
+CODE_KEYS = frozenset(("codes", *MODALITIES))
 
 
-def never(key: str) -> bool:
+def nothing_held(key: str) -> Holds:
     """No key has codes."""
-    return False
+    return ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

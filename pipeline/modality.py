@@ -3,7 +3,7 @@
     codes    10 11 20 21 30 31 | 7 8          counts [6, 2], of two records
     wrapped  what stands between the tags of each, one after another, all of it under the mask
 
-`vision` and `audio` say how; `process` puts tags around.
+`vision` and `audio` say how; `parts` puts tags around.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.types import Ids, Offsets
-
-# In the order of their masks.
-MODALITIES = ("vision", "audio")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +42,9 @@ class Block(Protocol):
     def codebook_size(self) -> int: ...
 
     @property
+    def codebooks(self) -> int: ...
+
+    @property
     def may_nest(self) -> bool:
         """Whether a list of codes may hold a list for each codebook."""
 
@@ -66,7 +66,7 @@ class Block(Protocol):
         """Codes that have no fault, one record after another."""
 
     def shape(self, num_ids: int, /) -> str:
-        """Of a block of so many ids, for people: 4×256."""
+        """Of a block of so many ids, for people: 4×256; 3×256+9 where it was cut."""
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
         """The codes of each whole medium among the ids between tags, as encoders give them."""
@@ -89,7 +89,7 @@ def faults(codes: NDArray[Any], counts: Offsets, block: Block) -> Mapping[int, s
             position = place - int(ends[owner] - counts[owner])
             found[owner] = (
                 f"has code {int(codes[place])} at position {position}, outside "
-                f"0..{block.codebook_size - 1}"
+                f"0..{block.codebook_size - 1} (codebook_size)"
             )
     return found
 

@@ -147,16 +147,11 @@ def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
         first = np.concatenate(([0], np.cumsum(pieces.length)[:-1]))[parts.piece]
         stop = ends - first
         inside = parts.flag & (parts.length > 0)
-        tags = corpus.tags(mask)
-        before, after = len(tags["start"]), len(tags["end"])
+        document, stop = long[parts.piece[inside]], stop[inside]
+        before, after = corpus.tag_lengths(mask, document + window.first_document)
+        start = np.maximum(stop - parts.length[inside] - before, 0)
         found.append(
-            np.stack(
-                [
-                    long[parts.piece[inside]],
-                    np.maximum(stop[inside] - parts.length[inside] - before, 0),
-                    np.minimum(stop[inside] + after, window.lengths[long[parts.piece[inside]]]),
-                ]
-            )
+            np.stack([document, start, np.minimum(stop + after, window.lengths[document])])
         )
     blocks = np.concatenate(found, axis=1)
     blocks = blocks[:, np.lexsort((blocks[1], blocks[0]))]

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.assemble import Layout
 from dataprep.pipeline.fields import Field, Grammar
-from dataprep.pipeline.modality import MODALITIES, Block, faults
-from dataprep.pipeline.types import Ids, Record
+from dataprep.pipeline.modality import Block, faults
+from dataprep.pipeline.types import MODALITIES, Ids, Record
 from dataprep.pipeline.values import (
     base64_ids,
     codes_of,
@@ -146,12 +146,11 @@ class Parts:
 
     def code_faults(self, blocks: Mapping[str, Block]) -> dict[int, str]:
         """What is wrong with the codes of which document; the first block that is bad speaks."""
-        found: dict[int, str] = {}
+        found: list[tuple[int, int, str]] = []
         for modality, parts in self._by_modality():
-            codes, counts = _joined(parts)
-            for i, reason in sorted(faults(codes, counts, blocks[modality]).items()):
-                found.setdefault(parts[i].document, f"{parts[i].label} {reason}")
-        return found
+            for i, reason in faults(*_joined(parts), blocks[modality]).items():
+                found.append((parts[i].part, parts[i].document, f"{parts[i].label} {reason}"))
+        return {document: reason for _, document, reason in sorted(found, reverse=True)}
 
     def wrapped(self, blocks: Mapping[str, Block], kept: Sequence[int]) -> Layout:
         """The documents with their codes wrapped; no document has a fault."""
@@ -233,7 +232,7 @@ def _segment_field(key: str, number: int, kind: str, loss: bool) -> Field:
 def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
     """The parts that every document of these fields has, with empty texts and no codes.
 
-    None where their number depends on the record.
+    None where their number depends on the record. ValueError where no record can have such fields.
     """
     if any(f.kind in ("base64", "segments") for f in fields):
         return None
@@ -300,6 +299,11 @@ def _joined_text(record: Record, f: Field, rules: Rules) -> str:
 
 def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
     (key,) = f.keys
+    if f.modality not in rules.blocks:
+        raise ValueError(
+            f"field {key!r} is {f.modality}, whose tags the tokenizer cannot spell; "
+            f"set modalities.{f.modality}.start and end to lists of ids"
+        )
     by_name = rules.grammar.modality_of(key)
     hint = f"; set modalities.{by_name}.fields if it is text" if by_name else ""
     return codes_of(record, key, rules.blocks[f.modality], hint)

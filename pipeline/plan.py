@@ -17,14 +17,14 @@ import numpy as np
 
 from dataprep.pipeline.blocks import make_block
 from dataprep.pipeline.engine import TokenizerFiles
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.fields import Field, Grammar, check_spec, keys_of
 from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint
-from dataprep.pipeline.modality import MODALITIES, Block
+from dataprep.pipeline.modality import Block
 from dataprep.pipeline.parts import Parts, Rules, add_document
 from dataprep.pipeline.record import TOKEN_DTYPES, token_dtype
-from dataprep.pipeline.sources import count_records, find_sources, split_source
-from dataprep.pipeline.types import Ids, Piece, Source, Task
+from dataprep.pipeline.sources import count_records, find_sources, row_shape, split_source
+from dataprep.pipeline.types import MODALITIES, Ids, Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
 MAX_PIECES = 1 << 14  # of a task: empty files have no bytes to count
@@ -75,8 +75,10 @@ class Plan:
         return fingerprint(self.identity)
 
 
-def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path | None) -> Plan:
-    """`config` is a TokenizeConfig as plain values."""
+def find_all_sources(
+    config: Mapping[str, Any], cache_dir: Path | None
+) -> tuple[list[Source], list[int]]:
+    """The sources of all inputs, and which input each belongs to."""
     sources: list[Source] = []
     inputs: list[int] = []
     for i, item in enumerate(config["inputs"]):
@@ -88,12 +90,22 @@ def make_plan(config: Mapping[str, Any], vocabulary: Vocabulary, cache_dir: Path
         )
         sources += found
         inputs += [i] * len(found)
+    return sources, inputs
+
+
+def make_plan(
+    config: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    sources: Sequence[Source],
+    inputs: Sequence[int],
+) -> Plan:
+    """`config` is a TokenizeConfig as plain values; `inputs`: which one each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
     for modality, block in blocks.items():
-        if block.max_id >= 1 << 32:
+        if block.max_id >= 1 << 31:
             raise ConfigError(
-                f"ids go up to {block.max_id}, beyond 32 bits; "
-                f"lower modalities.{modality}.code_offset"
+                f"ids of {modality} go up to {block.max_id}, but batches hold 32-bit integers; "
+                f"lower code_offset, codebook_size or the tags of modalities.{modality}"
             )
     max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
     draft = Plan(
@@ -130,7 +142,7 @@ def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
     return Grammar(
         codes=tuple((m, tuple(config["modalities"][m]["fields"])) for m in MODALITIES),
         segments=tuple(config["modalities"]["segments"]),
-        vision_substring=config["compat"] == "lwm" and from_record,
+        only_vision=config["compat"] == "lwm" and from_record,
     )
 
 
@@ -144,13 +156,22 @@ def adds_special_tokens(config: Mapping[str, Any], index: int) -> bool:
 
 def modalities_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Those whose codes may occur: all where only a record tells."""
-    found: set[str] = set()
+    found = set(named_modalities(config))
     for i in range(len(config["inputs"])):
         fields = fields_of(config, i)
-        if isinstance(fields, str) or any(f.kind == "segments" for f in fields):
-            return MODALITIES
-        found |= {f.modality for f in fields if f.kind == "codes"}
+        if isinstance(fields, str):
+            # "vision" is all that LWM knows.
+            found |= {"vision"} if config["compat"] == "lwm" else set(MODALITIES)
+        elif any(f.kind == "segments" for f in fields):
+            found |= set(MODALITIES)
     return tuple(modality for modality in MODALITIES if modality in found)
+
+
+def named_modalities(config: Mapping[str, Any]) -> frozenset[str]:
+    """Those that the fields of any input name."""
+    all_fields = [fields_of(config, i) for i in range(len(config["inputs"]))]
+    static = [fields for fields in all_fields if not isinstance(fields, str)]
+    return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
 
 
 def blocks_of(
@@ -260,6 +281,7 @@ def _make_tasks(plan: Plan) -> list[Task]:
     num_bytes = 0
     for i, source in enumerate(plan.sources):
         rules = rules_of(plan, plan.inputs[i])
+        _check_codebooks(source, rules)
         count_lines = bool(rules.fields_from) and plan.config["fields_index"] is None
         for piece, size in split_source(
             source, i, plan.task_bytes, keys_wanted(rules), count_lines
@@ -273,6 +295,16 @@ def _make_tasks(plan: Plan) -> list[Task]:
     if pieces:
         tasks.append(_task(plan, len(tasks), pieces, num_bytes))
     return tasks
+
+
+def _check_codebooks(source: Source, rules: Rules) -> None:
+    """A row of an .npy must say which codes are of which codebook."""
+    books = [rules.blocks[f.modality].codebooks for f in rules.fields if f.kind == "codes"]
+    if source.kind == "npy" and max(books, default=1) > 1 and len(row_shape(source.path)) == 1:
+        raise InputError(
+            f"{source.path} has rows without codebooks, but modalities.audio.codebooks is "
+            f"{max(books)}; save it as an array of [records, codebooks, frames]"
+        )
 
 
 def _task(plan: Plan, index: int, pieces: Sequence[Piece], num_bytes: int, limit: int = -1) -> Task:

@@ -9,7 +9,7 @@ segments, base64 ids and specs inside records are laid out record by record. Rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,7 +77,7 @@ def process(
 ) -> Processed:
     """`first_line` is the piece's place in its source; it only matters to listed specs."""
     errors = list(records.errors)
-    layout = lay_out_columns(records, rules)
+    layout = lay_out_columns(records, rules, errors)
     if layout is None:
         layout = lay_out_rows(records, rules, first_line, errors)
     try:
@@ -106,61 +106,96 @@ def process(
     )
 
 
-def lay_out_columns(records: Records, rules: Rules) -> Layout | None:
-    """The array path; None where a record needs looking at by itself."""
+def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -> Layout | None:
+    """The array path; None where a record needs looking at by itself.
+
+    Records whose codes have a fault are added to `errors`.
+    """
     if records.columns is None or rules.fields_from:
         return None
     # One document's parts are the pattern that every document repeats.
     pattern = pattern_of(rules.fields, rules)
     if pattern is None:
         return None
-    texts = [_text_column(records, f, rules) for f in rules.fields if f.kind == "text"]
-    codes = [_code_column(records, f, rules) for f in rules.fields if f.kind == "codes"]
-    columns = [column for column in texts if column is not None]
-    wrapped = [column for column in codes if column is not None]
-    if len(columns) < len(texts) or len(wrapped) < len(codes):
+    values = [[records.columns[key] for key in f.keys] for f in rules.fields if f.kind == "text"]
+    if not all(_is_text(column) for columns in values for column in columns):
         return None
+    codes = [records.columns[f.keys[0]] for f in rules.fields if f.kind == "codes"]
+    lists = [column for column in codes if isinstance(column, IntegerLists)]
+    if len(lists) < len(codes):
+        return None
+    kept = np.arange(len(records.lines))
+    reasons = _faults(lists, pattern, rules)
+    if reasons:
+        _add_errors(errors, records, reasons)
+        kept = np.delete(kept, list(reasons))
+        values = [[[column[i] for i in kept.tolist()] for column in columns] for columns in values]
+        lists = [column.take(kept) for column in lists]
+    texts = [_joined(columns, rules.subfield_separator) for columns in values]
     if rules.prepend_text and rules.fields[0].kind == "text":
-        columns[0] = [rules.prepend_text + text for text in columns[0]]
-    count = len(records.lines)
+        texts[0] = [rules.prepend_text + text for text in texts[0]]
+    wrapped = [
+        rules.blocks[part.modality].wrap(*_flat(column))
+        for part, column in zip(pattern.codes, lists, strict=True)
+    ]
+    return _repeated(pattern, kept, texts, wrapped)
+
+
+def _repeated(
+    pattern: Parts, kept: Offsets, texts: list[Sequence[str]], wrapped: list[Wrapped]
+) -> Layout:
+    """Documents that have the same parts, but for what stands in the columns."""
+    count = len(kept)
     part_lengths = np.array(pattern.lengths, np.int64)
     lengths = np.tile(part_lengths, (count, 1))
     for part, column in zip(pattern.codes, wrapped, strict=True):
         lengths[:, part.part] = column.lengths
     none = np.zeros(count, np.int64)
     return Layout(
-        texts=_interleave(columns, count),
+        texts=_interleave(texts, count),
         literals=_literals(joined_ids(pattern.literals), part_lengths, lengths, wrapped),
         lengths=lengths.reshape(-1),
         is_text=np.tile(part_lengths == TEXT, count),
         loss=np.tile(np.array(pattern.loss, bool), count),
         modality=np.tile(np.array(pattern.modality, np.int8), count),
         document_ends=np.arange(1, count + 1) * len(part_lengths),
-        kept=np.arange(count),
+        kept=kept,
         codes_dropped=sum((column.dropped for column in wrapped), none),
         codes_thinned=sum((column.thinned for column in wrapped), none),
     )
 
 
-def _text_column(records: Records, f: Field, rules: Rules) -> Sequence[str] | None:
-    assert records.columns is not None
-    values = [records.columns[key] for key in f.keys]
-    if any(isinstance(v, IntegerLists) or set(map(type, v)) - {str} for v in values):
-        return None
-    if len(values) == 1:
-        return values[0]
-    return list(map(rules.subfield_separator.join, zip(*values, strict=True)))
+def _is_text(column: Sequence[Any]) -> bool:
+    return not isinstance(column, IntegerLists) and set(map(type, column)) <= {str}
 
 
-def _code_column(records: Records, f: Field, rules: Rules) -> Wrapped | None:
-    assert records.columns is not None
-    column = records.columns[f.keys[0]]
-    if not isinstance(column, IntegerLists):
-        return None
-    counts = np.diff(column.offsets)
-    codes = column.values[int(column.offsets[0]) : int(column.offsets[-1])]
-    block = rules.blocks[f.modality]
-    return None if faults(codes, counts, block) else block.wrap(codes, counts)
+def _joined(columns: Sequence[Sequence[str]], separator: str) -> Sequence[str]:
+    """The texts of one field: a+b is one of two columns."""
+    return (
+        columns[0] if len(columns) == 1 else list(map(separator.join, zip(*columns, strict=True)))
+    )
+
+
+def _flat(column: IntegerLists) -> tuple[NDArray[Any], Offsets]:
+    """Codes of all records, and how many each has."""
+    start, stop = int(column.offsets[0]), int(column.offsets[-1])
+    return column.values[start:stop], np.diff(column.offsets)
+
+
+def _faults(columns: Sequence[IntegerLists], pattern: Parts, rules: Rules) -> dict[int, str]:
+    """What is wrong with the codes of which record; the first field that is bad speaks."""
+    reasons: dict[int, str] = {}
+    for part, column in zip(pattern.codes, columns, strict=True):
+        found = faults(*_flat(column), rules.blocks[part.modality])
+        reasons = {i: f"{part.label} {reason}" for i, reason in found.items()} | reasons
+    return reasons
+
+
+def _add_errors(errors: list[RecordError], records: Records, reasons: Mapping[int, str]) -> None:
+    errors += [
+        RecordError(line=int(records.lines[i]), offset=int(records.offsets[i]), reason=reason)
+        for i, reason in reasons.items()
+    ]
 
 
 def _literals(
@@ -193,10 +228,7 @@ def lay_out_rows(
         if not bad:
             break
         reasons |= {kept[document]: reason for document, reason in bad.items()}
-    errors += [
-        RecordError(line=int(records.lines[i]), offset=int(records.offsets[i]), reason=reason)
-        for i, reason in reasons.items()
-    ]
+    _add_errors(errors, records, reasons)
     return parts.wrapped(rules.blocks, kept)
 
 

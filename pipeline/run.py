@@ -11,16 +11,17 @@ Running the same command again goes on from the markers; on a finished dataset i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from dataprep.configs import TokenizeConfig
-from dataprep.pipeline.encoded import adopt_encoders
+from dataprep.pipeline.adopt import adopt_encoders
 from dataprep.pipeline.engine import (
     Engine,
     Selection,
@@ -43,8 +44,10 @@ from dataprep.pipeline.plan import (
     Tags,
     Vocabulary,
     adds_special_tokens,
+    find_all_sources,
     make_plan,
     modalities_of,
+    named_modalities,
 )
 from dataprep.pipeline.shards import committed_shards
 from dataprep.pipeline.sources import changed_sources
@@ -111,11 +114,10 @@ def plan_of(config: TokenizeConfig, cache_dir: Path) -> Plan:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
     values = config.model_dump(mode="json")
     vocabulary = vocabulary_of(config, values)
-    plan = make_plan(values, vocabulary, cache_dir)
-    # Only the sources tell whether an encoder has a say; it has none about the vocabulary.
-    adopted = adopt_encoders(config, plan.sources)
-    told = adopted.model_dump(mode="json")
-    return plan if told == values else make_plan(told, vocabulary, cache_dir)
+    sources, inputs = find_all_sources(values, cache_dir)
+    # Encoders have a say about frames and codebooks, none about the vocabulary.
+    adopted = adopt_encoders(config, sources, inputs)
+    return make_plan(adopted.model_dump(mode="json"), vocabulary, sources, inputs)
 
 
 def vocabulary_of(config: TokenizeConfig, values: Mapping[str, Any]) -> Vocabulary:
@@ -131,23 +133,41 @@ def vocabulary_of(config: TokenizeConfig, values: Mapping[str, Any]) -> Vocabula
     prefix, suffix = template_ids(files) if wraps else ((), ())
     return Vocabulary(
         files=files,
-        tags={
-            modality: Tags(
-                start=_tag_ids(values["modalities"][modality]["start"], files),
-                end=_tag_ids(values["modalities"][modality]["end"], files),
-            )
-            for modality in modalities_of(values)
-        },
+        tags=_tags(values, files),
         text_prefix=tuple(prefix),
         text_suffix=tuple(suffix),
     )
 
 
-def _tag_ids(tag: str | tuple[int, ...], files: TokenizerFiles) -> tuple[int, ...]:
-    if not isinstance(tag, str):
-        return tuple(tag)
-    ids, _ = load_reference(files).encode([tag])
-    return tuple(ids.tolist())
+def _tags(values: Mapping[str, Any], files: TokenizerFiles) -> dict[str, Tags]:
+    """Of each modality that may occur; an empty text or list is no tag."""
+    modalities = modalities_of(values)
+    tags = {
+        (m, name): values["modalities"][m][name] for m in modalities for name in ("start", "end")
+    }
+    spelled = _spelled([tag for tag in tags.values() if isinstance(tag, str)], files)
+    ids = {
+        place: spelled[tag] if isinstance(tag, str) else tuple(tag) for place, tag in tags.items()
+    }
+    lost = {m: name for (m, name), tag in tags.items() if tag and not ids[m, name]}
+    for modality in named_modalities(values) & lost.keys():
+        name = lost[modality]
+        raise ConfigError(
+            f"modalities.{modality}.{name}: the tokenizer makes no id of "
+            f"{tags[modality, name]!r}; set another text, a list of ids, or [] for no tag"
+        )
+    # One that nobody named may never occur; if it does, its records are errors.
+    return {m: Tags(start=ids[m, "start"], end=ids[m, "end"]) for m in modalities if m not in lost}
+
+
+def _spelled(texts: Sequence[str], files: TokenizerFiles) -> dict[str, tuple[int, ...]]:
+    """The ids of each text; the tokenizer is loaded once, and only if there is any text."""
+    wanted = sorted({*texts} - {""})
+    if not wanted:
+        return {"": ()}
+    ids, offsets = load_reference(files).encode(wanted)
+    parts = np.split(ids, offsets[1:-1])
+    return {"": (), **{t: tuple(part.tolist()) for t, part in zip(wanted, parts, strict=True)}}
 
 
 def _execute(

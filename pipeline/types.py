@@ -24,6 +24,9 @@ Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+# What has codes, in the order of their masks.
+MODALITIES = ("vision", "audio")
+
 # A raw record; keys are the user's field names.
 Record = Mapping[str, Any]
 

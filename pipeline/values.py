@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.codes import integers_of
-from dataprep.pipeline.modality import MODALITIES, Block
-from dataprep.pipeline.types import Ids, Record
+from dataprep.pipeline.modality import Block
+from dataprep.pipeline.types import MODALITIES, Ids, Record
 
 SEGMENT_KEYS = frozenset(("type", "text", "codes", "loss", *MODALITIES))
 
@@ -20,17 +20,19 @@ def value_of(record: Record, key: str, flag: str = "--fields") -> Any:
     try:
         return record[key]
     except KeyError:
-        raise ValueError(f"field {key!r} is missing (keys: {_some(record)}); set {flag}") from None
+        joined = ", and note that + joins texts only" if "+" in key else ""
+        raise ValueError(
+            f"field {key!r} is missing (keys: {_some(record)}); set {flag}{joined}"
+        ) from None
 
 
 def text_of(record: Record, key: str) -> str:
     value = value_of(record, key)
     if isinstance(value, str):
         return value
-    hint = ""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray):  # what readers make of lists of codes
         value = value.tolist()
-        hint = "; codes are fields with a name like vision or audio, see modalities"
+    hint = "; name a field of codes vision or audio" if isinstance(value, list) else ""
     got = f"{type(value).__name__} {_short(value)}"
     raise ValueError(f"field {key!r} must be text, got {got}{hint}")
 
@@ -41,8 +43,9 @@ def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
     try:
         return block.flatten(integers_of(value, block.raw_dtype, may_nest=block.may_nest))
     except ValueError as error:
-        is_codes = isinstance(value, list | np.ndarray | bytes)
-        raise ValueError(f"field {key!r} {error}{'' if is_codes else hint}") from None
+        # A list or a broken .npy was meant as codes, whatever is wrong with it.
+        is_other = str(error).startswith("must be")
+        raise ValueError(f"field {key!r} {error}{hint if is_other else ''}") from None
 
 
 def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
@@ -63,8 +66,6 @@ def segments_of(record: Record, key: str) -> list[tuple[str, bool, Any]]:
     In a table every segment has every key, so null is as good as none.
     """
     value = value_of(record, key)
-    if isinstance(value, np.ndarray):  # what readers make of [] too
-        value = value.tolist()
     if not isinstance(value, list):
         raise ValueError(
             f"field {key!r} must be a list of segments, got {type(value).__name__} "

@@ -33,6 +33,10 @@ class VisionBlock:
     raw_dtype: np.dtype[Any]
 
     @property
+    def codebooks(self) -> int:
+        return 1
+
+    @property
     def may_nest(self) -> bool:
         return False
 
@@ -44,8 +48,9 @@ class VisionBlock:
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
         """An .npy may have frames as rows or grids: [frames, 256], [16, 16], [frames, 16, 16]."""
-        trailing = np.cumprod(codes.shape[::-1])
-        if codes.ndim > 1 and self.tokens_per_frame not in trailing:
+        if codes.ndim == 1:
+            return codes
+        if self.tokens_per_frame not in np.cumprod(codes.shape[::-1]):
             shape = "×".join(map(str, codes.shape))
             raise ValueError(
                 f"is {shape}, which holds no frames of {self.tokens_per_frame}; "
@@ -84,7 +89,8 @@ class VisionBlock:
         )
 
     def shape(self, num_ids: int, /) -> str:
-        return f"{num_ids // (self.tokens_per_frame + 1)}×{self.tokens_per_frame}"
+        frames, rest = divmod(num_ids, self.tokens_per_frame + 1)
+        return f"{frames}×{self.tokens_per_frame}" + (f"+{rest}" if rest else "")
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
         """[frames, tokens] of each picture or video; frames that were cut are left out."""

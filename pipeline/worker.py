@@ -142,7 +142,7 @@ def _read(plan: Plan, piece: Piece, rules: Rules, from_line: int) -> Iterator[Re
         keys_wanted(rules),
         from_line=from_line,
         max_record_bytes=plan.config["max_record_bytes"],
-        is_codes=rules.grammar.holds_codes,
+        held_by=rules.grammar.holds,
     )
 
 

@@ -134,11 +134,20 @@ def _without(identity: Identity, keys: Sequence[str]) -> str:
     return fingerprint({**identity, "config": config})
 
 
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}"""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
 def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
     """What changed: `fields: 'text' -> 'body'; input a.jsonl changed`; `names` are of `new`."""
     changes = []
     for section in ("config", "tokenizer"):
-        before, after = old.get(section, {}), new.get(section, {})
+        before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
         name = "tokenizer " if section == "tokenizer" else ""
         changes += [
             f"{name}{key}: {before.get(key)!r} -> {after.get(key)!r}"

@@ -115,7 +115,7 @@ def read_all(plan: Plan, rules: Rules) -> None:
                 source,
                 piece,
                 keys_wanted(rules),
-                is_codes=rules.grammar.holds_codes,
+                held_by=rules.grammar.holds,
             ):
                 pass
 

@@ -263,6 +263,105 @@ def test_several_codebooks_are_a_list_of_lists(
     assert manifest["counts"]["documents_dropped"] == 1  # too short for a code
 
 
+# --- who made it --------------------------------------------------------------------------------
+
+
+def said_of(out: Path) -> list[list[dict[str, Any]]]:
+    """What each shard says of its codes."""
+    metadata = [pq.read_schema(path).metadata for path in sorted(out.glob("shards/*"))]
+    return [json.loads(item[b"dataprep"]) for item in metadata]
+
+
+PATCHES = {
+    "codebook_size": 8192,
+    "column": "vision",
+    "encoder": "patches",
+    "kind": "vision",
+    "tokens_per_frame": 256,
+}
+MULAW = {
+    "codebook_size": 256,
+    "column": "audio",
+    "encoder": "mulaw",
+    "kind": "audio",
+    "num_codebooks": 1,
+}
+
+
+def wav(samples: int) -> str:
+    soundfile = pytest.importorskip("soundfile")
+    file = io.BytesIO()
+    soundfile.write(file, np.sin(np.arange(samples) / 9), 16000, format="WAV")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def test_every_shard_says_what_made_its_codes(finished: Path) -> None:
+    assert said_of(finished) == [[PATCHES]] * 8
+
+
+def test_a_shard_that_was_written_again_says_it_too(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "t.jsonl", [{"x": None}, {"x": 1}, {"x": 2.5}])
+    encode_here(tmp_path / "out", path, shard_records=1)
+    assert said_of(tmp_path / "out") == [[PATCHES]] * 3
+    verify_encoded(tmp_path / "out")
+
+
+def test_sounds_after_pictures_keep_what_made_the_pictures(tmp_path: Path) -> None:
+    other = base64.b64encode(png(5)).decode()
+    rows = [{"sound": wav(300 + i), "other": other} for i in range(3)]
+    path = write_jsonl(tmp_path / "t.jsonl", rows)
+    encode_here(tmp_path / "seen", path, settings={"cells": 8})
+    heard = {"encoder": "mulaw", "column": "sound"}
+    encode_here(tmp_path / "both", tmp_path / "seen/shards", shard_records=2, **heard)
+    before = {**PATCHES, "tokens_per_frame": 64}
+    assert said_of(tmp_path / "both") == [[MULAW, before]] * 2
+    verify_encoded(tmp_path / "both")
+    # What is not kept has no maker, and of a column that is made anew the newest counts.
+    rest = tmp_path / "seen/shards"
+    encode_here(tmp_path / "sound", rest, keep=["t*"], **heard)
+    assert said_of(tmp_path / "sound") == [[MULAW]]
+    encode_here(tmp_path / "anew", rest, column="other", keep=["sound"])
+    assert said_of(tmp_path / "anew") == [[PATCHES]]
+
+
+def test_a_column_of_several_origins_names_them_all(tmp_path: Path) -> None:
+    records = [{"sound": wav(300)}]
+    for cells in (8, 4):
+        path = write_jsonl(tmp_path / "t.jsonl", records)
+        encode_here(tmp_path / str(cells), path, settings={"cells": cells})
+    unknown = write_jsonl(tmp_path / "own.jsonl", [{**records[0], "vision": [1] * 256}])
+    none = write_jsonl(tmp_path / "none.jsonl", records)
+    made = [{**PATCHES, "tokens_per_frame": n} for n in (16, 64)]
+    shards = [tmp_path / "8/shards", tmp_path / "4/shards", unknown]
+    heard = {"encoder": "mulaw", "column": "sound"}
+    encode_here(tmp_path / "all", *shards, **heard)
+    assert said_of(tmp_path / "all") == [[MULAW, *made, {"column": "vision", "kind": "vision"}]]
+    # Others without such a column have nothing to say of it.
+    encode_here(tmp_path / "one", none, shards[0], **heard)
+    assert said_of(tmp_path / "one") == [[MULAW, made[1]]]
+    encode_here(tmp_path / "own", unknown, **heard)
+    assert said_of(tmp_path / "own") == [[MULAW]]
+
+
+def test_shards_of_codes_are_read_by_datasets_and_keep_what_others_say(
+    folder: Path, finished: Path, tmp_path: Path
+) -> None:
+    import datasets
+
+    shard = sorted(finished.glob("shards/*"))[0]
+    cache = str(tmp_path / "cache")
+    loaded = datasets.Dataset.from_parquet(str(shard), cache_dir=cache)
+    assert loaded["source"] == [row["source"] for row in pq.read_table(shard).to_pylist()]
+    # And what datasets writes into a schema is in the way of nobody.
+    features = datasets.Features({"image": datasets.Image(decode=False)})
+    rows = [{"image": {"bytes": png(0), "path": None}}]
+    written = tmp_path / "hf.parquet"
+    datasets.Dataset.from_list(rows, features=features).to_parquet(str(written))
+    assert b"huggingface" in pq.read_schema(written).metadata
+    encode_here(tmp_path / "out", written)
+    assert said_of(tmp_path / "out") == [[PATCHES]]
+
+
 # --- columns ------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,15 @@ import os
 import re
 import shutil
 import wave
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import Finished, RunCli
 from hypothesis import given, settings
@@ -30,7 +35,7 @@ from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.blocks import make_block
 from dataprep.pipeline.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.encoders import open_encoder
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.inspect import (
     Segment,
     layout_of,
@@ -39,6 +44,7 @@ from dataprep.pipeline.inspect import (
     spans_of,
     whole_document,
 )
+from dataprep.pipeline.makers import Maker, metadata_of, read_made
 from dataprep.pipeline.provenance import pieces_of_row
 from dataprep.pipeline.render import FindDecoder, Media, whole_codes, write_media
 from dataprep.pipeline.run import Outcome, plan_of
@@ -390,17 +396,12 @@ def test_a_video_is_a_picture_for_each_frame_and_names_sort(tmp_path: Path) -> N
     assert (np.stack([read_png(path) for path in media.paths]) == frames).all()
 
 
-@pytest.mark.parametrize("end", [8192, 5])  # 5 may also be a code
 def test_of_a_video_that_packing_cut_whole_frames_are_written(
-    tmp_path: Path, run_cli: RunCli, end: int
+    tmp_path: Path, run_cli: RunCli
 ) -> None:
     table = write_table(tmp_path / "t.jsonl", [{"image": [png(i) for i in range(7)]}])
     encode_here(tmp_path / "codes", table, settings=SMALL)
-    tokenized(
-        *(tmp_path / "tokens", tmp_path / "codes"),
-        fields="vision",
-        modalities={"vision": {"end_of_frame": end}},
-    )
+    tokenized(tmp_path / "tokens", tmp_path / "codes", fields="vision")
     packed = pack_here(run_cli, tmp_path / "packed", tmp_path / "tokens", flags="--seq-len 20")
     frames = patches(rows_of(tmp_path / "codes")[0]["vision"], **SMALL)
     written, left_out = [], 0
@@ -415,7 +416,7 @@ def test_of_a_video_that_packing_cut_whole_frames_are_written(
     # Each is one of the video's, whole; which of them are whole depends on where it was cut.
     places = [int(np.flatnonzero((frames == frame).all(axis=(1, 2, 3)))[0]) for frame in written]
     assert len(set(places)) == len(places)
-    assert len(places) >= (3 if end == 8192 else 1)
+    assert len(places) >= 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -498,33 +499,159 @@ def test_the_first_of_several_codebooks_cannot_be_decoded_and_says_so(tmp_path: 
 # --- what an encoder tells tokenize -------------------------------------------------------------
 
 
-def adopted(tmp_path: Path, *inputs: Path | str, sets: tuple[str, ...] = ()) -> dict[str, Any]:
+def adopted(
+    tmp_path: Path, *inputs: Any, sets: tuple[str, ...] = (), **flags: Any
+) -> dict[str, Any]:
     """The sections of the config as tokenize would use them."""
-    flags = {"inputs": [str(path) for path in inputs], "tokenizer": "bytes", "fields": "vision"}
-    config = load_config(TokenizeConfig, sets=sets, flags=flags)
+    named = [item if isinstance(item, dict) else str(item) for item in inputs]
+    given = {"inputs": named, "tokenizer": "bytes", "fields": "vision", **flags}
+    config = load_config(TokenizeConfig, sets=sets, flags=given)
     found: dict[str, Any] = plan_of(config, tmp_path / "cache").config["modalities"]
     return found
 
 
-def test_the_encoders_facts_are_taken_however_its_dataset_is_named(
-    codes: Path, tmp_path: Path
-) -> None:
+def test_the_encoders_facts_are_taken_wherever_its_files_lie(codes: Path, tmp_path: Path) -> None:
     (shard,) = (codes / "shards").iterdir()
     (tmp_path / "link.parquet").symlink_to(shard)
     (tmp_path / "folder").symlink_to(codes)
+    shutil.copy(shard, tmp_path / "copy.parquet")
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        archive.write(shard, "deep/renamed.parquet")
+    fsspec.filesystem("memory").pipe("/bucket/shards/a.parquet", shard.read_bytes())
     spellings = (
         *(codes, codes / "shards", shard, codes.parent, f"{codes}/shards/*.parquet"),
         *(os.path.relpath(codes), tmp_path / "link.parquet", tmp_path / "folder"),
-        *(f"file://{shard}",),
+        *(tmp_path / "copy.parquet", f"file://{shard}", "memory://bucket"),
+        *(f"zip://*/*.parquet::{tmp_path}/z.zip",),
     )
     for spelling in spellings:
         assert adopted(tmp_path, spelling)["vision"]["tokens_per_frame"] == 64, spelling
-    # Beside it others change nothing, and without its manifest nobody knows.
-    write_lines(tmp_path / "t.jsonl", [{"vision": [1]}])
-    found = adopted(tmp_path, tmp_path / "t.jsonl", codes)
+    assert adopted(tmp_path, *spellings)["vision"]["tokens_per_frame"] == 64
+
+
+class CountingFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """One file that counts what is read of it."""
+
+    protocol = "counting"
+    data = b""
+    num_read = 0
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        return {"name": path, "size": len(self.data), "type": "file"}
+
+    def _open(self, path: str, *_: Any, **options: Any) -> Any:
+        class Counting(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                data = super().read(size)
+                CountingFiles.num_read += len(data)
+                return data
+
+        return Counting(self.data)
+
+
+def test_of_a_file_behind_a_url_the_plan_reads_the_ends_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vision = [np.random.default_rng(0).integers(0, 8192, 1 << 20).astype(np.uint16)]
+    maker = Maker(column="vision", kind="vision", encoder="e", tokens_per_frame=1024)
+    table = pa.table({"vision": vision}).replace_schema_metadata(metadata_of([maker]))
+    pq.write_table(table, tmp_path / "a.parquet")
+    monkeypatch.setattr(CountingFiles, "data", (tmp_path / "a.parquet").read_bytes())
+    monkeypatch.setattr(CountingFiles, "num_read", 0)
+    fsspec.register_implementation("counting", CountingFiles, clobber=True)
+    assert adopted(tmp_path, "counting://a.parquet")["vision"]["tokens_per_frame"] == 1024
+    assert 0 < CountingFiles.num_read < len(CountingFiles.data) / 2
+
+
+def test_own_codes_keep_their_frames_beside_an_encoder(codes: Path, tmp_path: Path) -> None:
+    own = write_lines(tmp_path / "own.jsonl", [{"vision": [1] * 256}])
+    assert adopted(tmp_path, own)["vision"]["tokens_per_frame"] == 256
+    with pytest.raises(ConfigError) as error:
+        adopted(tmp_path, own, codes)
+    assert str(error.value) == (
+        f"column 'vision' of {codes} has tokens_per_frame 64 and codebook_size 8192 (encoder "
+        f"patches), but nothing tells what made the vision codes of {own}; if they are framed so "
+        "too, say it: --set modalities.vision.tokens_per_frame=64; else tokenize them apart"
+    )
+    said = ("modalities.vision.tokens_per_frame=64",)
+    assert adopted(tmp_path, own, codes, sets=said)["vision"]["tokens_per_frame"] == 64
+    with pytest.raises(
+        ConfigError, match=r"set to 256, .* has 64 .*; tokenize it apart from .*own"
+    ):
+        adopted(tmp_path, own, codes, sets=("modalities.vision.tokens_per_frame=256",))
+
+
+def test_an_encoder_that_agrees_with_the_config_needs_no_word(
+    pictures: Path, tmp_path: Path
+) -> None:
+    encode_here(tmp_path / "codes", pictures)  # 256 of 8192, as the config has it
+    own = write_lines(tmp_path / "own.jsonl", [{"vision": [1] * 256}])
+    assert adopted(tmp_path, own, tmp_path / "codes") == adopted(tmp_path, own)
+
+
+def test_what_to_say_of_own_codes_is_complete(wide: Path, tmp_path: Path) -> None:
+    own = write_lines(tmp_path / "own.jsonl", [{"vision": [1] * 4}])
+    with pytest.raises(ConfigError, match=r"nothing tells") as error:
+        adopted(tmp_path, wide, own)
+    sets = tuple(re.findall(r"--set ([^ ;]+)", str(error.value)))
+    assert len(sets) == 4  # frames, codebook and both ends
+    found = adopted(tmp_path, wide, own, sets=sets)
+    assert found == adopted(tmp_path, wide)
+
+
+def test_an_encoder_has_no_say_where_its_codes_are_not_used(codes: Path, tmp_path: Path) -> None:
+    own = write_lines(tmp_path / "own.jsonl", [{"vision": [1] * 256, "fields": "vision"}])
+    captions = {"path": str(codes), "fields": "text"}
+    assert adopted(tmp_path, own, captions)["vision"]["tokens_per_frame"] == 256
+    text = {"path": str(own), "fields": "text"}
+    assert adopted(tmp_path, text, codes)["vision"]["tokens_per_frame"] == 64
+    # Where only the records tell, they may hold any codes.
+    from_record = {"path": str(own), "fields_from": "fields"}
+    for unsure in (from_record, {"path": str(own), "fields": "segments"}):
+        with pytest.raises(ConfigError, match=r"what made the vision codes of .*own\.jsonl"):
+            adopted(tmp_path, unsure, codes)
+    found = adopted(tmp_path, {"path": str(codes), "fields_from": "text"})
     assert found["vision"]["tokens_per_frame"] == 64
-    shutil.copy(shard, tmp_path / "copy.parquet")
-    assert adopted(tmp_path, tmp_path / "copy.parquet")["vision"]["tokens_per_frame"] == 256
+    # LWM's records hold no sound.
+    sounds = Maker(column="audio", kind="audio", encoder="e", num_codebooks=3, codebook_size=9)
+    table = pa.table({"audio": [[1, 2, 3]]}).replace_schema_metadata(metadata_of([sounds]))
+    pq.write_table(table, tmp_path / "audio.parquet")
+    audio = {"path": str(tmp_path / "audio.parquet"), "fields": "audio"}
+    assert adopted(tmp_path, from_record, audio, compat="lwm")["audio"]["codebooks"] == 3
+    with pytest.raises(ConfigError, match=r"what made the audio codes of .*own\.jsonl"):
+        adopted(tmp_path, from_record, audio)
+
+
+def test_of_several_columns_each_has_its_own_encoder(codes: Path, tmp_path: Path) -> None:
+    (shard,) = (codes / "shards").iterdir()
+    table = pq.read_table(shard)
+    more = table.append_column("vision_own", table.column("vision"))
+    pq.write_table(more, tmp_path / "two.parquet")
+    path = tmp_path / "two.parquet"
+    assert adopted(tmp_path, path)["vision"]["tokens_per_frame"] == 64
+    assert adopted(tmp_path, path, fields="vision_own")["vision"]["tokens_per_frame"] == 256
+    with pytest.raises(ConfigError, match=r"nothing tells what made the vision codes of .*two"):
+        adopted(tmp_path, path, fields="vision,vision_own")
+    # Of several origins in one column (encode wrote a shard of several inputs) all must agree.
+    (maker,) = read_made(str(shard)).makers
+    for other in (Maker(column="vision", kind="vision"), replace(maker, tokens_per_frame=16)):
+        pq.write_table(table.replace_schema_metadata(metadata_of([maker, other])), path)
+        with pytest.raises(ConfigError, match=r"tokenize them apart"):
+            adopted(tmp_path, path)
+    # A column that is gone was renamed, most likely.
+    pq.write_table(more.drop_columns("vision"), path)
+    assert adopted(tmp_path, path, fields="vision_own")["vision"]["tokens_per_frame"] == 64
+    sets = ("modalities.vision.fields=[x]", "modalities.audio.fields=[vision]")
+    with pytest.raises(ConfigError, match=r"'vision' of .* holds vision codes .* taken for audio"):
+        adopted(tmp_path, codes, sets=sets)
+
+
+def test_facts_that_cannot_be_read_are_an_input_error(tmp_path: Path) -> None:
+    for value in (b"?", b'{"column": "vision"}', b'[{"column": "vision", "kind": 3}]'):
+        table = pa.table({"vision": [[1] * 256]}).replace_schema_metadata({b"dataprep": value})
+        pq.write_table(table, tmp_path / "a.parquet")
+        with pytest.raises(InputError, match=r"cannot read what .*a\.parquet says of its codes"):
+            adopted(tmp_path, tmp_path / "a.parquet")
 
 
 def test_what_was_adopted_is_as_if_it_had_been_set(codes: Path, tmp_path: Path) -> None:
@@ -545,10 +672,10 @@ def test_a_config_against_the_encoder_is_refused(
     command = ("tokenize", codes, "--fields", "vision", "--tokenizer", "bytes", "--out", "t")
     done = run_cli(*command, "--config", config, check=False)
     assert done.code == 2
-    assert "modalities.vision.tokens_per_frame is set to 256, but the codes of" in done.stderr
-    assert f"{codes} have 64 (encoder patches); leave it unset" in done.stderr
+    assert "modalities.vision.tokens_per_frame is set to 256, but column 'vision'" in done.stderr
+    assert f"{codes} has 64 (encoder patches); leave it unset" in done.stderr
     assert not (tmp_path / "t").exists()
-    with pytest.raises(ConfigError, match=r"codebook_size is set to 9, .* have 8192"):
+    with pytest.raises(ConfigError, match=r"codebook_size is set to 9, .* has 8192"):
         adopted(tmp_path, codes, sets=("modalities.vision.codebook_size=9",))
 
 
@@ -558,9 +685,9 @@ def test_inputs_of_encoders_that_disagree_are_refused(codes: Path, tmp_path: Pat
     with pytest.raises(ConfigError) as error:
         adopted(tmp_path, codes, tmp_path / "other")
     assert str(error.value) == (
-        f"{codes} has tokens_per_frame 64 and codebook_size 8192, {tmp_path / 'other'} has "
-        "tokens_per_frame 16 and codebook_size 8192; tokenize them apart, pack can put them "
-        "together"
+        f"column 'vision' of {codes} has tokens_per_frame 64 and codebook_size 8192, column "
+        f"'vision' of {tmp_path / 'other'} has tokens_per_frame 16 and codebook_size 8192; "
+        "tokenize them apart"
     )
 
 
@@ -568,10 +695,9 @@ def test_inputs_of_encoders_that_disagree_are_refused(codes: Path, tmp_path: Pat
     ("sets", "ends"),
     [
         ((), (65536, 65537)),
-        (("codebook_size=65536",), (65536, 65537)),
+        (("codebook_size=65536", "end_of_frame=70001", "end_of_media=70000"), (70001, 70000)),
         (("end_of_frame=70000",), (70000, 65536)),
         (("end_of_media=65536",), (65537, 65536)),
-        (("end_of_frame=7", "end_of_media=8"), (7, 8)),
     ],
 )
 def test_ends_of_frames_are_no_codes_of_a_larger_codebook(
@@ -597,6 +723,48 @@ def test_the_next_command_names_a_column_that_no_glob_does(pictures: Path, tmp_p
     assert next_command(outcome) == (
         "dataprep tokenize 'my codes' --fields '[tiles],text' "
         "--set 'modalities.vision.fields=[tiles]' --tokenizer T --out DIR"
+    )
+
+
+# --- tags ---------------------------------------------------------------------------------------
+
+
+def spelling(path: Path, letters: str) -> Path:
+    """A tokenizer that knows these letters and makes nothing of others."""
+    model = {"type": "BPE", "vocab": {c: i for i, c in enumerate(letters)}, "merges": []}
+    path.write_text(json.dumps({"version": "1.0", "model": model, "added_tokens": []}))
+    return path
+
+
+def tags_of(tmp_path: Path, tokenizer: Any, *sets: str) -> dict[str, tuple[Any, Any]]:
+    own = write_lines(tmp_path / "own.jsonl", [{"vision": [1] * 256, "audio": [1]}])
+    flags = {"inputs": [str(own)], "tokenizer": str(tokenizer), "fields": "vision,audio"}
+    config = load_config(TokenizeConfig, sets=[f"modalities.{item}" for item in sets], flags=flags)
+    tags = plan_of(config, tmp_path / "cache").vocabulary.tags
+    return {modality: (tag.start, tag.end) for modality, tag in tags.items()}
+
+
+def test_tags_are_text_ids_or_nothing(tmp_path: Path) -> None:
+    letters = spelling(tmp_path / "t.json", "abc")
+    sets = ("vision.start=ab", "vision.end=[7, 8]", "audio.start=", "audio.end=cab")
+    assert tags_of(tmp_path, letters, *sets) == {
+        "vision": ((0, 1), (7, 8)),
+        "audio": ((), (2, 0, 1)),
+    }
+    nothing = [f"{key}=[]" for key in ("vision.start", "vision.end", "audio.start", "audio.end")]
+    assert tags_of(tmp_path, letters, *nothing) == {"vision": ((), ()), "audio": ((), ())}
+
+
+@pytest.mark.parametrize("key", ["vision.end", "audio.start"])
+def test_a_tag_that_the_tokenizer_cannot_spell_is_refused(tmp_path: Path, key: str) -> None:
+    letters = spelling(tmp_path / "t.json", "abc")
+    tags = {"vision.start": "a", "vision.end": "b", "audio.start": "c", "audio.end": "a"}
+    sets = [f"{name}={'<x>' if name == key else tag}" for name, tag in tags.items()]
+    with pytest.raises(ConfigError) as error:
+        tags_of(tmp_path, letters, *sets)
+    assert str(error.value) == (
+        f"modalities.{key}: the tokenizer makes no id of '<x>'; set another text, a list of ids, "
+        "or [] for no tag"
     )
 
 

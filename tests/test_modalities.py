@@ -18,11 +18,13 @@ from hypothesis import strategies as st
 from inprocess import Seen, documents_of, seen_in, tokenize_here, write_lines
 from toy import write_toy_tokenizer
 
-from dataprep.configs import AudioConfig, VisionConfig
+from dataprep.configs import AudioConfig, TokenizeConfig, VisionConfig, load_config
 from dataprep.loaders import DataLoader
 from dataprep.pipeline.blocks import make_block
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.modality import Block
+from dataprep.pipeline.sources.jsonrecords import JsonRecords
+from dataprep.pipeline.verify import verify
 
 NO_TAG = np.zeros(0, np.uint32)
 VISION = {"tokens_per_frame": 2}
@@ -294,6 +296,20 @@ def test_rows_of_an_npy_may_have_codebooks(toy: Path, tmp_path: Path) -> None:
     assert seen.tokens == [1, 92, 1, 14, 2, 15, 3, 16, 93, 2]
 
 
+def test_rows_of_an_npy_without_codebooks_are_refused_where_there_are_several(
+    toy: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "in.npy", np.zeros((2, 6), int))
+    with pytest.raises(InputError, match=r"in\.npy has rows without codebooks"):
+        tokenize_here(
+            tmp_path / "out",
+            inputs=[str(tmp_path / "in.npy")],
+            tokenizer=str(toy),
+            fields="audio",
+            **SMALL,
+        )
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return (pytest.fail, ("code in a pickle was run",))
@@ -302,10 +318,15 @@ class Bomb:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b64(npy(np.array([Bomb()], object))), "cannot be read"),
+        (b64(npy(np.array([Bomb()], object))), "holds object, codes are integers"),
         (b64(npy(np.array([1.0, 2.0]))), "codes are integers"),
         (b64(npy(np.array([True, False]))), "codes are integers"),
-        (b64(npy(CODES)[:-1]), "cannot be read"),
+        (b64(npy(CODES)[:-1]), "it was cut"),
+        (b64(npy(CODES) + b"1"), "something follows"),
+        (b64(npy(CODES).replace(b"{", b"(")), "header is damaged"),
+        (b64(npy(CODES).replace(b"(4,)", b"(4 ,)")), "header is damaged|it was cut"),
+        (b64(npy(CODES).replace(b"(4,), }   ", b"(10**15,),}")), "header is damaged"),
+        (b64(npy(CODES).replace(b"(4,), }      ", b"(1000000,), }")), "it was cut"),
         (b64(npy(CODES.reshape(1, 4))), "is 1×4, which holds no frames of 2"),
         (b64(b"123"), "3 bytes"),
         (b64(np.array([1, 1 << 20], "<i4").tobytes()), "outside 0..8191"),
@@ -410,6 +431,25 @@ def test_no_segments_are_an_empty_document(toy: Path, tmp_path: Path) -> None:
         [1, 2],
         [1, 2],
     ]
+
+
+def test_documents_without_any_part_are_empty(toy: Path, tmp_path: Path) -> None:
+    text = [{"type": "text", "text": "ab"}]
+    records = [{"segments": s} for s in ([], text, [], text, [])]
+    bare = {"add_bos": False, "add_eos": False}
+    seen = documents_of(tmp_path, toy, records, fields="segments", **bare)
+    assert [s.tokens for s in seen] == [[100, 101], [100, 101]]
+    verify(tmp_path / "out")
+    pq.write_table(pa.Table.from_pylist(records), tmp_path / "in.parquet")
+    manifest = tokenize_here(
+        tmp_path / "table",
+        inputs=[str(tmp_path / "in.parquet")],
+        tokenizer=str(toy),
+        fields="segments",
+        **bare,
+    )
+    assert seen_in(tmp_path / "table") == seen
+    assert manifest["counts"]["documents_empty"] == 3
 
 
 def test_segments_from_parquet_equal_those_from_json(toy: Path, tmp_path: Path) -> None:
@@ -538,9 +578,62 @@ def test_columns_records_specs_and_segments_give_the_same_documents(
         assert seen == found["lines"], name
 
 
-def test_a_code_offset_beyond_32_bits_is_refused(toy: Path, tmp_path: Path) -> None:
-    modalities = {"audio": {**AUDIO, "code_offset": (1 << 32) - 10}}
-    with pytest.raises(ConfigError, match=r"lower modalities\.audio\.code_offset"):
+@pytest.mark.parametrize(
+    ("modalities", "message"),
+    [
+        ({"vision": {"codebook_size": 16384}}, "end_of_frame 8192 is also a code"),
+        ({"vision": {"end_of_media": 5}}, "end_of_media 5 is also a code"),
+        ({"audio": {"codebooks": 2, "fill": 2047}}, "fill 2047 is also a code; set it to 2048"),
+        ({"audio": {"codebook_size": 1 << 40}}, "less than or equal"),
+    ],
+)
+def test_ids_that_mean_two_things_are_refused(modalities: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(TokenizeConfig, flags={"modalities": modalities})
+
+
+def test_codebooks_beyond_32_bits_are_refused(toy: Path, tmp_path: Path) -> None:
+    audio = {"codebooks": 8, "codebook_size": 1 << 30}
+    with pytest.raises(ConfigError, match=r"ids of audio go up to .* 32-bit integers"):
+        documents_of(
+            tmp_path, toy, [{"audio": [1] * 8}], fields="audio", modalities={"audio": audio}
+        )
+
+
+def test_codes_are_not_joined_to_text(toy: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="joins 'vision' to text"):
+        documents_of(tmp_path, toy, [{"a": "x", "vision": [1, 2]}], fields="a+vision,vision")
+
+
+def test_a_tag_that_cannot_be_spelled_matters_only_where_it_is_used(
+    tmp_path: Path,
+) -> None:
+    from tokenizers import Tokenizer, models
+
+    vocab = {"<vision>": 1, "</vision>": 2, "b": 3}
+    tokenizer = Tokenizer(models.BPE(vocab, []))
+    tokenizer.add_special_tokens(["<vision>", "</vision>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ConfigError, match=r"modalities\.audio\..*makes no id of '</?audio>'"):
+        documents_of(tmp_path / "a", tmp_path, [{"audio": [1]}], fields="audio")
+    picture = {"type": "vision", "codes": [5] * 256}
+    records = [{"segments": [picture]}, {"segments": [{"type": "audio", "codes": [1]}]}]
+    (seen,) = documents_of(tmp_path / "b", tmp_path, records[:1], fields="segments")
+    assert (seen.tokens[0], seen.tokens[-1]) == (1, 2)
+    with pytest.raises(InputError, match="is audio, whose tags the tokenizer cannot spell"):
+        documents_of(tmp_path / "c", tmp_path, records, fields="segments")
+
+
+def test_under_lwm_only_vision_is_codes(toy: Path, tmp_path: Path) -> None:
+    record = {"fields": "audio_text,segments", "audio_text": "a", "segments": "b"}
+    (seen,) = documents_of(tmp_path, toy, [record], fields_from="fields", compat="lwm")
+    assert seen.tokens == [1, 100, 101, 2]
+    assert (seen.vision, seen.audio) == ([0, 0, 0, 0], None)
+
+
+def test_ids_beyond_what_a_batch_can_hold_are_refused(toy: Path, tmp_path: Path) -> None:
+    modalities = {"audio": {**AUDIO, "code_offset": (1 << 31) - 19}}
+    with pytest.raises(ConfigError, match=r"lower code_offset, codebook_size or the tags"):
         documents_of(tmp_path, toy, [{"audio": [1, 2]}], fields="audio", modalities=modalities)
 
 
@@ -586,3 +679,61 @@ def test_masks_reach_the_batch(run_cli: RunCli, tmp_path: Path) -> None:
             ids = batch[f"{side}_tokens"]
             codes = (ids >= 1000) & (ids < 20000)
             assert np.array_equal(batch[f"{side}_vision_masks"], codes)
+
+
+odd_lists: list[Any] = [[1], [], [1, 9000], [-1, 2], [1, 1.5], ["1", "x"], [True, 1], [[1, 2]]]
+odd_lists += [[None, 1], [1, [2]], [2**70, 1], ["1", 2], [1.0, 2.0]]
+bad_codes = st.sampled_from([*odd_lists, None, "text", 7, {}, "AAAAAAEAAAA=", "k05VTVBZ"])
+codes = st.lists(st.integers(0, 8191), min_size=2, max_size=7) | bad_codes
+segment = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "vision", "audio", "image", None, [1, 2], 5])},
+    optional={
+        "text": texts | st.sampled_from([5, [1, 2], None]),
+        "codes": codes,
+        "vision": codes,
+        "loss": st.sampled_from([True, False, None, 1, [1]]),
+        "other": st.just(1),
+    },
+)
+odd_segments = st.lists(segment, max_size=3) | st.sampled_from(["x", None, [5], [[1]], {}, [1, 2]])
+odd_records = st.one_of(
+    st.fixed_dictionaries({"spec": st.just("a,[vision],audio"), "a": texts, "vision": codes})
+    | st.fixed_dictionaries(
+        {
+            "spec": st.sampled_from(["a,vision,[audio]", "vision", "a+vision", "{a}", "<|bos|>,a"]),
+            "a": texts | st.sampled_from([5, [1], None]),
+            "vision": codes,
+            "audio": codes,
+        }
+    ),
+    st.fixed_dictionaries({"spec": st.just("segments,a"), "a": texts, "segments": odd_segments}),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(odd_records, min_size=1, max_size=6), st.sampled_from([None, "vision", "segments"]))
+def test_documents_and_errors_do_not_depend_on_how_a_line_was_read(
+    toy: Path, tmp_path: Path, records: list[dict[str, Any]], fields: str | None
+) -> None:
+    """All lines of a block at once, with codes as arrays; or one by one, as Python values."""
+    found = []
+    for slow in (False, True):
+        home = tmp_path / str(next(numbers))
+        with pytest.MonkeyPatch.context() as patch:
+            if slow:
+                patch.setattr(JsonRecords, "_all_at_once", lambda *_: None)
+            seen = documents_of(
+                home,
+                toy,
+                records,
+                **({"fields": fields} if fields else {"fields_from": "spec"}),
+                on_error="quarantine",
+                max_errors=None,
+                **SMALL,
+            )
+        errors = home / "out" / "errors.jsonl"
+        lines = errors.read_text().splitlines() if errors.exists() else []
+        reasons = [(json.loads(e)["line"], json.loads(e)["reason"]) for e in lines]
+        manifest = json.loads((home / "out" / "manifest.json").read_text())
+        found.append((seen, reasons, manifest["counts"]))
+    assert found[0] == found[1]

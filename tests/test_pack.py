@@ -218,6 +218,23 @@ def test_no_block_that_fits_a_row_is_cut(
     assert place + 1 == max(cuts)
 
 
+def test_tags_of_each_dataset_are_its_own(toy: Path, tmp_path: Path) -> None:
+    """Blocks of datasets whose tags differ in length are kept whole all the same."""
+    record = {"a": "abcdefg", "audio": [[1, 2, 3], [4, 5, 6]]}
+    folders = []
+    for end in ([93], [93, 94, 95, 96]):
+        audio = {"start": [92], "end": end, "codebooks": 2}
+        corpus = corpus_of(
+            tmp_path, toy, [record], fields="a,audio,a", modalities={"audio": audio}, add_bos=False
+        )
+        folders += corpus.folders
+    for order in (folders, folders[::-1]):
+        packed = Packed(Corpus(order), seq_len=12, strategy="best_fit")
+        for _, _, document, start, length in packed.pieces:
+            block = 7, 7 + (8 if order[document] == folders[0] else 11)
+            assert not block[0] < start + length < block[1]
+
+
 def lwm_rows(packed: Packed) -> Iterator[tuple[list[int], list[int], list[int]]]:
     for row in packed.rows:
         yield (

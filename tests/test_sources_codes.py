@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import IntegerLists
-from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
+from dataprep.pipeline.integer_lists import Holds, IntegerLists
+from dataprep.pipeline.sources import count_records, digits, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.digits import parse_digit_lists
 from dataprep.pipeline.sources.split import lines_before
 from dataprep.pipeline.types import Piece, Records, Source
@@ -33,6 +34,16 @@ DIGITS = re.compile("[0-9]{1,8}")
 
 def is_codes(key: str) -> bool:
     return key.startswith("vision")
+
+
+def known_keys(key: str) -> Holds:
+    return "codes" if key in ("vision", "audio") else ""
+
+
+def held_by(key: str) -> Holds:
+    if "segments" in key:
+        return "segments"
+    return "codes" if is_codes(key) else ""
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +243,7 @@ def test_jsonl_gives_the_same_records_and_errors_whether_codes_are_arrays_or_not
     folder: Path, lines: list[str], end: str, keys: frozenset[str] | None, batch_bytes: int
 ) -> None:
     source = source_of(folder / "a.jsonl", end.join(lines).encode())
-    found = read_all(source, keys, is_codes=is_codes, batch_bytes=batch_bytes)
+    found = read_all(source, keys, held_by=held_by, batch_bytes=batch_bytes)
     assert with_numbers(found) == with_numbers(read_all(source, keys))
 
 
@@ -246,7 +257,7 @@ def test_json_arrays_give_the_same_records_and_errors_whether_codes_are_arrays_o
     folder: Path, elements: list[str], keys: frozenset[str] | None, batch_bytes: int
 ) -> None:
     source = source_of(folder / "a.json", f"[{', '.join(elements)}\n]".encode())
-    found = read_all(source, keys, is_codes=is_codes, batch_bytes=batch_bytes)
+    found = read_all(source, keys, held_by=held_by, batch_bytes=batch_bytes)
     assert with_numbers(found) == with_numbers(read_all(source, keys))
 
 
@@ -256,7 +267,7 @@ def test_lines_of_json_are_read_as_python_reads_them(
     folder: Path, lines: list[str], keys: frozenset[str] | None
 ) -> None:
     source = source_of(folder / "b.jsonl", "\n".join(lines).encode())
-    records, errors, _ = read_all(source, keys, is_codes=is_codes)
+    records, errors, _ = read_all(source, keys, held_by=held_by)
     refused = {line for line, _, _ in errors}
     read = {line: row for line, _, row in records}
     assert len(read) + len(refused) == len(lines)
@@ -283,12 +294,12 @@ def test_lists_of_numbers_come_as_one_column_of_arrays(folder: Path) -> None:
         for separators in ((",", ":"), (", ", ": ")):
             lines = [json.dumps({"vision": c, "caption": "c"}, separators=separators) for c in form]
             source = source_of(folder / "c.jsonl", "\n".join([*lines, ""]).encode())
-            (batch,) = read_piece(source, whole(source), BOTH, is_codes=is_codes)
+            (batch,) = read_piece(source, whole(source), BOTH, held_by=held_by)
             assert batch.columns is not None
             assert isinstance(batch.columns["vision"], IntegerLists)
             assert [codes.tolist() for codes in batch.columns["vision"]] == lists
             assert batch.columns["caption"] == ["c"] * 4
-            (batch,) = read_piece(source, whole(source), None, is_codes=is_codes)
+            (batch,) = read_piece(source, whole(source), None, held_by=held_by)
             assert [type(row["vision"]) for row in batch.rows or ()] == [np.ndarray] * 4
             (batch,) = read_piece(source, whole(source), BOTH)
             assert batch.columns == {"vision": form, "caption": ["c"] * 4}
@@ -297,7 +308,7 @@ def test_lists_of_numbers_come_as_one_column_of_arrays(folder: Path) -> None:
 def test_an_array_over_many_lines_is_taken_too(folder: Path) -> None:
     content = json.dumps([{"vision": [1, 2]}, {"vision": ["3"]}], indent=1)
     source = source_of(folder / "d.json", content.encode())
-    (batch,) = read_piece(source, whole(source), VISION, is_codes=is_codes)
+    (batch,) = read_piece(source, whole(source), VISION, held_by=held_by)
     assert batch.columns is not None
     assert isinstance(batch.columns["vision"], IntegerLists)
 
@@ -306,7 +317,7 @@ def test_what_is_no_list_of_digits_stands_among_arrays_as_it_is(folder: Path) ->
     odd: list[Any] = [[-1], [1.5], [[1], [2]], None, "AAE=", ["x"], [True], [10**9], ["1", None]]
     lines = [json.dumps({"vision": codes}) for codes in [[1], *odd, ["2"]]]
     source = source_of(folder / "e.jsonl", "\n".join([*lines, ""]).encode())
-    (batch,) = read_piece(source, whole(source), VISION, is_codes=is_codes)
+    (batch,) = read_piece(source, whole(source), VISION, held_by=held_by)
     assert batch.columns is not None
     first, *middle, last = batch.columns["vision"]
     assert isinstance(first, np.ndarray)
@@ -362,7 +373,7 @@ def test_what_is_not_json_within_codes_is_the_same_error_as_elsewhere(
     bad = b'{"caption": "b", "vision": ' + text + b"}\n"
     source = source_of(folder / "f.jsonl", good + bad + good)
     for keys in (None, VISION, BOTH):
-        records, errors, num_lines = read_all(source, keys, is_codes=is_codes)
+        records, errors, num_lines = read_all(source, keys, held_by=held_by)
         if not (keys == VISION and b"caption" in text):
             ((line, offset, _),) = errors
             assert (line, offset, len(records), num_lines) == (1, len(good), 2, 3)
@@ -372,7 +383,7 @@ def test_what_is_not_json_within_codes_is_the_same_error_as_elsewhere(
 def test_keys_with_colons_are_no_reason_to_take_the_slow_way(folder: Path) -> None:
     line = b'{"a:b": "c:d", "vision": [1], "nested": {"x": [":", {"y": 1}]}}\n'
     source = source_of(folder / "g.jsonl", line * 3)
-    (batch,) = read_piece(source, whole(source), None, is_codes=is_codes)
+    (batch,) = read_piece(source, whole(source), None, held_by=held_by)
     assert [type(row["vision"]) for row in batch.rows or ()] == [np.ndarray] * 3
 
 
@@ -386,7 +397,7 @@ def test_keys_with_colons_are_no_reason_to_take_the_slow_way(folder: Path) -> No
 )
 def test_colons_do_not_hide_a_key_that_stands_twice(folder: Path, line: bytes, name: str) -> None:
     source = source_of(folder / "h.jsonl", b'{"vision": [1]}\n' + line)
-    records, errors, _ = read_all(source, None, is_codes=is_codes)
+    records, errors, _ = read_all(source, None, held_by=held_by)
     assert (len(records), errors[0][2]) == (1, f"key {name!r} stands twice in the object")
 
 
@@ -406,7 +417,7 @@ def table_batches(
     source: Source, keys: frozenset[str] | None, batch_bytes: int = 40
 ) -> list[Records]:
     ((piece, _),) = split_source(source, 0, 1 << 30, keys, False)
-    return list(read_piece(source, piece, keys, is_codes=is_codes, batch_bytes=batch_bytes))
+    return list(read_piece(source, piece, keys, held_by=held_by, batch_bytes=batch_bytes))
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
@@ -461,14 +472,14 @@ def test_columns_with_nulls_and_of_other_types_come_as_python_values(
             "vision_number": pa.array([1, 2, 3]),
             "vision_coded": pa.array([1, 2, 1]).dictionary_encode(),
             "vision_none": pa.array([None, None, [None]], codes),
-            "vision_objects": pa.array(
+            "vision_segments": pa.array(
                 [
                     [{"text": "a", "codes": None}, {"text": None, "codes": [1, 2]}],
                     [],
                     [{"text": "b", "codes": [3]}, None],
                 ]
             ),
-            "vision_object": pa.array([{"codes": [1]}, {"codes": []}, {"codes": [2, 3]}]),
+            "vision_object_segments": pa.array([{"codes": [1]}, {"codes": []}, {"codes": [2, 3]}]),
             "other": pa.array([[1], [], [2]], codes),
         }
     )
@@ -501,6 +512,28 @@ def test_codes_within_lists_and_objects_are_arrays(tmp_path: Path, name: str) ->
         assert [type(book) for book in rows[0]["vision_books"]] == [np.ndarray] * 2
 
 
+@pytest.mark.parametrize("keys", [None, frozenset({"segments"})])
+def test_a_key_that_stands_twice_in_a_segment_is_an_error(
+    folder: Path, keys: frozenset[str] | None
+) -> None:
+    segments = [
+        '[{"type": "text", "text": "a", "loss": false, "loss": true}]',
+        '[{"type": "text", "text": "a:b"}, {"codes": [1], "codes": [1]}]',
+        '[{"a:b": 1, "\\u0061:b": 2}]',
+        '[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]',
+        '[{"a": {"b": 1}}, {"a": 2}]',
+        '"a"',
+    ]
+    lines = [f'{{"segments": {value}}}' for value in segments]
+    for some in (lines, *([line] for line in lines)):
+        source = source_of(folder / "t.jsonl", "\n".join(some).encode())
+        records, errors, _ = read_all(source, keys, held_by=held_by)
+        bad = [line for line in some if line in lines[:3]]
+        assert len(errors) == len(bad)
+        assert all("twice" in reason for _, _, reason in errors)
+        assert len(records) == len(some) - len(bad)
+
+
 def test_codes_in_json_are_arrays_within_lists_and_objects_too(folder: Path) -> None:
     values = [
         [{"type": "text", "text": "[1]"}, {"codes": [1, 2], "loss": False}],
@@ -511,21 +544,20 @@ def test_codes_in_json_are_arrays_within_lists_and_objects_too(folder: Path) -> 
         [[]],
         [{}],
     ]
-    for each in ([v] for v in values), [values]:
-        for some in each:
-            lines = [json.dumps({"vision": v, "k": i}) for i, v in enumerate(some)]
+    for key in ("vision", "segments"):
+        for some in (*([v] for v in values), values):
+            lines = [json.dumps({key: v, "k": i}) for i, v in enumerate(some)]
             source = source_of(folder / "n.jsonl", "\n".join(lines).encode())
-            for keys in (None, VISION):
-                records, errors, _ = read_all(source, keys, is_codes=is_codes)
+            for keys in (None, frozenset({key})):
+                records, errors, _ = read_all(source, keys, held_by=held_by)
                 assert not errors
-                found = [numbers(row["vision"]) for _, _, row in records]
+                found = [numbers(row[key]) for _, _, row in records]
                 assert found == [numbers(v) for v in some]
-    lines = [json.dumps({"vision": v}) for v in (values[0], values[1])]
-    for line in lines:
-        source = source_of(folder / "n.jsonl", line.encode())
-        (batch,) = read_piece(source, whole(source), VISION, is_codes=is_codes)
+    for key, value in (("segments", values[0]), ("vision", values[1])):
+        source = source_of(folder / "n.jsonl", json.dumps({key: value}).encode())
+        (batch,) = read_piece(source, whole(source), frozenset({key}), held_by=held_by)
         assert batch.columns is not None
-        last = batch.columns["vision"][0][-1]
+        last = batch.columns[key][0][-1]
         assert type(last["codes"] if isinstance(last, dict) else last) is np.ndarray
 
 
@@ -561,6 +593,18 @@ def test_offsets_of_codes_that_point_nowhere_are_an_input_error(tmp_path: Path) 
     source = source_of(tmp_path / "t.arrow", content[:place] + wrong + content[place + 16 :])
     with pytest.raises(InputError, match=r"cannot read .*t\.arrow as Arrow: column 'vision'"):
         table_batches(source, VISION)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(element, max_size=12), max_size=6), st.integers(0, 40))
+def test_it_does_not_matter_where_a_long_text_is_cut(lists: list[Any], window: int) -> None:
+    raws = [json.dumps(codes).encode() for codes in lists]
+    expected, are_taken = parse_digit_lists(raws)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(digits, "_WINDOW_BYTES", window)
+        found, taken = parse_digit_lists(raws)
+    assert taken.tolist() == are_taken.tolist()
+    assert [codes.tolist() for codes in found] == [codes.tolist() for codes in expected]
 
 
 # ── .npy
@@ -643,12 +687,12 @@ def test_wanting_nothing_of_an_npy_still_counts_its_rows(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("array", "pattern"),
     [
-        (np.zeros((2, 3)), "array of float64, codes are integers"),
-        (np.zeros((2, 3), bool), "array of bool"),
-        (np.array([{}, []], object), "array of object"),
-        (np.zeros(3, [("a", "i4")]), "array of .*, codes are integers"),
-        (np.zeros((2, 3), "m8[s]"), "array of timedelta"),
-        (np.array(["a"]), "array of <U1"),
+        (np.zeros((2, 3)), "holds float64, codes are integers"),
+        (np.zeros((2, 3), bool), "holds bool"),
+        (np.array([{}, []], object), "holds object"),
+        (np.zeros(3, [("a", "i4")]), "holds .*, codes are integers"),
+        (np.zeros((2, 3), "m8[s]"), "holds timedelta"),
+        (np.array(["a"]), "holds <U1"),
         (np.array(3), "a single number"),
         (np.asfortranarray(np.zeros((2, 3), int)), "Fortran order.*np.ascontiguousarray"),
         (np.zeros((3, 0), int), "rows hold no codes"),
@@ -659,7 +703,7 @@ def test_an_npy_of_anything_but_codes_is_an_input_error(
     tmp_path: Path, array: np.ndarray[Any, Any], pattern: str
 ) -> None:
     source = npy(tmp_path / "a.npy", array, allow_pickle=True)
-    with pytest.raises(InputError, match=rf"a\.npy is .*{pattern}"):
+    with pytest.raises(InputError, match=rf"a\.npy.*{pattern}"):
         npy_rows(source)
 
 
@@ -693,13 +737,28 @@ def test_a_damaged_header_of_an_npy_is_an_input_error_or_says_the_truth(
     source = npy(path, np.arange(12, dtype=np.int64).reshape(4, 3))
     content = path.read_bytes()
     path.write_bytes(content[:place] + damage + content[place + len(damage) :])
-    num_codes, reason = 0, str(path)
+    rows, reason = None, ""
     try:
-        num_codes = sum(map(len, npy_rows(source)))
+        rows = npy_rows(source)
     except InputError as error:
         reason = str(error)
-    assert num_codes <= len(content)
-    assert str(path) in reason
+    assert (str(path) in reason) == (rows is None)
+    if rows is None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy has doubts about headers by Python 2
+        array = np.load(path, allow_pickle=False)
+    assert rows == (array.tolist() if array.ndim > 1 else [array.tolist()])
+
+
+def test_an_npy_in_a_folder_is_taken_only_if_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    np.save(tmp_path / "embeddings.npy", np.zeros((2, 3)))
+    assert [source.kind for source in find_sources(str(tmp_path))] == ["jsonl"]
+    assert [source.kind for source in find_sources(f"{tmp_path}/*.npy")] == ["npy"]
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(InputError, match=r"only taken if named"):
+        find_sources(str(tmp_path))
 
 
 def test_an_npy_behind_a_url_is_read(tmp_path: Path) -> None:
@@ -739,7 +798,9 @@ def test_synthetic_codes_are_the_same_as_arrays(what: str) -> None:
     (source,) = find_sources(f"synthetic:{what}?n=5")
     piece = Piece(source=0, start=0, stop=5)
     (as_lists,) = read_piece(source, piece, None)
-    (as_arrays,) = read_piece(source, piece, None, is_codes=lambda key: key in ("vision", "audio"))
+    (as_arrays,) = read_piece(
+        source, piece, None, held_by=lambda key: "codes" if key in ("vision", "audio") else ""
+    )
     assert rows_of(as_arrays) == as_lists.rows
     names = {"image": "vision", "audio": "audio", "paired": "vision"}
     assert {type(row[names[what]]) for row in as_arrays.rows or ()} == {np.ndarray}

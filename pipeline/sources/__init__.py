@@ -9,6 +9,7 @@
 """
 
 from dataprep.pipeline.sources.find import changed_sources, find_sources
+from dataprep.pipeline.sources.npy import row_shape
 from dataprep.pipeline.sources.read import count_records, read_piece
 from dataprep.pipeline.sources.split import lines_before, split_source
 
@@ -18,5 +19,6 @@ __all__ = [
     "find_sources",
     "lines_before",
     "read_piece",
+    "row_shape",
     "split_source",
 ]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from dataprep.pipeline.integer_lists import IsCodes
+from dataprep.pipeline.integer_lists import HeldBy
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -94,7 +94,7 @@ def read_arrow(
     piece: Piece,
     keys: frozenset[str] | None,
     *,
-    is_codes: IsCodes,
+    held_by: HeldBy,
     from_line: int,
     batch_bytes: int,
 ) -> Iterator[Records]:
@@ -112,7 +112,7 @@ def read_arrow(
                 yield table_records(
                     part,
                     keys,
-                    is_codes=is_codes,
+                    held_by=held_by,
                     first_line=line,
                     num_bytes=part.nbytes,
                     path=source.path,

@@ -13,8 +13,7 @@ digits, of any other kind, and everything that is no flat list.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ _OPEN, _COMMA, _SPACE, _QUOTE, _ZERO = np.frombuffer(b'[, "0', np.uint8)
 _MARGIN = b" " * 8
 _END = b" "
 # What is worked on at once: with its intermediates it stays in the cache.
-_CHUNK_BYTES = 1 << 17
+_WINDOW_BYTES = 1 << 17
 
 
 def parse_digit_lists(raws: Sequence[Any]) -> tuple[IntegerLists, Mask]:
@@ -42,33 +41,57 @@ def parse_digit_lists(raws: Sequence[Any]) -> tuple[IntegerLists, Mask]:
     >>> [codes.tolist() for codes in lists], taken.tolist()
     ([[754, 12], [7], [], []], [True, True, False, False])
     """
+    text = b"".join(raws)
     bounds = np.cumsum([0, *map(len, raws)], dtype=np.int64)
-    cuts = np.searchsorted(bounds, np.arange(0, bounds[-1], _CHUNK_BYTES))
-    ranges = list(pairwise(np.unique([0, *cuts, len(raws)]).tolist())) or [(0, 0)]
-    parts = [_parse(raws[start:stop]) for start, stop in ranges]
-    values, lengths, taken = map(np.concatenate, zip(*parts, strict=True))
-    offsets = np.zeros(len(raws) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return IntegerLists(values, offsets), taken
+    before = np.zeros(len(bounds), np.int64)  # numbers in the text before each bound
+    values: list[NDArray[np.uint32]] = [np.zeros(0, np.uint32)]
+    odd: list[Offsets] = [bounds[:0]]  # places of what lists of digits do not have
+    count = passed = 0
+    for start, stop in _windows(text):
+        numbers, ends, places = _parse(text[start:stop])
+        within = int(np.searchsorted(bounds, stop))
+        before[passed:within] = count + np.searchsorted(ends, bounds[passed:within] - start)
+        values.append(numbers)
+        odd.append(places + start)
+        count, passed = count + len(numbers), within
+    before[passed:] = count
+    taken = _are_lists(np.frombuffer(text, np.uint8), bounds, np.concatenate(odd))
+    found, lengths = np.concatenate(values), np.diff(before)
+    if not taken.all():
+        found = found[np.repeat(taken, lengths)]
+        lengths *= taken
+    return IntegerLists(found, np.concatenate(([0], np.cumsum(lengths)))), taken
 
 
-def _parse(raws: Sequence[Any]) -> tuple[NDArray[np.uint32], Offsets, Mask]:
-    """(values, the length of each list, whether it could be taken)"""
-    bounds = np.cumsum([len(_MARGIN), *map(len, raws)], dtype=np.int64)
-    codes = np.frombuffer(b"".join((_MARGIN, *raws, _END)), np.uint8)
+def _windows(text: bytes) -> Iterator[tuple[int, int]]:
+    """Ranges that end after a comma, so that no number and no string of digits is cut."""
+    start = 0
+    while start < len(text):
+        stop = text.find(b",", start + _WINDOW_BYTES) + 1 or len(text)
+        yield start, stop
+        start = stop
+
+
+def _are_lists(codes: Bytes, bounds: Offsets, odd: Offsets) -> Mask:
+    """Which texts are flat lists of digits: all that is odd in them is the two brackets.
+
+    What a bracket opens, a bracket closes: the texts are valid JSON.
+    """
+    firsts, lasts = bounds[:-1], bounds[1:] - 1
+    taken: Mask = codes[firsts] == _OPEN
+    owners = np.searchsorted(bounds, odd, side="right") - 1
+    taken[owners[(odd != firsts[owners]) & (odd != lasts[owners])]] = False
+    return taken
+
+
+def _parse(text: bytes) -> tuple[NDArray[np.uint32], Offsets, Offsets]:
+    """(the numbers, the place of each one's last digit, places of what is odd)"""
+    codes = np.frombuffer(b"".join((_MARGIN, text, _END)), np.uint8)
     digit = codes - _ZERO
     is_digit = digit < 10
     values, ends, too_long = _read_numbers(digit, is_digit)
-    foreign = _foreign_places(codes, is_digit, bounds)
-    half_quoted = _half_quoted(codes, is_digit, ends)
-    taken = np.ones(len(raws), np.bool_)
-    for places in (foreign, too_long, half_quoted):
-        taken[np.searchsorted(bounds, places, side="right") - 1] = False
-    lengths = np.diff(np.searchsorted(ends, bounds))
-    if not taken.all():
-        values = values[np.repeat(taken, lengths)]
-        lengths *= taken
-    return values, lengths, taken
+    odd = (_foreign_places(codes, is_digit), too_long, _half_quoted(codes, is_digit, ends))
+    return values, ends - len(_MARGIN), np.concatenate(odd) - len(_MARGIN)
 
 
 def _read_numbers(digit: Bytes, is_digit: Mask) -> tuple[NDArray[np.uint32], Offsets, Offsets]:
@@ -93,8 +116,8 @@ def _read_numbers(digit: Bytes, is_digit: Mask) -> tuple[NDArray[np.uint32], Off
     return values, ends, np.flatnonzero(four[:-5] & four[4:-1] & one[8:])
 
 
-def _foreign_places(codes: Bytes, is_digit: Mask, bounds: Offsets) -> Offsets:
-    """Places of bytes that flat lists of digits do not have.
+def _foreign_places(codes: Bytes, is_digit: Mask) -> Offsets:
+    """Places of bytes that do not stand within flat lists of digits, brackets too.
 
     Of a valid list without such bytes only its quotes are left to look at.
     """
@@ -102,9 +125,6 @@ def _foreign_places(codes: Bytes, is_digit: Mask, bounds: Offsets) -> Offsets:
     is_foreign &= ~is_digit
     is_foreign &= codes > _SPACE  # JSON has nothing below but blanks
     is_foreign &= codes != _QUOTE
-    firsts = bounds[:-1]
-    is_foreign[bounds[1:] - 1] = False  # the bracket that closes what a bracket opens
-    is_foreign[firsts] = codes[firsts] != _OPEN
     return np.flatnonzero(is_foreign)
 
 

@@ -54,6 +54,12 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     return None
 
 
+def is_found_in_folders(path: str) -> bool:
+    """Whether a folder's file is meant when the folder is named: an .npy may be anything."""
+    known = kind_by_name(path)
+    return known is not None and known[0] != "npy"
+
+
 def unknown_ending(path: str) -> InputError:
     return InputError(
         f"cannot tell what {path} is by its ending; known are {', '.join(_KINDS)}"

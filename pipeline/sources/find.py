@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import hub, synthetic
-from dataprep.pipeline.sources.endings import kind_by_name, sniff_kind
+from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
 from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -129,8 +129,13 @@ def _check_folders(pattern: str, spec: str) -> None:
 
 def _in_folder(folder: str) -> list[str]:
     files = sorted(_walk(folder, set()))
+    if not files and dataset_kind(folder) == "unfinished":
+        raise InputError(f"{folder} is unfinished: run the command that was making it again")
     if not files:
-        raise InputError(f"no readable file in {folder}; name the files: {folder}/*.jsonl")
+        raise InputError(
+            f"no readable file in {folder}; name the files: {folder}/*.jsonl "
+            "(.npy files are only taken if named so)"
+        )
     return files
 
 
@@ -178,7 +183,7 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
             yield from _walk(path, seen)
-        elif kind_by_name(path) is not None:
+        elif is_found_in_folders(path):
             if not os.path.isfile(path):
                 raise InputError(f"{path} is no file that can be read: a pipe, or a broken link?")
             yield path

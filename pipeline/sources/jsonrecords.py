@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dataprep.pipeline.integer_lists import IsCodes
+from dataprep.pipeline.integer_lists import HeldBy
 from dataprep.pipeline.sources.array import JSON_SPACE
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.layout import lay_out_elements, lay_out_lines
@@ -117,6 +117,32 @@ class WholeDecoder:
         return record
 
 
+class SegmentChecker:
+    """Finds a key that stands twice in one of the objects of a list."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+        self._values = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._objects = msgspec.json.Decoder(list[dict[_Key, Any]], dec_hook=self._see)
+
+    def _see(self, kind: type, key: Any) -> Any:
+        self._seen.append(key)
+        return key
+
+    def check(self, data: bytes, keys: Sequence[str]) -> None:
+        """Values of other types are for others to refuse."""
+        values = self._values.decode(data)
+        for key in keys:
+            self._seen = []
+            try:
+                objects: list[dict[Any, Any]] = self._objects.decode(values[key])
+            except msgspec.ValidationError:
+                continue
+            for name in dict.fromkeys(self._seen):
+                if self._seen.count(name) > sum(name in found for found in objects):
+                    raise DuplicateKeyError(name)
+
+
 class JsonRecords:
     """Turn blocks into records; `in_lines`: parted by newlines, blank ones hold no record."""
 
@@ -124,7 +150,7 @@ class JsonRecords:
         self,
         keys: frozenset[str] | None,
         *,
-        is_codes: IsCodes,
+        held_by: HeldBy,
         in_lines: bool,
         max_record_bytes: int,
     ) -> None:
@@ -132,8 +158,9 @@ class JsonRecords:
         usable = keys is not None and not any(map(_UNUSABLE.search, keys))
         self._wanted = WantedDecoder(self._keys or ()) if usable else None
         self._whole = WholeDecoder(keys)
-        self._is_codes = is_codes
-        self._may_have_codes = keys is None or (usable and any(map(is_codes, keys)))
+        self._segments = SegmentChecker()
+        self._held_by = held_by
+        self._may_have_codes = keys is None or (usable and any(map(held_by, keys)))
         self._in_lines = in_lines
         self._max_record_bytes = max_record_bytes
 
@@ -167,7 +194,7 @@ class JsonRecords:
     def _decode_all(self, content: memoryview) -> Decoded | None:
         """All objects, or None unless each has every wanted key once."""
         if self._may_have_codes:
-            return decode_raw(content, self._keys, self._is_codes)
+            return decode_raw(content, self._keys, self._held_by)
         return None if self._wanted is None else self._wanted.lines(content)
 
     def _one_by_one(self, block: Block, first_line: int) -> Records:
@@ -186,7 +213,11 @@ class JsonRecords:
                 continue
             offset = block.position + start + (0 if self._in_lines else len(data) - len(content))
             try:
-                rows.append(self._decode(content))
+                record = self._decode(content)
+                segments = [key for key in record if self._held_by(key) == "segments"]
+                if segments:
+                    self._segments.check(content, segments)
+                rows.append(record)
                 found.append((line, offset))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 reason = explain(content, error)

@@ -21,14 +21,10 @@ import numpy as np
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.integer_lists import IntegerLists
+from dataprep.pipeline.npy_format import read_npy_header
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.types import Piece, Records, Source
-
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +47,19 @@ def row_size(source: Source, keys: frozenset[str] | None) -> tuple[int, int]:
         return rows.count, rows.num_bytes
 
 
+def row_shape(path: str) -> tuple[int, ...]:
+    """Of each record's codes."""
+    with _open(path) as (_, rows):
+        return rows.shape
+
+
 def read_npy(
-    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
+    source: Source,
+    piece: Piece,
+    keys: frozenset[str] | None,
+    *,
+    from_line: int,
+    batch_bytes: int,
 ) -> Iterator[Records]:
     path = source.path
     wanted = _check_keys(keys, path)
@@ -90,14 +97,16 @@ def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:
 
 def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> Sequence[Any]:
     size = (stop - start) * rows.num_bytes
-    data = b""
+    chunks: list[bytes] = []
     with naming(path):
         file.seek(rows.position + start * rows.num_bytes)
-        while len(data) < size:
-            chunk = file.read(size - len(data))
+        while size:
+            chunk = file.read(size)
             if not chunk:
                 raise _broken(path, f"it ends within the rows {start} to {stop - 1}")
-            data += chunk
+            chunks.append(chunk)
+            size -= len(chunk)
+    data = b"".join(chunks)
     values = np.frombuffer(data, rows.dtype).astype(rows.dtype.newbyteorder("="), copy=False)
     if len(rows.shape) == 1:
         return IntegerLists(values, np.arange(stop - start + 1) * rows.shape[0])
@@ -108,52 +117,27 @@ def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> Sequ
 def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
     with closing(open_file(path)) as file:
         with naming(path):
-            shape, is_fortran, dtype = _read_header(file, path)
-            position = int(file.tell())
+            try:
+                header = read_npy_header(file)
+            except ValueError as error:
+                raise InputError(f"cannot read {path} as .npy: {error}") from None
             size = int(file.seek(0, io.SEEK_END))
-        _check_codes(dtype, shape, is_fortran, path)
-        count, row_shape = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
-        rows = _Rows(dtype=dtype, count=count, shape=row_shape, position=position)
-        expected = position + rows.count * rows.num_bytes
-        if size < expected:
-            raise _broken(path, f"it has {size} bytes, but an array of {shape} needs {expected}")
-        if size > expected:
+        shape = header.shape
+        if not shape:
+            raise InputError(f"{path} is a single number; save an array of one row for each record")
+        if 0 in shape[1:]:
+            raise InputError(f"{path} is an array of {shape}: its rows hold no codes; leave it out")
+        if size < header.num_bytes:
+            needed = f"an array of {shape} needs {header.num_bytes}"
+            raise _broken(path, f"it has {size} bytes, but {needed}")
+        if size > header.num_bytes:
             raise InputError(
-                f"{path} goes on after its array of {shape} ({size} bytes instead of {expected});"
-                " save each array in a file of its own"
+                f"{path} goes on after its array of {shape} ({size} bytes instead of "
+                f"{header.num_bytes}); save each array in a file of its own"
             )
+        count, row_shape = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
+        rows = _Rows(dtype=header.dtype, count=count, shape=row_shape, position=header.position)
         yield file, rows
-
-
-def _read_header(file: Any, path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        if version not in _HEADERS:
-            raise ValueError(f"version {version} of the format, which integers do not need")
-        shape, is_fortran, dtype = _HEADERS[version](file)
-        if any(length < 0 for length in shape):
-            raise ValueError(f"shape {shape}")
-    except OSError:
-        raise
-    except Exception as error:  # a header is a Python literal: wrong ones fail in many ways
-        raise _broken(path, f"its header: {' '.join(str(error).split())[:200]}") from error
-    return shape, is_fortran, dtype
-
-
-def _check_codes(dtype: np.dtype[Any], shape: tuple[int, ...], is_fortran: bool, path: str) -> None:
-    if dtype.kind not in "iu":
-        raise InputError(
-            f"{path} is an array of {dtype}, codes are integers; save it with .astype(np.int32)"
-        )
-    if not shape:
-        raise InputError(f"{path} is a single number; save an array of one row for each record")
-    if 0 in shape[1:]:
-        raise InputError(f"{path} is an array of {shape}: its rows hold no codes; leave it out")
-    if is_fortran and len(shape) > 1:
-        raise InputError(
-            f"{path} is in Fortran order, which tears its rows apart;"
-            " save it with np.save(path, np.ascontiguousarray(array))"
-        )
 
 
 def _broken(path: str, cause: str) -> InputError:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from dataprep.pipeline.integer_lists import IsCodes
+from dataprep.pipeline.integer_lists import HeldBy
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -76,7 +76,7 @@ def read_parquet(
     piece: Piece,
     keys: frozenset[str] | None,
     *,
-    is_codes: IsCodes,
+    held_by: HeldBy,
     from_line: int,
     batch_bytes: int,
 ) -> Iterator[Records]:
@@ -102,7 +102,7 @@ def read_parquet(
                     yield table_records(
                         part,
                         keys,
-                        is_codes=is_codes,
+                        held_by=held_by,
                         first_line=line,
                         num_bytes=int(part.num_rows * num_bytes_of_row),
                         path=path,

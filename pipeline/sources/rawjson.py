@@ -13,7 +13,7 @@ lists of digits have neither, and every other value that is wanted is decoded af
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from operator import not_
@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dataprep.pipeline.integer_lists import IsCodes
+from dataprep.pipeline.integer_lists import CODE_KEYS, HeldBy, Holds
 from dataprep.pipeline.sources.digits import parse_digit_lists
 from dataprep.pipeline.types import Record
 
@@ -45,23 +45,23 @@ class Decoded:
     rows: Sequence[Record] | None = None
 
 
-def decode_raw(data: memoryview, keys: Sequence[str] | None, is_codes: IsCodes) -> Decoded | None:
+def decode_raw(data: memoryview, keys: Sequence[str] | None, held_by: HeldBy) -> Decoded | None:
     """The wanted keys (None: all) of all objects, with lists of codes as arrays; None where an
     object lacks one, or may have a key twice. Raises what msgspec raises."""
     objects: Sequence[RawObject] = _RAW.decode_lines(data)
     if _may_repeat_a_key(objects, data):
         return None
     if keys is None:
-        return Decoded(count=len(objects), rows=_rows(objects, data, is_codes))
+        return Decoded(count=len(objects), rows=_rows(objects, data, held_by))
     try:
         raws = {key: [found[key] for found in objects] for key in keys}
     except KeyError:
         return None
-    columns = {key: _codes(raws[key]) if is_codes(key) else _values(raws[key]) for key in keys}
+    columns = {key: _DECODE[held_by(key)](raws[key]) for key in keys}
     return Decoded(count=len(objects), columns=columns)
 
 
-def _may_repeat_a_key(objects: Sequence[RawObject], data: memoryview) -> bool:
+def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:
     """Whether any object may have a key twice, of which the decoder keeps the last.
 
     By count: a colon of the text is in one of the values, in a key, or between the two. If a pair
@@ -80,15 +80,22 @@ def _count(data: bytes | memoryview, byte: int) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte))
 
 
-def _rows(objects: Sequence[RawObject], data: memoryview, is_codes: IsCodes) -> Sequence[Record]:
-    names = {key for key in set(chain.from_iterable(objects)) if is_codes(key)}
-    if not names:
+def _rows(objects: Sequence[RawObject], data: memoryview, held_by: HeldBy) -> Sequence[Record]:
+    kinds = {key: held_by(key) for key in set(chain.from_iterable(objects))}
+    if not any(kinds.values()):
         return _PLAIN.decode_lines(data)
-    are_codes = [key in names for key in chain.from_iterable(objects)]
+    return _by_kind(objects, kinds)
+
+
+def _by_kind(objects: Sequence[RawObject], kinds: Mapping[str, Holds]) -> list[dict[str, Any]]:
+    """Objects with their values decoded by what their keys hold, those of a kind all at once."""
     raws = list(chain.from_iterable(found.values() for found in objects))
-    codes = iter(_codes(list(compress(raws, are_codes))))
-    others = iter(_values(compress(raws, map(not_, are_codes))))
-    values = (next(codes if is_code else others) for is_code in are_codes)
+    held = [kinds[key] for key in chain.from_iterable(objects)]
+    decoded = {
+        kind: iter(_DECODE[kind](list(compress(raws, [h == kind for h in held]))))
+        for kind in set(held)
+    }
+    values = (next(decoded[kind]) for kind in held)
     return [dict(zip(found, values, strict=False)) for found in objects]
 
 
@@ -97,12 +104,12 @@ def _values(raws: Iterable[Any]) -> list[Any]:
 
 
 def _codes(raws: Sequence[Any]) -> Sequence[Any]:
-    """Lists of digits as arrays, also within lists and lists of objects; the rest as it is."""
-    are_deep = [bytes(memoryview(raw)[:2]) in (b"[[", b"[{") for raw in raws]
-    if any(are_deep):
-        deep = iter(_deep(list(compress(raws, are_deep))))
-        others = iter(_codes(list(compress(raws, map(not_, are_deep)))))
-        return [next(deep if is_deep else others) for is_deep in are_deep]
+    """Lists of digits as arrays, also those in a list of lists; the rest as it is."""
+    nested = [bytes(memoryview(raw)[:2]) == b"[[" for raw in raws]
+    if any(nested):
+        deep = iter(_nested(list(compress(raws, nested))))
+        others = iter(_codes(list(compress(raws, map(not_, nested)))))
+        return [next(deep if is_nested else others) for is_nested in nested]
     lists, taken = parse_digit_lists(raws)
     if taken.all():
         return lists
@@ -113,18 +120,31 @@ def _codes(raws: Sequence[Any]) -> Sequence[Any]:
     return codes
 
 
-def _deep(raws: Sequence[Any]) -> list[Any]:
-    """Lists of objects, or of lists of digits, if all are such; else as they are."""
+def _nested(raws: Sequence[Any]) -> list[Any]:
+    """Lists of lists of digits, if all are such; else as they are."""
+    inner = _RAW_LISTS.decode_lines(b"\n".join(raws))
+    lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
+    if not taken.all():
+        return _values(raws)
+    each = iter(lists)
+    return [list(islice(each, len(found))) for found in inner]
+
+
+def _segments(raws: Sequence[Any]) -> list[Any]:
+    """Lists of objects with their codes as arrays; anything else is for the other way."""
     text = b"\n".join(raws)
-    try:
-        documents = _RAW_OBJECTS.decode_lines(text)
-    except msgspec.ValidationError:
-        inner = _RAW_LISTS.decode_lines(text)
-        lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
-        if not taken.all():
-            return _ANY.decode_lines(text)
-        each = iter(lists)
-        return [list(islice(each, len(found))) for found in inner]
-    objects = chain.from_iterable(documents)
-    values = iter(_codes(list(chain.from_iterable(found.values() for found in objects))))
-    return [[dict(zip(found, values, strict=False)) for found in each] for each in documents]
+    documents = _RAW_OBJECTS.decode_lines(text)
+    objects = list(chain.from_iterable(documents))
+    if _may_repeat_a_key(objects, text):
+        raise msgspec.DecodeError("a segment may have a key twice")
+    names = set(chain.from_iterable(objects))
+    kinds: dict[str, Holds] = {name: "codes" if name in CODE_KEYS else "" for name in names}
+    each = iter(_by_kind(objects, kinds))
+    return [list(islice(each, len(document))) for document in documents]
+
+
+_DECODE: Mapping[Holds, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    "": _values,
+    "codes": _codes,
+    "segments": _segments,
+}

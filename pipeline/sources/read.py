@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dataprep.pipeline.integer_lists import IsCodes, never
+from dataprep.pipeline.integer_lists import HeldBy, nothing_held
 from dataprep.pipeline.sources import streamed
 from dataprep.pipeline.sources.array import split_json
 from dataprep.pipeline.sources.arrow import batch_sizes, read_arrow
@@ -40,7 +40,7 @@ def read_piece(
     from_line: int = 0,
     batch_bytes: int = _BATCH_BYTES,
     max_record_bytes: int = _MAX_RECORD_BYTES,
-    is_codes: IsCodes = never,
+    held_by: HeldBy = nothing_held,
 ) -> Iterator[Records]:
     """Batches of about `batch_bytes`, at least one; the last tells the piece's line count.
 
@@ -52,14 +52,14 @@ def read_piece(
     limits = {"from_line": from_line, "batch_bytes": batch_bytes}
     if source.kind in ("parquet", "arrow", "synthetic"):
         readers = {"parquet": read_parquet, "arrow": read_arrow, "synthetic": read_synthetic}
-        batches = readers[source.kind](source, piece, keys, is_codes=is_codes, **limits)
+        batches = readers[source.kind](source, piece, keys, held_by=held_by, **limits)
     elif source.kind == "npy":
         batches = read_npy(source, piece, keys, **limits)
     elif source.kind == "hf":
         batches = streamed.read_streamed(source, piece, keys, **limits)
     else:
         limits["max_record_bytes"] = max_record_bytes
-        batches = _read_bytes(source, piece, keys, is_codes, **limits)
+        batches = _read_bytes(source, piece, keys, held_by, **limits)
     return settle(batches)
 
 
@@ -81,7 +81,7 @@ def _read_bytes(
     source: Source,
     piece: Piece,
     keys: frozenset[str] | None,
-    is_codes: IsCodes,
+    held_by: HeldBy,
     *,
     from_line: int,
     batch_bytes: int,
@@ -94,7 +94,7 @@ def _read_bytes(
         assert source.kind in ("jsonl", "json")
         decode = JsonRecords(
             keys,
-            is_codes=is_codes,
+            held_by=held_by,
             in_lines=source.kind == "jsonl",
             max_record_bytes=max_record_bytes,
         )

@@ -11,7 +11,7 @@ from typing import Any
 import xxhash
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.endings import is_found_in_folders
 from dataprep.pipeline.sources.stream import naming
 
 # What stores call their mark of a content; `created` and the like are left to `ukey`.
@@ -63,7 +63,7 @@ def _in_folder(paths: list[Any], spec: str) -> list[str]:
     return [
         name
         for name in names
-        if kind_by_name(name) is not None and not os.path.basename(name).startswith(".")
+        if is_found_in_folders(name) and not os.path.basename(name).startswith(".")
     ]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import IsCodes, never
+from dataprep.pipeline.integer_lists import HeldBy, nothing_held
 from dataprep.pipeline.sources.batches import batch_rows, nothing
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
@@ -89,7 +89,7 @@ def read_synthetic(
     piece: Piece,
     keys: frozenset[str] | None,
     *,
-    is_codes: IsCodes,
+    held_by: HeldBy,
     from_line: int,
     batch_bytes: int,
 ) -> Iterator[Records]:
@@ -98,15 +98,15 @@ def read_synthetic(
     size = mean_bytes(source)
     yield nothing(next_line=first_line, num_bytes=first_line * size)
     indices = range(piece.start + first_line, piece.stop)
-    rows = ((make(source, i, is_codes), size) for i in indices)
+    rows = ((make(source, i, held_by), size) for i in indices)
     yield from batch_rows(rows, keys, first_line=first_line, batch_bytes=batch_bytes)
 
 
-def make(source: Source, index: int, is_codes: IsCodes = never) -> Record:
+def make(source: Source, index: int, held_by: HeldBy = nothing_held) -> Record:
     """Codes are an array under a key that is known for them, else a list."""
     record = _make(source, index)
     return {
-        key: value.tolist() if isinstance(value, np.ndarray) and not is_codes(key) else value
+        key: value.tolist() if isinstance(value, np.ndarray) and not held_by(key) else value
         for key, value in record.items()
     }
 

@@ -7,7 +7,7 @@ Arrow's own rules, of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import IntegerLists, IsCodes
+from dataprep.pipeline.integer_lists import CODE_KEYS, HeldBy, Holds, IntegerLists
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.types import Offsets, RecordError, Records
 
@@ -61,7 +61,7 @@ def table_records(
     batch: Any,
     keys: frozenset[str] | None,
     *,
-    is_codes: IsCodes,
+    held_by: HeldBy,
     first_line: int,
     num_bytes: int,
     path: str,
@@ -70,7 +70,7 @@ def table_records(
     columns: dict[str, Sequence[Any]] = {}
     reasons: dict[int, str] = {}  # by row; the first column that is bad speaks
     for name in names:
-        columns[name], bad = _values(batch.column(name), name, path, is_codes=is_codes(name))
+        columns[name], bad = _values(batch.column(name), name, path, held_by(name))
         reasons = bad | reasons
     good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
     if reasons:
@@ -99,7 +99,7 @@ def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
 
 
 def _values(
-    column: Any, name: str, path: str, *, is_codes: bool
+    column: Any, name: str, path: str, holds: Holds
 ) -> tuple[Sequence[Any], dict[int, str]]:
     """(values, reasons of those that cannot be had by index)."""
     import pyarrow as pa
@@ -111,42 +111,67 @@ def _values(
         if "UTF" not in str(error):
             raise broken_table(path, "Arrow", f"column {name!r}: {error}") from error
     try:
-        return _with_arrays(column) if is_codes else column.to_pylist(), {}
+        return _DECODE[holds](column), {}
     except (ValueError, OverflowError):
         return _one_by_one(column, name)
 
 
-def _with_arrays(column: Any) -> Sequence[Any]:
-    """Python values, but lists of integers as arrays, also within lists and objects."""
-    from pyarrow import types
+def _plain(column: Any) -> Sequence[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
 
+
+def _codes(column: Any) -> Sequence[Any]:
+    """Lists of integers as arrays, also those in a list of lists; the rest as it is."""
     lists = _integer_lists(column)
     if lists is not None:
         return lists
-    kind = column.type
     filled = _integer_lists(column.drop_null()) if column.null_count else None
     if filled is not None:
         each = iter(filled)
         return [next(each) if valid else None for valid in column.is_valid().to_pylist()]
-    if column.null_count or not (types.is_struct(kind) or _holds_deep(kind)):
-        return column.to_pylist()  # type: ignore[no-any-return]
-    if types.is_struct(kind):
-        children = [_with_arrays(child) for child in column.flatten()]
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        return [dict(zip(names, values, strict=True)) for values in zip(*children, strict=True)]
-    inner = _with_arrays(column.flatten())
+    kind = column.type
+    if column.null_count or not _is_list(kind) or not _is_list(kind.value_type):
+        return _plain(column)
+    inner = _integer_lists(column.flatten())
+    return _plain(column) if inner is None else _in_lists(inner, column)
+
+
+def _segments(column: Any) -> Sequence[Any]:
+    """Lists of objects with their codes as arrays; the rest as it is."""
+    from pyarrow import types
+
+    kind = column.type
+    if column.null_count or not _is_list(kind) or not types.is_struct(kind.value_type):
+        return _plain(column)
+    objects = column.flatten()
+    if objects.null_count:
+        return _plain(column)
+    names = [kind.value_type.field(i).name for i in range(kind.value_type.num_fields)]
+    children = [
+        (_codes if name in CODE_KEYS else _plain)(child)
+        for name, child in zip(names, objects.flatten(), strict=True)
+    ]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*children, strict=True)]
+    return _in_lists(rows, column)
+
+
+def _in_lists(inner: Sequence[Any], column: Any) -> list[list[Any]]:
     bounds = column.offsets.to_numpy() - column.offsets[0].as_py()
     return [list(inner[start:stop]) for start, stop in pairwise(bounds.tolist())]
 
 
-def _holds_deep(kind: Any) -> bool:
-    """Whether a type is a list of lists or of objects."""
+def _is_list(kind: Any) -> bool:
     from pyarrow import types
 
-    if not (types.is_list(kind) or types.is_large_list(kind)):
-        return False
-    inner = kind.value_type
-    return any(test(inner) for test in (types.is_list, types.is_large_list, types.is_struct))
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+_DECODE: Mapping[Holds, Callable[[Any], Sequence[Any]]] = {
+    "": _plain,
+    "codes": _codes,
+    "segments": _segments,
+}
 
 
 def _integer_lists(column: Any) -> IntegerLists | None:
@@ -154,7 +179,7 @@ def _integer_lists(column: Any) -> IntegerLists | None:
     from pyarrow import types
 
     kind = column.type
-    in_lists = types.is_list(kind) or types.is_large_list(kind)
+    in_lists = _is_list(kind)
     if not in_lists and not types.is_fixed_size_list(kind):
         return None
     if not types.is_integer(kind.value_type) or column.null_count:

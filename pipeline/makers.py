@@ -1,0 +1,101 @@
+"""Who made the codes of a column: written into the Parquet file itself, so that copies know it too.
+
+    schema metadata  dataprep: [{"codebook_size":8192,"column":"vision","encoder":"patches",
+                                 "kind":"vision","tokens_per_frame":256}]
+
+A column that came with the records of another dataset of codes keeps its maker. Where a shard has
+values of several origins in one column, each is listed, also the one that nobody knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.stream import naming, open_file
+from dataprep.pipeline.sources.tables import table_errors
+
+KEY = b"dataprep"  # of the schema's metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """An encoder as far as its codes tell; without a name: nobody knows."""
+
+    column: str
+    kind: Kind
+    encoder: str | None = None
+    tokens_per_frame: int | None = None  # vision only
+    num_codebooks: int | None = None  # audio only
+    codebook_size: int | None = None
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """By the keys of modalities.KIND; none where nobody knows."""
+        frame = "tokens_per_frame" if self.kind == "vision" else "codebooks"
+        of_frame = self.tokens_per_frame if self.kind == "vision" else self.num_codebooks
+        named = {frame: of_frame, "codebook_size": self.codebook_size}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a file says of its codes."""
+
+    makers: tuple[Maker, ...] = ()
+    columns: frozenset[str] = frozenset()  # that it has
+
+    def by(self, column: str | None, kind: str) -> list[Maker]:
+        """Makers of a column, None: of any of this kind.
+
+        One whose own column is gone speaks for what that may have been renamed to.
+        """
+        if column is None:
+            return [maker for maker in self.makers if maker.kind == kind]
+        own = [maker for maker in self.makers if maker.column == column]
+        gone = [maker for maker in self.makers if maker.column not in self.columns]
+        return own or [maker for maker in gone if maker.kind == kind]
+
+
+def metadata_of(makers: Iterable[Maker]) -> dict[bytes, bytes]:
+    """For a schema; the same bytes for any order."""
+    said = ({k: v for k, v in asdict(maker).items() if v is not None} for maker in set(makers))
+    texts = sorted(json.dumps(item, sort_keys=True, separators=(",", ":")) for item in said)
+    return {KEY: f"[{','.join(texts)}]".encode()}
+
+
+def read_made(path: str) -> Made:
+    """From the footer of a local Parquet file, or of one behind a URL."""
+    import pyarrow.parquet as pq
+
+    with naming(path), closing(open_file(path)) as file, table_errors(path, "Parquet"):
+        schema = pq.read_schema(file)
+    value = (schema.metadata or {}).get(KEY, b"[]")
+    try:
+        makers = msgspec.json.decode(value, type=tuple[Maker, ...])
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"cannot read what {path} says of its codes, the metadata {KEY.decode()!r} of its "
+            f"schema: {error}; encode it again, or write it again without that"
+        ) from None
+    return Made(makers=makers, columns=frozenset(schema.names))
+
+
+def passed_on(records: Iterable[tuple[Mapping[str, Any], Sequence[Maker]]]) -> set[Maker]:
+    """Makers of the columns that come with records, given with the makers each source names."""
+    records = list(records)
+    kinds = {maker.column: maker.kind for _, makers in records for maker in makers}
+    found: set[Maker] = set()
+    for columns, makers in records if kinds else ():
+        for column, kind in kinds.items():
+            if columns.get(column) is not None:
+                own = {maker for maker in makers if maker.column == column}
+                found |= own or {Maker(column=column, kind=kind)}
+    return found
