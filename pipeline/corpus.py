@@ -110,6 +110,13 @@ class Corpus:
         """Of a shard's documents, from its index alone."""
         return self._load_index(shard)["length"].astype(np.int64)
 
+    def lengths_of(self, document: Offsets) -> Offsets:
+        """Of some documents."""
+        lengths = np.zeros(len(document), np.int64)
+        for _, which, entries in self._by_shard(document):
+            lengths[which] = entries["length"]
+        return lengths
+
     @property
     def num_shards(self) -> int:
         return len(self._entries)

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from dataprep.configs import PackConfig
-from dataprep.pipeline.corpus import Corpus, Pieces
+from dataprep.pipeline.corpus import Corpus
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.execute import Message, run_jobs, usable_cores
 from dataprep.pipeline.files import disk_errors_named, write_atomic
 from dataprep.pipeline.manifest import FORMAT_VERSION
-from dataprep.pipeline.pack_finish import NEUTRAL, finish, looks_at_blocks, make_manifest
+from dataprep.pipeline.pack_blocks import blocks_of_window, count_cut_blocks
+from dataprep.pipeline.pack_finish import NEUTRAL, finish, make_manifest
 from dataprep.pipeline.pack_worker import (
     PLAN,
     TASKS,
@@ -35,7 +35,6 @@ from dataprep.pipeline.pack_worker import (
     plan_path,
 )
 from dataprep.pipeline.packing import (
-    Blocks,
     Counts,
     Plan,
     Window,
@@ -99,12 +98,13 @@ def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
     chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
     windows = cut_windows(chunks, capacity, window=config["window"])
     if config["strategy"] == "concat":
-        return plan_concat_windows(windows, capacity, drop_tail=config["drop_tail"])
+        rows = plan_concat_windows(windows, capacity, drop_tail=config["drop_tail"])
+        return count_cut_blocks(corpus, rows)
     cutting = {"overflow": config["overflow"], "truncate_side": config["truncate_side"]}
     filling = {"max_segments": config["max_segments"]}
 
     def plan(window: Window) -> Plan:
-        blocks = find_blocks(corpus, window, capacity) if looks_at_blocks(config) else None
+        blocks = blocks_of_window(corpus, window, capacity) if config["keep_blocks"] else None
         if config["strategy"] == "best_fit":
             return best_fit(
                 window.lengths,
@@ -126,36 +126,8 @@ def plan_rows(corpus: Corpus, config: Mapping[str, Any]) -> Iterator[Plan]:
             )
         return pad(window.lengths, capacity, blocks=blocks, pad_side=config["pad_side"], **cutting)
 
-    return plan_windows(windows, plan)
-
-
-def find_blocks(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
-    """Blocks of codes, tags included, in the documents that are longer than a row."""
-    masks = [mask for mask in corpus.masks if mask != "loss"]
-    long = np.flatnonzero(window.lengths > capacity)
-    if not masks or not len(long):
-        return None
-    pieces = Pieces(
-        document=long + window.first_document,
-        start=np.zeros(len(long), np.int64),
-        length=window.lengths[long],
-    )
-    found = []
-    for mask in masks:
-        parts = corpus.mask_parts(mask, pieces)
-        ends = np.cumsum(parts.length)
-        first = np.concatenate(([0], np.cumsum(pieces.length)[:-1]))[parts.piece]
-        stop = ends - first
-        inside = parts.flag & (parts.length > 0)
-        document, stop = long[parts.piece[inside]], stop[inside]
-        before, after = corpus.tag_lengths(mask, document + window.first_document)
-        start = np.maximum(stop - parts.length[inside] - before, 0)
-        found.append(
-            np.stack([document, start, np.minimum(stop + after, window.lengths[document])])
-        )
-    blocks = np.concatenate(found, axis=1)
-    blocks = blocks[:, np.lexsort((blocks[1], blocks[0]))]
-    return Blocks(document=blocks[0], start=blocks[1], stop=blocks[2])
+    plans = plan_windows(windows, plan)
+    return plans if config["keep_blocks"] else count_cut_blocks(corpus, plans)
 
 
 def _identity(corpus: Corpus, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,6 @@ from dataprep.pipeline.row import ends_dtype
 
 NAME = "rows"
 NEUTRAL = frozenset({"workers"})  # keys that do not decide what is written
-
-
-def looks_at_blocks(config: Mapping[str, Any]) -> bool:
-    return bool(config["keep_blocks"]) and config["strategy"] != "concat"
 
 
 def make_manifest(
@@ -91,8 +86,7 @@ def make_manifest(
             "rows_dropped": counts.rows - num_rows,
             "tokens_in_dropped_rows": sum(s.tokens_in_dropped_rows for _, s in shards),
             "segments": sum(shard.num_pieces for shard in full),
-            # Where blocks are not looked at, nobody knows.
-            "blocks_cut": counts.blocks_cut if looks_at_blocks(config) else None,
+            "blocks_cut": counts.blocks_cut,
         },
         "identity": identity,
     }

@@ -32,6 +32,9 @@ from dataprep.pipeline.record import mask_of_runs
 PAD = 7
 
 
+COUNTED = ("tokens", "tokens_truncated", "tokens_dropped", "tokens_shared", "blocks_cut")
+
+
 class Packed:
     """Rows of a plan, unpacked into plain arrays."""
 
@@ -44,7 +47,7 @@ class Packed:
         ] = []  # row, place, document, start, length
         self.counts: dict[str, int] = {}
         for plan in plan_rows(corpus, values):
-            for name in ("tokens", "tokens_truncated", "tokens_dropped", "tokens_shared"):
+            for name in COUNTED:
                 self.counts[name] = self.counts.get(name, 0) + getattr(plan.counts, name)
             if not plan.num_rows:
                 continue
@@ -216,6 +219,40 @@ def test_no_block_that_fits_a_row_is_cut(
             assert not cuts & set(range(place + 1, place + length))
         place += length
     assert place + 1 == max(cuts)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    documents=st.lists(st.lists(segments, min_size=1, max_size=4), min_size=1, max_size=5),
+    seq_len=st.integers(4, 30),
+    strategy=st.sampled_from(["concat", "best_fit", "first_fit", "pad"]),
+    overflow=st.sampled_from(["split", "truncate"]),
+    truncate_side=st.sampled_from(["left", "right"]),
+    drop_tail=st.booleans(),
+    window=st.sampled_from([2, 1 << 22]),
+)
+def test_cut_blocks_are_counted_where_none_are_kept(
+    toy: Path, tmp_path: Path, documents: list[list[dict[str, Any]]], **config: Any
+) -> None:
+    corpus = corpus_of(tmp_path, toy, [{"segments": s} for s in documents], fields="segments")
+    packed = Packed(corpus, keep_blocks=False, **config)
+    num_cut = 0
+    for number, parts in enumerate(documents):
+        mine = sorted(p[3:] for p in packed.pieces if p[2] == number)
+        length = int(corpus.lengths_of(np.array([number]))[0])
+        cuts = {start + size for start, size in mine if start + size < length}
+        cuts |= {mine[0][0]} if mine else set()
+        place = 1  # after BOS
+        for part in parts:
+            size = {
+                "text": lambda p: len(p["text"]),
+                "vision": lambda p: 2 + len(p["codes"]) // 2 * 3,
+                "audio": lambda p: 3 + 2 * (len(p["codes"][0]) + 1),
+            }[part["type"]](part)
+            is_block = part["type"] != "text"
+            num_cut += is_block and bool(cuts & set(range(place + 1, place + size)))
+            place += size
+    assert packed.counts["blocks_cut"] == num_cut
 
 
 def test_tags_of_each_dataset_are_its_own(toy: Path, tmp_path: Path) -> None:
