@@ -21,7 +21,7 @@ from dataprep.configs.strict import Model
 from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.makers import Made, Maker, read_made
-from dataprep.pipeline.plan import fields_of, modalities_of
+from dataprep.pipeline.rules import fields_of, modalities_of
 from dataprep.pipeline.types import MODALITIES, Source
 
 MAX_THREADS = 8

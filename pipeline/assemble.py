@@ -3,7 +3,7 @@
     parts    BOS | text 0 | text 1 | EOS | BOS | text 2 | …      each with its flags
     tokens   ids of the texts in order, literals put between them
 
-What the parts of a document are is decided in `parts`.
+What the parts of a document are is decided in `lay_out`.
 """
 
 from __future__ import annotations

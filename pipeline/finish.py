@@ -17,7 +17,8 @@ from typing import Any
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import commit, hash_file, sync_folder, temporary, write_atomic
 from dataprep.pipeline.manifest import FORMAT_VERSION, PIECES, write_manifest
-from dataprep.pipeline.plan import Plan, named_modalities
+from dataprep.pipeline.plan import Plan
+from dataprep.pipeline.rules import named_modalities
 from dataprep.pipeline.shards import Shard, committed_shards, shard_path
 from dataprep.pipeline.types import Source, Task
 from dataprep.pipeline.worker import task_stem

@@ -13,18 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dataprep.pipeline.blocks import make_block
-from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError, InputError
-from dataprep.pipeline.fields import Field, Grammar, check_spec, keys_of
+from dataprep.pipeline.lay_out import add_document
 from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint
-from dataprep.pipeline.modality import Block
-from dataprep.pipeline.parts import Parts, Rules, add_document
+from dataprep.pipeline.parts import Parts
 from dataprep.pipeline.record import TOKEN_DTYPES, token_dtype
+from dataprep.pipeline.rules import Rules, Vocabulary, blocks_of, keys_wanted, make_rules
 from dataprep.pipeline.sources import count_records, find_sources, row_shape, split_source
-from dataprep.pipeline.types import MODALITIES, Ids, Piece, Source, Task
+from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
 MAX_PIECES = 1 << 14  # of a task: empty files have no bytes to count
@@ -37,24 +33,6 @@ NEUTRAL = frozenset(
         *("encode", "pack"),  # sections of other commands
     }
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tags:
-    """Around a block of codes, as ids."""
-
-    start: tuple[int, ...] = ()
-    end: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vocabulary:
-    """What the config and the tokenizer say together, as ids."""
-
-    files: TokenizerFiles
-    tags: dict[str, Tags]  # of each modality that may occur
-    text_prefix: tuple[int, ...]
-    text_suffix: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,102 +106,10 @@ def make_plan(
     return replace(draft, tasks=tuple(tasks))
 
 
-def fields_of(config: Mapping[str, Any], index: int) -> tuple[Field, ...] | str:
-    """The fields of an input, or the key of the record that names them."""
-    item = config["inputs"][index]
-    if item["fields"] is None and (item["fields_from"] or config["fields_from"]):
-        key: str = item["fields_from"] or config["fields_from"]
-        return key
-    return check_spec(item["fields"] or config["fields"], grammar_of(config, from_record=False))
-
-
-def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
-    """LWM takes any name with `vision` in it, but only where records bring their own specs."""
-    return Grammar(
-        codes=tuple((m, tuple(config["modalities"][m]["fields"])) for m in MODALITIES),
-        segments=tuple(config["modalities"]["segments"]),
-        only_vision=config["compat"] == "lwm" and from_record,
-    )
-
-
-def adds_special_tokens(config: Mapping[str, Any], index: int) -> bool:
-    """Whether texts and tags of an input get the tokenizer's own special tokens."""
-    wanted = config["field_special_tokens"]
-    if wanted == "auto":
-        return config["compat"] == "lwm" and isinstance(fields_of(config, index), str)
-    return bool(wanted)
-
-
-def modalities_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those whose codes may occur: all where only a record tells."""
-    found = set(named_modalities(config))
-    for i in range(len(config["inputs"])):
-        fields = fields_of(config, i)
-        if isinstance(fields, str):
-            # "vision" is all that LWM knows.
-            found |= {"vision"} if config["compat"] == "lwm" else set(MODALITIES)
-        elif any(f.kind == "segments" for f in fields):
-            found |= set(MODALITIES)
-    return tuple(modality for modality in MODALITIES if modality in found)
-
-
-def named_modalities(config: Mapping[str, Any]) -> frozenset[str]:
-    """Those that the fields of any input name."""
-    all_fields = [fields_of(config, i) for i in range(len(config["inputs"]))]
-    static = [fields for fields in all_fields if not isinstance(fields, str)]
-    return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
-
-
-def blocks_of(
-    config: Mapping[str, Any], vocabulary: Vocabulary, *, wraps: bool
-) -> dict[str, Block]:
-    """`wraps`: tags that are text get the tokenizer's own special tokens, as texts do."""
-    blocks: dict[str, Block] = {}
-    for modality, ids in vocabulary.tags.items():
-        settings = config["modalities"][modality]
-
-        def tag(name: str, ids: tuple[int, ...], settings: Mapping[str, Any] = settings) -> Ids:
-            if wraps and isinstance(settings[name], str):
-                ids = (*vocabulary.text_prefix, *ids, *vocabulary.text_suffix)
-            return np.array(ids, np.uint32)
-
-        start, end = tag("start", ids.start), tag("end", ids.end)
-        blocks[modality] = make_block(modality, settings, start, end)
-    return blocks
-
-
 def rules_of(plan: Plan, index: int) -> Rules:
     """How the records of one input become documents."""
-    config, vocabulary = plan.config, plan.vocabulary
-    fields = fields_of(config, index)
-    wraps = adds_special_tokens(config, index)
-    return Rules(
-        fields=() if isinstance(fields, str) else fields,
-        fields_from=fields if isinstance(fields, str) else "",
-        fields_index=config["fields_index"],
-        grammar=grammar_of(config, from_record=isinstance(fields, str)),
-        bos=vocabulary.files.bos_id,
-        eos=vocabulary.files.eos_id,
-        add_bos=_add(config["add_bos"], vocabulary.files.bos_id),
-        add_eos=_add(config["add_eos"], vocabulary.files.eos_id),
-        prepend_text=config["prepend_text"],
-        subfield_separator=config["subfield_separator"],
-        text_prefix=np.array(vocabulary.text_prefix if wraps else (), np.uint32),
-        text_suffix=np.array(vocabulary.text_suffix if wraps else (), np.uint32),
-        blocks=blocks_of(config, vocabulary, wraps=wraps),
-        vocab_size=vocabulary.files.vocab_size,
-        masks=plan.masks,
-        dtype=TOKEN_DTYPES[plan.token_dtype],
-    )
-
-
-def keys_wanted(rules: Rules) -> frozenset[str] | None:
-    """Top-level keys that reading needs; None: all, as a record's own spec may name any."""
-    return None if rules.fields_from else keys_of(rules.fields)
-
-
-def _add(wanted: bool | str, special: int | None) -> bool:
-    return special is not None if wanted == "auto" else bool(wanted)
+    dtype = TOKEN_DTYPES[plan.token_dtype]
+    return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
 
 
 def _check_rules(rules: Rules) -> None:

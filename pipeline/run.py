@@ -39,13 +39,11 @@ from dataprep.pipeline.errors import ConfigError, DataprepError, InputError
 from dataprep.pipeline.execute import Message, run_jobs, usable_cores
 from dataprep.pipeline.files import disk_errors_named, write_atomic
 from dataprep.pipeline.finish import finish, make_manifest
-from dataprep.pipeline.plan import (
-    Plan,
+from dataprep.pipeline.plan import Plan, find_all_sources, make_plan
+from dataprep.pipeline.rules import (
     Tags,
     Vocabulary,
     adds_special_tokens,
-    find_all_sources,
-    make_plan,
     modalities_of,
     named_modalities,
 )

@@ -102,3 +102,10 @@ class Records:
     columns: Mapping[str, Sequence[Any]] | None = None  # each of n values
     rows: Sequence[Record] | None = None  # n records
     errors: Sequence[RecordError] = ()  # not among the n
+
+    def errors_at(self, reasons: Mapping[int, str]) -> list[RecordError]:
+        """Errors of records, by their place among the n."""
+        return [
+            RecordError(line=int(self.lines[i]), offset=int(self.offsets[i]), reason=reason)
+            for i, reason in reasons.items()
+        ]

@@ -19,10 +19,10 @@ import xxhash
 from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import temporary
-from dataprep.pipeline.parts import Rules
-from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
+from dataprep.pipeline.plan import Plan, rules_of
 from dataprep.pipeline.process import Processed, process
 from dataprep.pipeline.report import Reporter
+from dataprep.pipeline.rules import Rules, keys_wanted
 from dataprep.pipeline.serve import Commit, RunJob, Send, serve
 from dataprep.pipeline.shards import (
     FILES,

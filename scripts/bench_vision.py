@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from dataprep.configs import TokenizeConfig
 from dataprep.pipeline.engine import load_reference
-from dataprep.pipeline.parts import Rules
-from dataprep.pipeline.plan import Plan, keys_wanted, rules_of
+from dataprep.pipeline.plan import Plan, rules_of
+from dataprep.pipeline.rules import Rules, keys_wanted
 from dataprep.pipeline.run import plan_of
 from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.worker import TASKS, SampledEngine, run_task
