@@ -83,7 +83,7 @@ class OpenShard:
     codes: list[Codes] = field(default_factory=list)  # [frames, tokens] or [codebooks, frames]
     columns: list[dict[str, Any]] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # of each record that is written
-    errors: list[dict[str, str]] = field(default_factory=list)  # {file, reason}
+    errors: list[dict[str, Any]] = field(default_factory=list)  # {file, line, reason}
     tallies: dict[str, CodeTally] = field(default_factory=dict)
 
     def tally(self, source: int) -> CodeTally:

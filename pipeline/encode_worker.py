@@ -146,7 +146,7 @@ class EncodeTasks:
             if reason:
                 self._refuse(decoded.item, reason)
                 shard.tally(source).bad += 1
-                shard.errors.append({"file": decoded.item.place, "reason": reason})
+                shard.errors.append(_listed(decoded.item, reason))
             num_codes += new_codes
             report.count(
                 documents=not reason,
@@ -196,6 +196,11 @@ class EncodeTasks:
                 f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
                 "or list them with --on-error quarantine"
             )
+
+
+def _listed(item: Item, reason: str) -> dict[str, Any]:
+    """As `errors.jsonl` has it; the line is null where the file as a whole is the record."""
+    return {"file": item.file, "line": item.number, "reason": reason}
 
 
 def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:

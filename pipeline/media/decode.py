@@ -1,7 +1,7 @@
 """An item to what an encoder takes: frames or a waveform, and the columns that stay beside them.
 
-A picture is decoded at once, so that threads can do it; a video is opened when its frames are
-asked for, since all of them may not fit memory.
+A picture is decoded at once, so that threads can do it; frames of a video or an animation are
+decoded when they are asked for, since all of them may not fit memory.
 """
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.media.pictures import loaded, open_picture, to_square
+from dataprep.pipeline.media.animation import (
+    pages_at_rate,
+    pages_by_count,
+    pages_of,
+    turned_to,
+)
+from dataprep.pipeline.media.endings import medium_of
+from dataprep.pipeline.media.pictures import UnknownPictureError, loaded, open_picture, to_square
 from dataprep.pipeline.media.read import Item
 from dataprep.pipeline.media.sound import Loudness, read_waveform
 from dataprep.pipeline.media.values import Blob, Part
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 Frame = NDArray[np.uint8]  # u8[size, size, 3]
 
@@ -76,21 +86,65 @@ def _columns_beside(item: Item) -> dict[str, Any]:
             raise ValueError("has a .txt beside it that is not UTF-8") from None
     if item.json is not None:
         try:
-            values = json.loads(item.json.read())
+            values = json.loads(item.json.read(), object_pairs_hook=_no_key_twice)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"has a .json beside it that is not valid: {error}") from None
         if not isinstance(values, dict):
             raise ValueError("has a .json beside it that is not an object")
+        if columns and values.get("text", columns["text"]) != columns["text"]:
+            raise ValueError("has a .txt and a .json beside it whose texts differ; keep one")
         columns |= values
     return columns
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+        raise ValueError(f"it has the key {twice!r} twice")
+    return values
 
 
 def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
     prepare = partial(to_square, size=rules.size, exif_rotate=rules.exif_rotate)
     if any(_is_video(part) for part in item.parts):
         return _video_frames(item, rules)
-    pictures = (open_picture(p.read()) if isinstance(p, Blob) else loaded(p) for p in item.parts)
-    return [prepare(picture) for picture in pictures]
+    if len(item.parts) == 1:
+        picture = _picture(item.parts[0])
+        pages = pages_of(picture)
+        if len(pages) == 1:
+            return [prepare(turned_to(picture, 0))]
+        if rules.frames is not None:
+            return pages_by_count(picture, pages, rules.frames, prepare)
+        if rules.fps is not None:
+            return pages_at_rate(picture, pages, rules.fps, prepare)
+        raise ConfigError(
+            f"{item.place} has {len(pages)} frames or pages; say which to take: --fps or --frames "
+            "(--frames 1: the first)"
+        )
+    return [prepare(_still(part)) for part in item.parts]
+
+
+def _still(part: Part) -> Image:
+    picture = _picture(part)
+    if len(pages_of(picture)) > 1:
+        raise ValueError("is a list with an animation in it; a list is the frames of one video")
+    return turned_to(picture, 0)
+
+
+def _picture(part: Part) -> Image:
+    if not isinstance(part, Blob):
+        return loaded(part)
+    try:
+        return open_picture(part.read())
+    except UnknownPictureError:
+        if medium_of(part.name) != "video":
+            raise
+        raise ValueError(
+            "is no video that can be read: neither MP4, QuickTime, Matroska, WebM, AVI nor MPEG; "
+            "convert it"
+        ) from None
 
 
 def _is_video(part: Part) -> bool:

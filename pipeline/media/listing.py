@@ -30,6 +30,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
     offset: int
     size: int
+    ending: str = ""  # where it stands beside another: .txt, .TXT, .json, …
 
 
 # A list and not an object in JSON: there can be millions.
@@ -46,28 +47,58 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     @property
     def names(self) -> list[str]:
         """Of all its files."""
-        beside = ((TEXT, self.text), (JSON, self.json))
-        return [self.name, *(stem(self.name) + ending for ending, span in beside if span)]
+        spans = (self.span, self.text, self.json)
+        return [beside_name(self.name, span) for span in spans if span]
+
+
+def beside_name(name: str, span: Span) -> str:
+    """Of the file that `span` is of, beside or in place of the one of that name."""
+    return stem(name) + span.ending if span.ending else name
 
 
 def list_files(folder: str, names: Sequence[str], kind: Kind) -> list[Entry]:
     """Entries of the named files below `folder`, which must be all that may belong together."""
     wanted = sorted(name for name in names if is_wanted(name, kind))
-    beside = {name for name in names if name.endswith((TEXT, JSON))}
+    beside = Beside(names)
 
-    def span(name: str) -> Span:
+    def span(name: str, ending: str = "") -> Span:
         _check_name(name, folder)
         path = os.path.join(folder, name)
         with naming(path):
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"{path} is no file that can be read: a pipe?")
-        return Span(-1, found.st_size)
+        return Span(-1, found.st_size, ending)
 
-    return [
-        Entry(name, span(name), *(span(f) if f in beside else None for f in _beside(name)))
-        for name in wanted
-    ]
+    def spans(name: str) -> Iterator[Span | None]:
+        for ending in beside.endings_of(name, folder):
+            yield span(stem(name) + ending, ending) if ending else None
+
+    return [Entry(name, span(name), *spans(name)) for name in wanted]
+
+
+class Beside:
+    """Which of some files have the endings of texts and columns, in upper or lower case."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._endings: dict[str, list[str]] = {}  # by stem
+        for name in names:
+            ending = name.removeprefix(stem(name))
+            if ending.lower() in (TEXT, JSON):
+                self._endings.setdefault(stem(name), []).append(ending)
+
+    def endings_of(self, name: str, place: str) -> tuple[str, str]:
+        """Of the .txt and the .json beside a file, as they are written; "" where there is none."""
+        found = {TEXT: "", JSON: ""}
+        for ending in self._endings.get(stem(name), ()):
+            other = found[ending.lower()]
+            if other and other != ending:
+                one, two = sorted((other, ending))
+                raise InputError(
+                    f"{name} in {place} has both a {one} and a {two} beside it; keep one of them"
+                )
+            found[ending.lower()] = ending
+        return found[TEXT], found[JSON]
 
 
 def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -111,7 +142,16 @@ def list_tar(path: str, kind: Kind) -> list[Entry]:
         spans[member.name] = span
         if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
             wanted.append((member.name, span))
-    return [Entry(name, span, *map(spans.get, _beside(name))) for name, span in wanted]
+    beside = Beside(spans)
+
+    def span_beside(name: str, ending: str) -> Span | None:
+        span = spans.get(stem(name) + ending) if ending else None
+        return Span(span.offset, span.size, ending) if span else None
+
+    return [
+        Entry(name, span, *(span_beside(name, e) for e in beside.endings_of(name, path)))
+        for name, span in wanted
+    ]
 
 
 def _members(path: str) -> Iterator[tarfile.TarInfo]:
@@ -138,10 +178,6 @@ def _check_name(name: str, place: str) -> None:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise InputError(f"{name!a} in {place} is not UTF-8; rename it") from None
-
-
-def _beside(name: str) -> tuple[str, str]:
-    return stem(name) + TEXT, stem(name) + JSON
 
 
 def total_bytes(entries: Iterable[Entry]) -> int:

@@ -4,8 +4,7 @@
              ─► the middle size x size
 
 Alpha is dropped and the turn that EXIF asks for is not made, unless it is asked for: LWM does
-neither. Of an animation the first picture is taken. More than 8 bits a channel is refused, since
-such a picture would come out white.
+neither. More than 8 bits a channel is refused, since such a picture would come out white.
 """
 
 from __future__ import annotations
@@ -25,8 +24,12 @@ _DEEP = ("I", "F")  # and I;16, I;16B, …
 _LONGEST = 1 << 15  # pixels: beyond, the picture is a line and its square would need gigabytes
 
 
+class UnknownPictureError(ValueError):
+    """Not a picture of a kind that Pillow knows."""
+
+
 def open_picture(data: bytes) -> Image:
-    """Decoded and whole; ValueError says what is wrong."""
+    """Decoded and whole, of an animation the first frame; ValueError says what is wrong."""
     import PIL.Image
 
     if not data:
@@ -34,9 +37,9 @@ def open_picture(data: bytes) -> Image:
     try:
         picture = PIL.Image.open(io.BytesIO(data))
     except PIL.UnidentifiedImageError:
-        raise ValueError("is not a picture of a known kind") from None
+        raise UnknownPictureError("is not a picture of a known kind") from None
     except Exception as error:
-        raise _broken(error) from None
+        raise broken(error) from None
     return loaded(picture)
 
 
@@ -45,14 +48,18 @@ def loaded(picture: Image) -> Image:
     try:
         picture.load()
     except Exception as error:
-        raise _broken(error) from None
+        raise broken(error) from None
     return picture
 
 
-def _broken(error: Exception) -> Exception:
+def broken(error: Exception) -> Exception:
     """Decoders raise all kinds: OSError, SyntaxError, struct.error, zlib.error, …"""
     if isinstance(error, MemoryError):
         return error
+    from PIL.Image import MAX_IMAGE_PIXELS, DecompressionBombError
+
+    if isinstance(error, DecompressionBombError) and MAX_IMAGE_PIXELS is not None:
+        return ValueError(f"has more than {2 * MAX_IMAGE_PIXELS} pixels; scale it down first")
     return ValueError(f"cannot be read as a picture: {error}")
 
 
@@ -68,7 +75,10 @@ def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArra
     picture = picture.convert("RGB")
     width, height = resized(picture.width, picture.height, size)
     if max(width, height) > _LONGEST:
-        raise ValueError(f"is {picture.width}x{picture.height}, too long for its width")
+        raise ValueError(
+            f"is {picture.width}x{picture.height}: one side may be {_LONGEST // size} times the "
+            "other at most; crop it, or cut it into several"
+        )
     picture = picture.resize((width, height), Resampling.BICUBIC)
     left, top = round((width - size) / 2), round((height - size) / 2)
     return np.asarray(picture.crop((left, top, left + size, top + size)))

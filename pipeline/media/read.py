@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataprep.pipeline.media.endings import JSON, TEXT, stem
 from dataprep.pipeline.media.find import FILES, TARRED
-from dataprep.pipeline.media.listing import Entry, Span
+from dataprep.pipeline.media.listing import Entry, Span, beside_name
 from dataprep.pipeline.media.values import Blob, Part, parts_of
 from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.sources.stream import is_url
@@ -29,13 +28,19 @@ class Item:
 
     line: int  # within its piece
     source: str  # for the record's column `source`: cats/tom.jpg, or a.jsonl:17
-    place: str  # for errors: /data/cats/tom.jpg, or line 17 of /data/a.jsonl
+    file: str  # for errors: /data/cats/tom.jpg, or /data/a.jsonl
+    number: int | None = None  # of its line in that file, from 1; None: the whole file
     num_bytes: int  # of input
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     text: Blob | None = None  # becomes the column `text`
     json: Blob | None = None  # becomes as many columns as it has keys
     reason: str = ""
+
+    @property
+    def place(self) -> str:
+        """For people: /data/cats/tom.jpg, or line 17 of /data/a.jsonl."""
+        return self.file if self.number is None else f"line {self.number} of {self.file}"
 
 
 def read_items(
@@ -50,11 +55,12 @@ def read_items(
 
 
 def _entry_item(source: Source, entry: Entry, line: int) -> Item:
-    def blob(name: str, span: Span | None) -> Blob | None:
+    def blob(span: Span | None) -> Blob | None:
         if span is None:
             return None
+        name = beside_name(entry.name, span)
         path = source.path if source.kind == TARRED else os.path.join(source.path, name)
-        return Blob(path=path, offset=span.offset, size=span.size)
+        return Blob(path=path, offset=span.offset, size=span.size, name=name)
 
     if source.kind == TARRED:
         names = (f"{os.path.basename(source.path)}/{entry.name}", f"{entry.name} of {source.path}")
@@ -63,17 +69,18 @@ def _entry_item(source: Source, entry: Entry, line: int) -> Item:
     return Item(
         line=line,
         source=names[0],
-        place=names[1],
+        file=names[1],
         num_bytes=entry.num_bytes,
-        parts=[blob(entry.name, entry.span)],
-        text=blob(stem(entry.name) + TEXT, entry.text),
-        json=blob(stem(entry.name) + JSON, entry.json),
+        parts=[blob(entry.span)],
+        text=blob(entry.text),
+        json=blob(entry.json),
     )
 
 
 def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> Iterator[Item]:
     is_local = source.kind in ("jsonl", "json", "parquet", "arrow") and not is_url(source.path)
     folder = os.path.dirname(source.path) if is_local else None
+    is_json = source.kind in ("jsonl", "json")
     first_line = max(0, piece.first_line)
     within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
     short = os.path.basename(source.path) + within
@@ -91,23 +98,29 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
             item = {
                 "line": line,
                 "source": f"{short}:{number}",
-                "place": f"line {number} of {source.path}{within}",
+                "file": f"{source.path}{within}",
+                "number": number,
                 "num_bytes": share,
             }
             if line in reasons:
                 yield Item(**item, reason=reasons[line])
             else:
-                yield _row_item(item, by_line[line], column, folder)
+                yield _row_item(item, by_line[line], column, folder, is_json=is_json)
 
 
 def _row_item(
-    item: Mapping[str, Any], row: Mapping[str, Any], column: str, folder: str | None
+    item: Mapping[str, Any],
+    row: Mapping[str, Any],
+    column: str,
+    folder: str | None,
+    *,
+    is_json: bool,
 ) -> Item:
     if column not in row:
         keys = ", ".join(row) or "none"
         return Item(**item, reason=f"no column {column!r} (keys: {keys}); set --column")
     try:
-        parts = parts_of(row[column], folder)
+        parts = parts_of(row[column], folder, is_json=is_json)
     except ValueError as error:
         return Item(**item, reason=f"column {column!r} {error}")
     columns = {key: value for key, value in row.items() if key != column}

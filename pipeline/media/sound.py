@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import io
 import wave
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.media.resample import resample
 from dataprep.pipeline.media.values import Blob
+from dataprep.pipeline.media.whole import check_whole
 
 Loudness = Literal["peak", "rms", "none"]
 RMS = 0.1
@@ -30,7 +32,7 @@ def read_waveform(blob: Blob, rate: int, loudness: Loudness) -> NDArray[np.float
     """f32[samples] within -1..1; ValueError says what is wrong."""
     waveform, own_rate = _read_mono(blob)
     if not np.isfinite(waveform).all():
-        raise ValueError("holds samples that are no numbers")
+        raise ValueError("is damaged: it holds samples that are no numbers; copy or make it again")
     return scaled(resample(waveform, own_rate, rate), loudness)
 
 
@@ -57,15 +59,20 @@ def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
     return data.getvalue()
 
 
+def _mono_blocks(file: Any) -> Iterator[NDArray[np.float32]]:
+    # Not file.blocks(): of a cut off MP3 it gives memory that nobody has written to.
+    while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
+        yield block.mean(axis=1, dtype=np.float32)
+
+
 def _read_mono(blob: Blob) -> tuple[NDArray[np.float32], int]:
     import soundfile
 
+    source = blob.opened()
+    check_whole(source)
     try:
-        with soundfile.SoundFile(blob.opened()) as file:
-            blocks = [
-                block.mean(axis=1, dtype=np.float32)
-                for block in file.blocks(_BLOCK, dtype="float32", always_2d=True)
-            ]
+        with soundfile.SoundFile(source) as file:
+            blocks = list(_mono_blocks(file))
             num_samples, rate = file.frames, int(file.samplerate)
     except soundfile.LibsndfileError as error:
         raise ValueError(f"cannot be read as sound: {error.error_string}") from None
@@ -73,5 +80,7 @@ def _read_mono(blob: Blob) -> tuple[NDArray[np.float32], int]:
     if not len(waveform):
         raise ValueError("holds no sample")
     if len(waveform) < num_samples:
-        raise ValueError(f"is cut off: it has {len(waveform)} of {num_samples} samples")
+        raise ValueError(
+            f"is cut off: it has {len(waveform)} of {num_samples} samples; copy it again"
+        )
     return waveform, rate

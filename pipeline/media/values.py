@@ -1,13 +1,15 @@
 """The media column of a record: what it may hold, and where the bytes are.
 
     bytes                         Parquet binary
-    {"bytes": …, "path": …}       an Image or Audio feature of `datasets`
+    {"bytes": …, "path": …}       an Image or Audio feature of `datasets`; bytes, or their base64
     "cats/tom.jpg"                a path, relative to the table's folder: it has a dot
+    {"path": "cats/tom.jpg"}      the same, in JSON alone
     "iVBORw0KGgo…"                base64, which never has one; also as a data: URL
     a list of these               frames of one video, in order
 
-A record that names its file but does not hold it ({"bytes": null}) is refused: what it points at
-may be on another machine, and is no part of the table's fingerprint.
+A row of Parquet or Arrow that names its file but does not hold it ({"bytes": null}) is refused:
+what it points at may be on another machine, and is no part of the table's fingerprint. URLs are
+not fetched.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import base64
 import binascii
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,7 @@ class Blob:
     path: str = ""
     offset: int = -1  # -1: the whole file
     size: int = 0
+    name: str = ""  # of the file, or of the one in a tar: what its ending says it is
 
     def read(self) -> bytes:
         """Raises ValueError with the cause."""
@@ -62,18 +65,18 @@ class Blob:
 Part = Blob | Any  # or a picture of PIL, as streamed datasets give it
 
 
-def parts_of(value: Any, folder: str | None) -> list[Part]:
+def parts_of(value: Any, folder: str | None, *, is_json: bool = False) -> list[Part]:
     """What the column holds, at least one; ValueError says what is wrong.
 
     `folder`: where relative paths begin; None where there are no files beside the table.
     """
     if not isinstance(value, list):
-        return [_part(value, folder)]
+        return [_part(value, folder, is_json)]
     if not value:
         raise ValueError("is an empty list")
     if any(isinstance(item, list) for item in value):
         raise ValueError("is a nested list; give the frames as one list")
-    return [_part(item, folder) for item in value]
+    return [_part(item, folder, is_json) for item in value]
 
 
 def paths_in(value: Any) -> Iterator[str]:
@@ -81,20 +84,23 @@ def paths_in(value: Any) -> Iterator[str]:
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str) and _is_path(item):
             yield item
+        elif isinstance(item, dict) and item.get("bytes") is None:
+            path = item.get("path")
+            if isinstance(path, str) and not _is_url(path):
+                yield path
 
 
 def _is_path(text: str) -> bool:
-    return "." in text and not text.startswith("data:")
+    return "." in text and not text.startswith("data:") and not _is_url(text)
 
 
-def _part(value: Any, folder: str | None) -> Part:
+def _is_url(text: str) -> bool:
+    return "://" in text
+
+
+def _part(value: Any, folder: str | None, is_json: bool) -> Part:
     if isinstance(value, dict):
-        if not isinstance(value.get("bytes"), bytes):
-            raise ValueError(
-                f"holds no bytes (keys: {', '.join(map(str, value))}); save the files within the "
-                "dataset, or stream it: hf:NAME?streaming=1"
-            )
-        return Blob(data=value["bytes"])
+        return _struct_part(value, folder, is_json)
     if isinstance(value, bytes):
         return Blob(data=value)
     if isinstance(value, str):
@@ -105,11 +111,38 @@ def _part(value: Any, folder: str | None) -> Part:
     raise ValueError(f"is {what}; give bytes, a path, base64 or {{bytes, path}}")
 
 
+def _struct_part(value: Mapping[str, Any], folder: str | None, is_json: bool) -> Blob:
+    content, path = value.get("bytes"), value.get("path")
+    if isinstance(content, bytes):
+        return Blob(data=content, name=path if isinstance(path, str) else "")
+    if isinstance(content, str):
+        return _base64_part(content)
+    keys = ", ".join(map(str, value))
+    if not is_json:
+        raise ValueError(
+            f"holds no bytes (keys: {keys}); save the files within the dataset, or stream it: "
+            "hf:NAME?streaming=1"
+        )
+    if not isinstance(path, str) or content is not None:
+        raise ValueError(f"holds neither bytes, as base64, nor a path (keys: {keys})")
+    return _path_part(path, folder)
+
+
 def _text_part(text: str, folder: str | None) -> Blob:
-    if _is_path(text):
-        if folder is None:
-            raise ValueError(f"is a path ({_short(text)}), which only a local table may hold")
-        return Blob(path=os.path.join(folder, text))
+    if _is_path(text) or _is_url(text):
+        return _path_part(text, folder)
+    return _base64_part(text)
+
+
+def _path_part(path: str, folder: str | None) -> Blob:
+    if _is_url(path):
+        raise ValueError(f"is a URL ({_short(path)}), and URLs are not fetched; download it first")
+    if folder is None:
+        raise ValueError(f"is a path ({_short(path)}), which only a local table may hold")
+    return Blob(path=os.path.join(folder, path), name=path)
+
+
+def _base64_part(text: str) -> Blob:
     content = text
     if text.startswith("data:"):
         head, comma, content = text.partition(",")

@@ -1,14 +1,14 @@
-"""Frames of a video, at a rate or so many of them.
+"""Frames of a video, at a rate or so many of them (see `sampling`). Sound is left out.
 
-    fps F      the frame that is on screen at 0, 1/F, 2/F … seconds
-    frames N   np.linspace(0, F-1, N) as whole numbers, of all F; all of them if there are fewer
-
-The second is what LWM takes. A rate above the video's own repeats frames. Sound is left out.
+A video that is cut off or damaged is refused, where that can be known: its container ends early,
+packets or frames are marked as corrupt, packets end before the time that the container states for
+this stream, or frames end before the packets. Streams of MPEG state neither length nor end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import io
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -16,9 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.media.sampling import Prepare, Shot, at_rate, places
 from dataprep.pipeline.media.values import Blob
+from dataprep.pipeline.media.whole import check_whole
 
-Prepare = Callable[[Any], NDArray[np.uint8]]  # a picture of PIL -> u8[size, size, 3]
+_TOLERANCE = Fraction(3, 2)  # frames
+_AGAIN = "copy it again, or if this is all there is, write it anew with ffmpeg"
 
 
 def is_video(head: bytes) -> bool:
@@ -32,49 +35,44 @@ def is_video(head: bytes) -> bool:
 
 def frames_at_rate(blob: Blob, fps: float, prepare: Prepare) -> Iterator[NDArray[np.uint8]]:
     """One at a time: a long video does not fit memory."""
-    step = 1 / Fraction(str(fps))
-    with _opened(blob) as (_, stream, decoded):
-        shown: Any = None
-        begin = due = Fraction(0)
-        for frame in decoded:
-            time = _time(frame)
-            if shown is None:
-                begin = time
-            while shown is not None and begin + due < time:
-                yield prepare(shown.to_image())
-                due += step
-            shown = frame
-        if shown is None:
-            raise ValueError("holds no frame")
-        end = _time(shown) + (1 / stream.average_rate if stream.average_rate else 0)
-        while begin + due < end or begin + due == _time(shown):
-            yield prepare(shown.to_image())
-            due += step
+    source = blob.opened()
+    check_whole(source)
+    with _opened(source) as (container, stream):
+        for frame in at_rate(_shots(container, stream), fps):
+            yield prepare(frame.to_image())
+
+
+def _shots(container: Any, stream: Any) -> Iterator[Shot]:
+    length = 1 / stream.average_rate if stream.average_rate else 0
+    for frame in _decoded(container, stream):
+        if frame.pts is None:
+            raise ValueError("has frames without a time; use --frames, or pack it into .mp4")
+        start = Fraction(frame.pts * frame.time_base)
+        yield Shot(start=start, stop=start + length, frame=frame)
 
 
 def frames_by_count(blob: Blob, count: int, prepare: Prepare) -> list[NDArray[np.uint8]]:
-    with _opened(blob) as (container, stream, _):
-        total = sum(1 for packet in container.demux(stream) if packet.size)
-    frames, num_decoded = _pick(blob, count, total, prepare)
+    source = blob.opened()
+    check_whole(source)
+    with _opened(source) as (container, stream):
+        total = sum(1 for packet in _packets(container, stream) if packet.size)
+    frames, num_decoded = _pick(source, count, total, prepare)
     if num_decoded != total:  # a packet need not be a frame
-        frames, num_decoded = _pick(blob, count, num_decoded, prepare)
+        frames, num_decoded = _pick(source, count, num_decoded, prepare)
     if not frames:
         raise ValueError("holds no frame")
     return frames
 
 
 def _pick(
-    blob: Blob, count: int, total: int, prepare: Prepare
+    source: str | io.BytesIO, count: int, total: int, prepare: Prepare
 ) -> tuple[list[NDArray[np.uint8]], int]:
     """The wanted frames of `total`, and how many there really are."""
-    if total > count:
-        wanted = set(np.linspace(0, total - 1, count).astype(int).tolist())
-    else:
-        wanted = set(range(total))
+    wanted = set(places(total, count))
     frames = []
     num_decoded = 0
-    with _opened(blob) as (_, _, decoded):
-        for frame in decoded:
+    with _opened(source) as (container, stream):
+        for frame in _decoded(container, stream):
             if num_decoded in wanted:
                 frames.append(prepare(frame.to_image()))
             num_decoded += 1
@@ -82,21 +80,82 @@ def _pick(
 
 
 @contextmanager
-def _opened(blob: Blob) -> Iterator[tuple[Any, Any, Iterator[Any]]]:
+def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
     import av
 
+    if isinstance(source, io.BytesIO):
+        source.seek(0)
     try:
-        with av.open(blob.opened(), "r") as container:
+        with av.open(source, "r") as container:
             if not container.streams.video:
                 raise ValueError("holds no video, only sound")
             stream = container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError("holds video of a kind that cannot be decoded; convert it")
             stream.thread_type = "AUTO"
-            yield container, stream, container.decode(stream)
+            if stream.codec_context.name == "mjpeg":
+                # Others mark what is damaged, and would refuse the start of a cut-out scene.
+                stream.codec_context.options = {"err_detect": "explode"}
+            yield container, stream
     except av.FFmpegError as error:
         raise ValueError(f"cannot be read as a video: {error.strerror}") from None
 
 
-def _time(frame: Any) -> Fraction:
-    if frame.pts is None:
-        raise ValueError("has frames without a time; use --frames, or pack it into .mp4")
-    return Fraction(frame.pts * frame.time_base)
+def _packets(container: Any, stream: Any) -> Iterator[Any]:
+    try:
+        yield from container.demux(stream)
+    except IndexError:  # of PyAV, where a stream appears that was not there at the start
+        raise ValueError(f"is damaged: another stream begins within it; {_AGAIN}") from None
+
+
+def _decoded(container: Any, stream: Any) -> Iterator[Any]:
+    """All frames; ValueError where some are damaged or missing."""
+    last_packet = last_frame = end = Fraction(-1)  # seconds
+    for packet in _packets(container, stream):
+        time = packet.pts if packet.pts is not None else packet.dts
+        if packet.is_corrupt:
+            raise ValueError(f"is damaged: the decoder gets a corrupt packet; {_AGAIN}")
+        if time is not None:
+            start = Fraction(time * packet.time_base)
+            end = max(end, start + Fraction((packet.duration or 0) * packet.time_base))
+            if packet.size:
+                last_packet = max(last_packet, start)
+        for frame in packet.decode():
+            if frame.is_corrupt:
+                raise ValueError(f"is damaged: a frame cannot be decoded in full; {_AGAIN}")
+            if frame.pts is not None:
+                last_frame = max(last_frame, Fraction(frame.pts * frame.time_base))
+            yield frame
+    if not stream.average_rate or "avi" in container.format.name.split(","):
+        return  # AVI has no times of its own: frames are where their packets are, or a bit before
+    slack = _TOLERANCE / stream.average_rate
+    stated = _stated_end(container, stream)
+    if stated is not None and -1 < end < stated - slack:
+        _refuse_short(end, stated)
+    if -1 < last_frame < last_packet - slack:
+        _refuse_short(last_frame, last_packet)
+
+
+def _refuse_short(end: Fraction, stated: Fraction) -> None:
+    raise ValueError(
+        f"is damaged: its frames end at {float(end):.2f} s and should go on to "
+        f"{float(stated):.2f} s; {_AGAIN}"
+    )
+
+
+def _stated_end(container: Any, stream: Any) -> Fraction | None:
+    """When the last frame of this stream ends, in seconds, if the container says so itself.
+
+    What FFmpeg estimates does not count, nor does a time for all streams: sound may be longer.
+    """
+    formats = container.format.name.split(",")
+    if "mov" in formats and stream.duration is not None:
+        return Fraction(stream.duration * stream.time_base)
+    if "matroska" in formats:
+        parts = stream.metadata.get("DURATION", "").split(":")  # 00:00:04.000000000
+        try:
+            hours, minutes, seconds = map(Fraction, parts)
+        except ValueError:
+            return None
+        return 3600 * hours + 60 * minutes + seconds
+    return None

@@ -1,0 +1,58 @@
+"""Which frames are taken of what moves, be it a video or an animation.
+
+    fps F      the frame that is on screen at 0, 1/F, 2/F … seconds
+    frames N   np.linspace(0, F-1, N) as whole numbers, of all F; all of them if there are fewer
+
+The second is what LWM takes. A rate above the video's own repeats frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Prepare = Callable[[Any], NDArray[np.uint8]]  # a picture of PIL -> u8[size, size, 3]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """A frame and when it is on screen, in seconds."""
+
+    start: Fraction
+    stop: Fraction  # if nothing follows it
+    frame: Any
+
+
+def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
+    """Frames, one at a time: those of a long video do not fit memory."""
+    step = 1 / Fraction(str(fps))
+    shown: Shot | None = None
+    begin = due = Fraction(0)
+    for shot in shots:
+        if shown is None:
+            begin = shot.start
+        while shown is not None and begin + due < shot.start:
+            yield shown.frame
+            due += step
+        shown = shot
+    if shown is None:
+        raise ValueError("holds no frame")
+    while begin + due < shown.stop or begin + due == shown.start:
+        yield shown.frame
+        due += step
+
+
+def places(total: int, count: int) -> list[int]:
+    """
+    >>> places(20, 4), places(3, 4)
+    ([0, 6, 12, 19], [0, 1, 2])
+    """
+    if total <= count:
+        return list(range(total))
+    found: list[int] = np.linspace(0, total - 1, count).astype(int).tolist()
+    return found
