@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.assemble import Layout
+from dataprep.pipeline.fields import Field, keys_of, parse_spec
 from dataprep.pipeline.integer_lists import IntegerLists
 from dataprep.pipeline.lay_out import pattern_of
 from dataprep.pipeline.modality import Wrapped, faults
@@ -25,16 +26,20 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
 
     Records whose codes have a fault are added to `errors`.
     """
-    if records.columns is None or rules.fields_from:
+    fields = _common_fields(records, rules)
+    if fields is None or records.columns is None:
         return None
-    # One document's parts are the pattern that every document repeats.
-    pattern = pattern_of(rules.fields, rules)
-    if pattern is None:
+    try:
+        # One document's parts are the pattern that every document repeats.
+        pattern = pattern_of(fields, rules)
+    except ValueError:  # of a spec in records: each of them is an error
         return None
-    values = [[records.columns[key] for key in f.keys] for f in rules.fields if f.kind == "text"]
+    if pattern is None or not keys_of(fields) <= records.columns.keys():
+        return None
+    values = [[records.columns[key] for key in f.keys] for f in fields if f.kind == "text"]
     if not all(_is_text(column) for columns in values for column in columns):
         return None
-    codes = [records.columns[f.keys[0]] for f in rules.fields if f.kind == "codes"]
+    codes = [records.columns[f.keys[0]] for f in fields if f.kind == "codes"]
     lists = [column for column in codes if isinstance(column, IntegerLists)]
     if len(lists) < len(codes):
         return None
@@ -46,13 +51,23 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
         values = [[[column[i] for i in kept.tolist()] for column in columns] for columns in values]
         lists = [column.take(kept) for column in lists]
     texts = [_joined(columns, rules.subfield_separator) for columns in values]
-    if rules.prepend_text and rules.fields[0].kind == "text":
+    if rules.prepend_text and fields[0].kind == "text":
         texts[0] = [rules.prepend_text + text for text in texts[0]]
     wrapped = [
         rules.blocks[part.modality].wrap(*_flat(column))
         for part, column in zip(pattern.codes, lists, strict=True)
     ]
     return _repeated(pattern, kept, texts, wrapped)
+
+
+def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
+    """The fields of all records, if they have the same."""
+    if not rules.fields_from:
+        return rules.fields
+    specs = (records.columns or {}).get(rules.fields_from, ())
+    if not len(specs) or not _is_text(specs) or len(set(specs)) > 1:
+        return None
+    return parse_spec(specs[0], rules.grammar)
 
 
 def _repeated(

@@ -89,8 +89,9 @@ class RecordError:
 class Records:
     """A batch of raw records of one piece, in order.
 
-    A reader that was told the keys gives `columns` when every record of the batch has all of them,
-    else `rows`; exactly one of the two is set. A column of codes may be an `IntegerLists`, and a
+    A reader that was told the keys gives `columns` when every record of the batch has all of them;
+    one that was not may give them when all records have the same; else `rows`, and exactly one of
+    the two is set. A column of codes may be an `IntegerLists`, and a
     list of codes in any other column or in a row an array. Lines are 0-based and relative to the
     piece; blank lines hold no record but have a line.
     """

@@ -75,17 +75,12 @@ def table_records(
     good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
     if reasons:
         columns = {name: _chosen(values, good) for name, values in columns.items()}
-    rows = None
-    if keys is None:
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        rows = rows or [{} for _ in good]
     return Records(
         lines=good + first_line,
         offsets=np.full(len(good), -1, np.int64),
         next_line=first_line + batch.num_rows,
         num_bytes=num_bytes,
-        columns=columns if keys is not None else None,
-        rows=rows,
+        columns=columns,
         errors=tuple(
             RecordError(line=first_line + i, offset=-1, reason=reasons[i]) for i in sorted(reasons)
         ),
