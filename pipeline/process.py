@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.assemble import Layout, assemble
 from dataprep.pipeline.columns import lay_out_columns
 from dataprep.pipeline.record import Documents
-from dataprep.pipeline.rows import lay_out_rows, rows_of
+from dataprep.pipeline.rows import lay_out_rows
 from dataprep.pipeline.rules import Rules
 from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
 
@@ -96,7 +96,7 @@ def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> 
     """The batch with the records that hold lone surrogates turned into errors."""
     good: list[int] = []
     errors = list(records.errors)
-    rows = list(rows_of(records))
+    rows = list(records.as_rows())
     for i, record in enumerate(rows):
         names = [key for key, value in record.items() if find_unencodable(_texts_in(value))]
         if not names:

@@ -17,7 +17,7 @@ def lay_out_rows(
     records: Records, rules: Rules, first_line: int, errors: list[RecordError]
 ) -> Layout:
     """Record by record; those that cannot be used are added to `errors`."""
-    rows = rows_of(records)
+    rows = records.as_rows()
     reasons: dict[int, str] = {}  # why a record cannot be used
     while True:
         parts, kept = _gather(records, rows, rules, first_line, reasons)
@@ -66,17 +66,6 @@ def _gather(
             continue
         kept.append(i)
     return parts, kept
-
-
-def rows_of(records: Records) -> Sequence[Record]:
-    if records.rows is not None:
-        return records.rows
-    assert records.columns is not None
-    keys = list(records.columns)
-    return [
-        dict(zip(keys, values, strict=True))
-        for values in zip(*records.columns.values(), strict=True)
-    ] or [{} for _ in records.lines]
 
 
 def _spec_of(record: Record, rules: Rules, line: int) -> str:

@@ -104,6 +104,15 @@ class Records:
     rows: Sequence[Record] | None = None  # n records
     errors: Sequence[RecordError] = ()  # not among the n
 
+    def as_rows(self) -> Sequence[Record]:
+        """The n records, whichever way they came."""
+        if self.rows is not None:
+            return self.rows
+        columns = self.columns or {}
+        names = list(columns)
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return rows or [{} for _ in self.lines]
+
     def errors_at(self, reasons: Mapping[int, str]) -> list[RecordError]:
         """Errors of records, by their place among the n."""
         return [

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.integer_lists import Holds, IntegerLists
-from dataprep.pipeline.rows import rows_of as records_of
 from dataprep.pipeline.sources import count_records, digits, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.digits import parse_digit_lists
 from dataprep.pipeline.sources.split import lines_before
@@ -301,7 +300,7 @@ def test_lists_of_numbers_come_as_one_column_of_arrays(folder: Path) -> None:
             assert [codes.tolist() for codes in batch.columns["vision"]] == lists
             assert batch.columns["caption"] == ["c"] * 4
             (batch,) = read_piece(source, whole(source), None, held_by=held_by)
-            assert [type(row["vision"]) for row in records_of(batch)] == [np.ndarray] * 4
+            assert [type(row["vision"]) for row in batch.as_rows()] == [np.ndarray] * 4
             (batch,) = read_piece(source, whole(source), BOTH)
             assert batch.columns == {"vision": form, "caption": ["c"] * 4}
 
@@ -385,7 +384,7 @@ def test_keys_with_colons_are_no_reason_to_take_the_slow_way(folder: Path) -> No
     line = b'{"a:b": "c:d", "vision": [1], "nested": {"x": [":", {"y": 1}]}}\n'
     source = source_of(folder / "g.jsonl", line * 3)
     (batch,) = read_piece(source, whole(source), None, held_by=held_by)
-    assert [type(row["vision"]) for row in records_of(batch)] == [np.ndarray] * 3
+    assert [type(row["vision"]) for row in batch.as_rows()] == [np.ndarray] * 3
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.rows import rows_of as records_of
 from dataprep.pipeline.sources import count_records, find_sources, read_piece
 from dataprep.pipeline.types import Piece, RecordError, Source
 
@@ -65,7 +64,7 @@ def rows_and_errors(
     errors: list[RecordError] = []
     for batch in read_piece(source, ONE, keys, **kwargs):
         records = (
-            records_of(batch) if keys is None or batch.columns is None else batch.columns["text"]
+            batch.as_rows() if keys is None or batch.columns is None else batch.columns["text"]
         )
         assert records is not None
         rows += zip(batch.lines.tolist(), batch.offsets.tolist(), records, strict=True)

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.rows import rows_of as records_of
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.types import Piece, Records, Source
 
@@ -324,7 +323,7 @@ def test_all_wanted_keys_present_give_columns_and_one_missing_gives_rows(folder:
     (batch,) = read_piece(source, piece, frozenset({"text", "n"}))
     assert batch.columns == {"text": ["a", "b"], "n": [1, [2]]}
     (batch,) = read_piece(source, piece, frozenset({"text", "m"}))
-    assert records_of(batch) == [{"text": "a", "n": 1}, {"text": "b", "n": [2]}]
+    assert batch.as_rows() == [{"text": "a", "n": 1}, {"text": "b", "n": [2]}]
     (batch,) = read_piece(source, piece, frozenset())
     assert (batch.columns, batch.lines.tolist()) == ({}, [0, 1])
 

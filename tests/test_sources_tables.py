@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.rows import rows_of as records_of
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.types import Piece, Source
 
@@ -49,7 +48,7 @@ def rows_of(source: Source, piece: Piece, keys: frozenset[str] | None, **kwargs:
             columns = zip(*batch.columns.values(), strict=True)
             records = [dict(zip(names, row, strict=True)) for row in columns]
         else:
-            records = list(records_of(batch))
+            records = list(batch.as_rows())
         rows += zip(batch.lines.tolist(), records, strict=True)
     return rows
 
@@ -161,7 +160,7 @@ def test_invalid_utf8_is_an_error_of_its_row_only(tmp_path: Path, name: str) -> 
         (1, -1, "invalid UTF-8: byte 0xff at byte 1 of the column 'text'")
     ]
     (batch,) = read_piece(source, piece, None)
-    assert records_of(batch) == [{"text": "aa", "n": 1}, {"text": "c", "n": 3}]
+    assert batch.as_rows() == [{"text": "aa", "n": 1}, {"text": "c", "n": 3}]
     assert len(batch.errors) == 1
 
 

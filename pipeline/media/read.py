@@ -88,7 +88,7 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
     batch_bytes = _STREAM_BATCH_BYTES if source.kind == "hf" else _BATCH_BYTES
     batches = read_piece(source, piece, None, from_line=from_line, batch_bytes=batch_bytes)
     for records in batches:
-        rows = records.rows or ()
+        rows = records.as_rows()
         count = len(rows) + len(records.errors)
         share = records.num_bytes // max(1, count)
         reasons = {error.line: error.reason for error in records.errors}

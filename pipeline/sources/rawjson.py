@@ -52,10 +52,10 @@ def decode_raw(data: memoryview, keys: Sequence[str] | None, held_by: HeldBy) ->
     if _may_repeat_a_key(objects, data):
         return None
     if keys is None:
-        names = objects[0].keys() if objects else ()
-        if not names or any(found.keys() != names for found in objects):
+        keys = list(objects[0]) if objects else []
+        # In the same order too: an error names the keys of its record as they stand.
+        if not keys or any(list(found) != keys for found in objects):
             return Decoded(count=len(objects), rows=_rows(objects, data, held_by))
-        keys = list(names)
     try:
         raws = {key: [found[key] for found in objects] for key in keys}
     except KeyError:
