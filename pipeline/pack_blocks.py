@@ -44,21 +44,25 @@ def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
 
 def count_cut_blocks(corpus: Corpus, plans: Iterable[Plan]) -> Iterator[Plan]:
     """Plans that were made without looking at blocks, with the number that they cut."""
-    last = (-1, -1)  # of those counted: a document may go on in the next window
+    # Of the plan before: a document, and a block of it, may go on in this one.
+    last, last_document = (-1, -1), -1
     for plan in plans:
         if len(corpus.masks) == 1:
             yield plan
             continue
-        cut = _cut_blocks(corpus, plan)
+        cut = _cut_blocks(corpus, plan, last_document)
         num_cut = len(cut) - (len(cut) > 0 and cut[0] == last)
         last = cut[-1] if cut else last
+        last_document = int(plan.document[-1]) if len(plan.document) else last_document
         yield replace(plan, counts=replace(plan.counts, blocks_cut=num_cut))
 
 
-def _cut_blocks(corpus: Corpus, plan: Plan) -> list[tuple[int, int]]:
-    """(document, start) of each block that a row ends or starts within."""
-    # A document that lost its end has a piece as long as a row, or is the last of all.
-    may_be_cut = (plan.start > 0) | (plan.length >= plan.capacity)
+def _cut_blocks(corpus: Corpus, plan: Plan, going_on: int) -> list[tuple[int, int]]:
+    """(document, start) of each block that a row ends or starts within; the document `going_on`
+    began in the plan before."""
+    # A document that lost its end has a piece as long as a row, or is the last of all; one that
+    # was cut after its first token has two pieces that start with it.
+    may_be_cut = (plan.start > 0) | (plan.length >= plan.capacity) | (plan.length == 1)
     document = np.unique(np.append(plan.document[may_be_cut], plan.document[-1:]))
     length = corpus.lengths_of(document)
     blocks = find_blocks(corpus, document, length)
@@ -68,9 +72,9 @@ def _cut_blocks(corpus: Corpus, plan: Plan) -> list[tuple[int, int]]:
     end = start + plan.length[own]
     # Neighbouring pieces share a token, so a piece that does not begin its document begins one
     # token before the cut; only where the left end was lost is nothing before it.
-    continued = np.zeros(len(own), bool)
+    continued = document[place] == going_on
     order = np.lexsort((start, place))
-    continued[order[1:]] = place[order][1:] == place[order][:-1]
+    continued[order[1:]] |= place[order][1:] == place[order][:-1]
     owners = np.concatenate([place[end < length[place]], place[(start > 0) & ~continued]])
     cuts = np.concatenate([end[end < length[place]], start[(start > 0) & ~continued]])
     # The last block of the same document that starts before the cut.

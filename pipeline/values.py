@@ -30,11 +30,12 @@ def text_of(record: Record, key: str) -> str:
     value = value_of(record, key)
     if isinstance(value, str):
         return value
-    if isinstance(value, np.ndarray):  # what readers make of lists of codes
-        value = value.tolist()
-    hint = "; name a field of codes vision or audio" if isinstance(value, list) else ""
-    got = f"{type(value).__name__} {_short(value)}"
-    raise ValueError(f"field {key!r} must be text, got {got}{hint}")
+    if isinstance(value, list | np.ndarray):
+        # Its length only: lists of codes come as arrays or not, by the way they were read.
+        got = f"a list of {len(value)}; name a field of codes vision or audio"
+    else:
+        got = f"{type(value).__name__} {_short(value)}"
+    raise ValueError(f"field {key!r} must be text, got {got}")
 
 
 def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:

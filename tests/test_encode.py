@@ -312,7 +312,8 @@ def test_sounds_after_pictures_keep_what_made_the_pictures(tmp_path: Path) -> No
     path = write_jsonl(tmp_path / "t.jsonl", rows)
     encode_here(tmp_path / "seen", path, settings={"cells": 8})
     heard = {"encoder": "mulaw", "column": "sound"}
-    encode_here(tmp_path / "both", tmp_path / "seen/shards", shard_records=2, **heard)
+    # The dataset's folder will do: its manifest is no table.
+    encode_here(tmp_path / "both", tmp_path / "seen", shard_records=2, **heard)
     before = {**PATCHES, "tokens_per_frame": 64}
     assert said_of(tmp_path / "both") == [[MULAW, before]] * 2
     verify_encoded(tmp_path / "both")

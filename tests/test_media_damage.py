@@ -356,6 +356,16 @@ def test_a_still_picture_is_one_frame_whatever_is_asked(format: str) -> None:
         assert num_frames(data, **rules) == 1
 
 
+def test_of_a_stand_in_and_one_frame_the_frame_is_taken() -> None:
+    stand_in, frame = (Image.new("RGB", (64, 64), colour) for colour in ("red", "blue"))
+    file = io.BytesIO()
+    options = {"save_all": True, "append_images": [frame], "default_image": True}
+    stand_in.save(file, "PNG", duration=100, **options)
+    for rules in (moving(), moving(frames=4)):
+        (pixels,) = decode(file.getvalue(), rules).frames
+        assert pixels[0, 0].tolist() == [0, 0, 255]
+
+
 def test_what_is_no_frame_of_its_own_is_not_counted() -> None:
     pictures = [picture(seed=i) for i in range(2)]
     assert num_frames(encoded(pictures[0], "MPO", save_all=True, append_images=pictures[1:])) == 1

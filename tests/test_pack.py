@@ -224,12 +224,12 @@ def test_no_block_that_fits_a_row_is_cut(
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     documents=st.lists(st.lists(segments, min_size=1, max_size=4), min_size=1, max_size=5),
-    seq_len=st.integers(4, 30),
-    strategy=st.sampled_from(["concat", "best_fit", "first_fit", "pad"]),
+    seq_len=st.integers(1, 30),
+    strategy=st.sampled_from(["concat", "concat", "best_fit", "first_fit", "pad"]),
     overflow=st.sampled_from(["split", "truncate"]),
     truncate_side=st.sampled_from(["left", "right"]),
     drop_tail=st.booleans(),
-    window=st.sampled_from([2, 1 << 22]),
+    window=st.sampled_from([1, 2, 5, 1 << 22]),
 )
 def test_cut_blocks_are_counted_where_none_are_kept(
     toy: Path, tmp_path: Path, documents: list[list[dict[str, Any]]], **config: Any

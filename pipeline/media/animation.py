@@ -38,7 +38,7 @@ def pages_of(picture: Image) -> Sequence[int]:
             counted = pages[1:] if picture.info.get("default_image") else pages
     except Exception as error:
         raise broken(error) from None
-    return counted if len(counted) > 1 else range(1)
+    return counted or range(1)
 
 
 def _is_page(picture: Image, page: int) -> bool:

@@ -114,7 +114,7 @@ def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
         picture = _picture(item.parts[0])
         pages = pages_of(picture)
         if len(pages) == 1:
-            return [prepare(turned_to(picture, 0))]
+            return [prepare(turned_to(picture, pages[0]))]
         if rules.frames is not None:
             return pages_by_count(picture, pages, rules.frames, prepare)
         if rules.fps is not None:
@@ -128,9 +128,10 @@ def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
 
 def _still(part: Part) -> Image:
     picture = _picture(part)
-    if len(pages_of(picture)) > 1:
+    pages = pages_of(picture)
+    if len(pages) > 1:
         raise ValueError("is a list with an animation in it; a list is the frames of one video")
-    return turned_to(picture, 0)
+    return turned_to(picture, pages[0])
 
 
 def _picture(part: Part) -> Image:

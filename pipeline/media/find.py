@@ -25,6 +25,7 @@ from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_b
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.sources import find_sources, hub
 from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.types import Source
@@ -45,7 +46,7 @@ def find_media(spec: str, kind: Kind, column: str, cache_dir: Path | None) -> li
         return _tables(spec, column, cache_dir)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
-        if hub.is_saved(path):
+        if hub.is_saved(path) or dataset_kind(path) == "encoded":
             return _tables(path, column, cache_dir)
         return _sorted(path, list(walk(path)), spec, kind, column, cache_dir)
     if os.path.isfile(path):
