@@ -89,7 +89,7 @@ class SoundEncoding:
         return codes.size
 
     def finish(self) -> None:
-        pass
+        """Nothing waits: each sound is encoded when it comes."""
 
     def codes_of(self, record: int, /) -> Codes:
         return self._codes.pop(record)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import itertools
 import json
 import os
@@ -31,8 +30,6 @@ if __name__ != "__main__":
 
     @pytest.fixture(scope="module")
     def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-        if importlib.util.find_spec("jax") is None:
-            pytest.skip("jax is not installed")
         folder = tmp_path_factory.mktemp("place") / "d"
         write_packed(folder, num_rows=100, seq_len=32, masks=("loss", "vision"))
         return folder

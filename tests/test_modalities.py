@@ -37,6 +37,11 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_tokenizer(tmp_path_factory.mktemp("toy"))
 
 
+def tokenize_small(path: Path, toy: Path, fields: str, out: str = "out") -> None:
+    """One file with small frames and codebooks, into a folder beside it."""
+    tokenize_here(path.parent / out, inputs=[str(path)], tokenizer=str(toy), fields=fields, **SMALL)
+
+
 def audio_block(**config: Any) -> Block:
     return make_block("audio", AudioConfig(**config).model_dump(), NO_TAG, NO_TAG)
 
@@ -236,13 +241,7 @@ def test_codes_come_from_lists_in_parquet(
     values = [[str(c) for c in row] for row in codes] if kind == pa.string() else codes
     table = pa.table({"vision": pa.array(values, as_list(kind)), "a": ["x", "y"]})
     pq.write_table(table, tmp_path / "in.parquet")
-    tokenize_here(
-        tmp_path / "out",
-        inputs=[str(tmp_path / "in.parquet")],
-        tokenizer=str(toy),
-        fields="[vision],a",
-        **SMALL,
-    )
+    tokenize_small(tmp_path / "in.parquet", toy, "[vision],a")
     first, second = seen_in(tmp_path / "out")
     assert first.tokens == [1, 90, 7, 0, 8192, 100, 30, 8193, 91, 123, 2]
     assert second.tokens == [1, 90, 1, 2, 8192, 3, 4, 8193, 91, 124, 2]
@@ -253,13 +252,7 @@ def test_codes_come_from_lists_in_parquet(
 def test_codes_come_from_binary_columns(toy: Path, tmp_path: Path) -> None:
     table = pa.table({"vision": [CODES.astype("<i4").tobytes(), npy(CODES.astype("u2"))]})
     pq.write_table(table, tmp_path / "in.parquet")
-    tokenize_here(
-        tmp_path / "out",
-        inputs=[str(tmp_path / "in.parquet")],
-        tokenizer=str(toy),
-        fields="vision",
-        **SMALL,
-    )
+    tokenize_small(tmp_path / "in.parquet", toy, "vision")
     first, second = seen_in(tmp_path / "out")
     assert first == second
     assert first.tokens == [1, 90, 7, 0, 8192, 8191, 300, 8193, 91, 2]
@@ -270,13 +263,7 @@ def test_rows_of_an_npy_are_records_of_frames(
     toy: Path, tmp_path: Path, shape: tuple[int, ...]
 ) -> None:
     np.save(tmp_path / "in.npy", np.arange(16).reshape(shape))
-    tokenize_here(
-        tmp_path / "out",
-        inputs=[str(tmp_path / "in.npy")],
-        tokenizer=str(toy),
-        fields="vision",
-        **SMALL,
-    )
+    tokenize_small(tmp_path / "in.npy", toy, "vision")
     first, second = seen_in(tmp_path / "out")
     assert first.tokens == [1, 90, 0, 1, 8192, 2, 3, 8192, 4, 5, 8192, 6, 7, 8193, 91, 2]
     assert second.tokens[2] == 8
@@ -285,13 +272,7 @@ def test_rows_of_an_npy_are_records_of_frames(
 def test_rows_of_an_npy_may_have_codebooks(toy: Path, tmp_path: Path) -> None:
     codes = np.array([[[1, 2, 3], [4, 5, 6]]])
     np.save(tmp_path / "in.npy", codes)
-    tokenize_here(
-        tmp_path / "out",
-        inputs=[str(tmp_path / "in.npy")],
-        tokenizer=str(toy),
-        fields="audio",
-        **SMALL,
-    )
+    tokenize_small(tmp_path / "in.npy", toy, "audio")
     (seen,) = seen_in(tmp_path / "out")
     assert seen.tokens == [1, 92, 1, 14, 2, 15, 3, 16, 93, 2]
 
@@ -461,13 +442,7 @@ def test_segments_from_parquet_equal_those_from_json(toy: Path, tmp_path: Path) 
     }
     (expected,) = documents_of(tmp_path, toy, [record], fields="segments", **SMALL)
     pq.write_table(pa.Table.from_pylist([record]), tmp_path / "in.parquet")
-    tokenize_here(
-        tmp_path / "table",
-        inputs=[str(tmp_path / "in.parquet")],
-        tokenizer=str(toy),
-        fields="segments",
-        **SMALL,
-    )
+    tokenize_small(tmp_path / "in.parquet", toy, "segments", out="table")
     assert seen_in(tmp_path / "table") == [expected]
 
 

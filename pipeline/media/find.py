@@ -149,8 +149,7 @@ def _match(pattern: str, spec: str) -> tuple[str, list[str]]:
     What cannot be listed is an error and not a shorter corpus, which `glob` would make of it.
     """
     folder = _fixed_folder(pattern)
-    for _ in walk(folder) if "**" in pattern else _in(folder, ""):
-        pass
+    list(walk(folder) if "**" in pattern else _in(folder, ""))  # raises where it cannot look
     found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
     if not found:
         raise InputError(f"{spec} matches no file")
