@@ -14,8 +14,8 @@ from dataprep.cli.make import DryRun, Json, Log, OnError, Overwrite, Quiet, Set,
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import EncodeConfig, load_config
 from dataprep.configs.model import ModalitiesConfig
-from dataprep.pipeline.encode import encode, plan_of
-from dataprep.pipeline.encode_plan import EncodePlan
+from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.encode.recipe import encode, plan_of
 from dataprep.pipeline.encoders import (
     convert_checkpoint,
     encoder_names,
@@ -23,7 +23,7 @@ from dataprep.pipeline.encoders import (
     missing_packages,
 )
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.run import Outcome
+from dataprep.pipeline.tokenize.recipe import Outcome
 
 Loudness = Literal["peak", "rms", "none"]
 

@@ -17,11 +17,10 @@ from dataprep.cli.show import megabytes, print_json, use_colour
 from dataprep.configs import EncodeConfig, TokenizeConfig, load_config
 from dataprep.loaders import TokenizedDataset, open_dataset
 from dataprep.loaders.packed import PackedDataset
-from dataprep.pipeline.decoders import named_decoder, recorded_decoder
-from dataprep.pipeline.encode_verify import verify_encoded
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.inspect import (
+from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
+from dataprep.pipeline.look.inspect import (
     Decode,
     Segment,
     Span,
@@ -29,11 +28,12 @@ from dataprep.pipeline.inspect import (
     spans_of,
     whole_document,
 )
-from dataprep.pipeline.manifest import read_manifest
-from dataprep.pipeline.provenance import origin_of, pieces_of_row
-from dataprep.pipeline.render import FindDecoder, write_media
-from dataprep.pipeline.stats import stats
-from dataprep.pipeline.verify import compare, verify
+from dataprep.pipeline.look.media import FindDecoder, write_media
+from dataprep.pipeline.look.stats import stats
+from dataprep.pipeline.look.verify import compare, verify
+from dataprep.pipeline.look.verify_encoded import verify_encoded
+from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.provenance import origin_of, pieces_of_row
 
 # What a document could do to the terminal; newlines and tabs are shown as they are.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

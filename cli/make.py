@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import PackConfig, TokenizeConfig, load_config
-from dataprep.pipeline.pack import pack
-from dataprep.pipeline.plan import Plan
-from dataprep.pipeline.run import Outcome, plan_of, tokenize
+from dataprep.pipeline.pack.recipe import pack
+from dataprep.pipeline.tokenize.plan import Plan
+from dataprep.pipeline.tokenize.recipe import Outcome, plan_of, tokenize
 
 Engine = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
 OnError = Literal["fail", "skip", "quarantine"]

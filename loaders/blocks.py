@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dataprep.pipeline.mapped import (
+from dataprep.pipeline.storage.riegeli import (
     BLOCK_HEADER_BYTES,
     CHUNK_HEADER_BYTES,
     PAYLOAD_BYTES,

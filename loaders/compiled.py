@@ -15,9 +15,9 @@ from numba import njit
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.mapped import BLOCK_BYTES, BLOCK_HEADER_BYTES
-from dataprep.pipeline.record import U32
-from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Function = TypeVar("Function", bound=Callable[..., Any])

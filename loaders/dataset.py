@@ -7,7 +7,7 @@ from pathlib import Path
 from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.manifest import read_manifest
+from dataprep.pipeline.storage.manifest import read_manifest
 
 
 def open_dataset(folder: str | Path) -> TokenizedDataset | PackedDataset:

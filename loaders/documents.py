@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.files import check_size, open_shard
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.record import Documents, decode_documents, take_tokens
+from dataprep.pipeline.storage.documents import Documents, decode_documents, take_tokens
 
 Document = dict[str, NDArray[Any]]
 OPEN_RECORDS = 64  # decoded records kept, a megabyte each at most for short documents

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes, gather_head, gather_tails, gather_tokens
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Ints = NDArray[np.int32]

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.mapped import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
-from dataprep.pipeline.record import U32
-from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Bytes = NDArray[np.uint8]

@@ -24,7 +24,7 @@ from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.row import RowLayout
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Expand = Callable[[RowBytes, RowLayout, Request, Arrays, Offsets], None]

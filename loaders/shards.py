@@ -25,7 +25,7 @@ from dataprep.loaders.files import check_size, open_shard
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.region import Region
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.mapped import BLOCK_BYTES
+from dataprep.pipeline.storage.riegeli import BLOCK_BYTES
 from dataprep.pipeline.types import Offsets
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -80,3 +81,13 @@ def disk_errors_named(place: Path) -> Iterator[None]:
                 "make room and run the same command again"
             ) from error
         raise
+
+
+def commit_files(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
+    """Make temp files durable under their names; gives their sizes and hashes."""
+    files = {}
+    for role, path in paths.items():
+        temp = temporary(path)
+        files[role] = {"num_bytes": temp.stat().st_size, "xxh3_128": hash_file(temp)}
+        commit(temp, path)
+    return files

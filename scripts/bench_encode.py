@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.encoders import find_weights, open_encoder
-from dataprep.pipeline.encoders.vqgan_weights import LWM, parameter_shapes, write_tensors
+from dataprep.pipeline.encoders.vqgan.weights import LWM, parameter_shapes, write_tensors
 from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
 from dataprep.pipeline.media.resample import resample
 

@@ -40,8 +40,8 @@ from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import empty_arrays
 from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.manifest import FORMAT_VERSION, fingerprint, write_manifest
-from dataprep.pipeline.row import Ragged, RowLayout, Rows, encode_rows
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint, write_manifest
+from dataprep.pipeline.storage.rows import Ragged, RowLayout, Rows, encode_rows
 
 MEGA = 1e6
 DATASET_BYTES = 256 << 20

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.packing import Plan, best_fit, concat, first_fit, pad
+from dataprep.pipeline.pack.strategies import Plan, best_fit, concat, first_fit, pad
 
 Lengths = NDArray[np.int64]
 HEAD = (

@@ -26,12 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep.configs import TokenizeConfig
+from dataprep.pipeline.documents.rules import Rules, keys_wanted
 from dataprep.pipeline.engine import load_reference
-from dataprep.pipeline.plan import Plan, rules_of
-from dataprep.pipeline.rules import Rules, keys_wanted
-from dataprep.pipeline.run import plan_of
 from dataprep.pipeline.sources import read_piece
-from dataprep.pipeline.worker import TASKS, SampledEngine, run_task
+from dataprep.pipeline.tokenize.plan import Plan, rules_of
+from dataprep.pipeline.tokenize.recipe import plan_of
+from dataprep.pipeline.tokenize.worker import TASKS, SampledEngine, run_task
 
 SPEC = "[vision],caption"
 TRIES = 3

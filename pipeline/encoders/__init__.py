@@ -8,7 +8,6 @@ encoder = open_encoder("patches", {"cells": 8})
 codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
 """
 
-from dataprep.pipeline.encoders.checkpoint import convert_checkpoint
 from dataprep.pipeline.encoders.interface import (
     AudioEncoder,
     Encoder,
@@ -23,6 +22,7 @@ from dataprep.pipeline.encoders.registry import (
     missing_packages,
     open_encoder,
 )
+from dataprep.pipeline.encoders.vqgan.checkpoint import convert_checkpoint
 
 __all__ = [
     "AudioEncoder",

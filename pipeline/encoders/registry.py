@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.load import validate
-from dataprep.pipeline.encoders import mulaw, patches, vqgan
+from dataprep.pipeline.encoders import mulaw, patches
 from dataprep.pipeline.encoders.interface import Encoder, EncoderSpec, Weights
+from dataprep.pipeline.encoders.vqgan import encoder as vqgan
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
 

@@ -10,14 +10,16 @@ over all of Unicode, the vocabulary and hostile texts found it equal; the code p
 is not are sent to the truth. No engine is imported before it is loaded.
 """
 
-from dataprep.pipeline.engine.compare import check_sample
 from dataprep.pipeline.engine.decode import load_decoder, template_ids
 from dataprep.pipeline.engine.exact import ExactEngine, find_unencodable
 from dataprep.pipeline.engine.fast import load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
-from dataprep.pipeline.engine.proof import Proof
-from dataprep.pipeline.engine.prove import prove
+from dataprep.pipeline.engine.proof.compare import check_sample
+from dataprep.pipeline.engine.proof.prove import prove
+from dataprep.pipeline.engine.proof.record import Proof
+from dataprep.pipeline.engine.proof.speed import single_threaded_environment
+from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference
 from dataprep.pipeline.engine.select import (
     Rejection,
@@ -26,8 +28,6 @@ from dataprep.pipeline.engine.select import (
     rule_out,
     select_engine,
 )
-from dataprep.pipeline.engine.speed import single_threaded_environment
-from dataprep.pipeline.engine.sweep import Sweep
 from dataprep.pipeline.engine.vocabulary import with_special
 
 __all__ = [

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dataprep.pipeline.engine.code_points import Ranges
 from dataprep.pipeline.engine.interface import Engine
+from dataprep.pipeline.engine.proof.code_points import Ranges
 from dataprep.pipeline.types import Ids, Offsets
 
 

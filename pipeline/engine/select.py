@@ -13,10 +13,10 @@ from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
-from dataprep.pipeline.engine.proof import Proof, write_proof
-from dataprep.pipeline.engine.prove import proof_key, prove, prove_all
+from dataprep.pipeline.engine.proof.prove import proof_key, prove, prove_all
+from dataprep.pipeline.engine.proof.record import Proof, write_proof
+from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
-from dataprep.pipeline.engine.sweep import Sweep
 from dataprep.pipeline.errors import ConfigError
 
 # An engine further down the list must be so much faster to be taken before one above it, so that

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from dataprep.pipeline.integer_lists import HeldBy
+from dataprep.pipeline.ragged import HeldBy
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (

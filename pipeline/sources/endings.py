@@ -16,7 +16,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.array import JSON_SPACE, Skeleton
+from dataprep.pipeline.sources.json.array import JSON_SPACE, Skeleton
 from dataprep.pipeline.sources.stream import UTF8_BOM, ByteStream, check_encoding
 
 _KINDS = {

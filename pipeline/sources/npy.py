@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import IntegerLists
-from dataprep.pipeline.npy_format import read_npy_header
+from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.npy_header import read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.types import Piece, Records, Source
 

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dataprep.pipeline.integer_lists import HeldBy, nothing_held
+from dataprep.pipeline.ragged import HeldBy, nothing_held
 from dataprep.pipeline.sources import streamed
-from dataprep.pipeline.sources.array import split_json
 from dataprep.pipeline.sources.arrow import batch_sizes, read_arrow
 from dataprep.pipeline.sources.batches import nothing, settle
-from dataprep.pipeline.sources.jsonrecords import JsonRecords
-from dataprep.pipeline.sources.layout import find_filled
+from dataprep.pipeline.sources.json.array import split_json
+from dataprep.pipeline.sources.json.layout import find_filled
+from dataprep.pipeline.sources.json.records import JsonRecords
 from dataprep.pipeline.sources.lines import Block, seek_position, split_lines, split_whole
 from dataprep.pipeline.sources.npy import read_npy
 from dataprep.pipeline.sources.parquet import group_sizes, read_parquet
 from dataprep.pipeline.sources.split import record_separator
 from dataprep.pipeline.sources.stream import ByteStream
 from dataprep.pipeline.sources.synthetic import read_synthetic
-from dataprep.pipeline.sources.textrecords import TextRecords
+from dataprep.pipeline.sources.text import TextRecords
 from dataprep.pipeline.types import Piece, Records, Source
 
 _BATCH_BYTES = 1 << 20

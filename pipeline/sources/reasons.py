@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dataprep.pipeline.sources.array import JSON_SPACE
+from dataprep.pipeline.sources.json.array import JSON_SPACE
 
 _GOT = re.compile(r"^Expected `object`, got `(\w+)`")
 _JSON_NAMES = {

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import HeldBy, nothing_held
+from dataprep.pipeline.ragged import HeldBy, nothing_held
 from dataprep.pipeline.sources.batches import batch_rows, nothing
 from dataprep.pipeline.types import Piece, Record, Records, Source
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.integer_lists import CODE_KEYS, HeldBy, Holds, IntegerLists
+from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds, IntegerLists
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.types import Offsets, RecordError, Records
 

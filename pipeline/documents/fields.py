@@ -1,0 +1,140 @@
+"""The field grammar: `[prompt],answer` -> fields with their loss, as LWM writes them.
+
+    spec          split on "," first; nothing is stripped or escaped
+    [x]           x without loss
+    a+b           the values of a and b, joined by the separator
+    <|bos|>       the BOS id; likewise <|eos|>
+    <|123|>       the id 123
+    {x}           base64 of little-endian i32 token ids
+    vision…       a block of codes, where the name matches a modality's globs
+    segments      an interleaved document: a list of {type: text|vision|audio, …, loss}
+
+Knows names, not values: `values` looks them up in records.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.ragged import Holds
+
+Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
+LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    kind: Kind
+    keys: tuple[str, ...]  # of the record; several only for text
+    loss: bool
+    id: int = 0  # kind "id" only
+    modality: str = ""  # kind "codes" only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What decides the kind of a field besides its spelling: globs over names."""
+
+    codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
+    segments: tuple[str, ...]
+    only_vision: bool = False  # LWM: codes are what has "vision" in its name, and nothing else
+
+    def modality_of(self, name: str) -> str:
+        """Which modality's codes a field holds, or ''."""
+        if self.only_vision:
+            return "vision" if "vision" in name else ""
+        return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
+
+    def holds(self, name: str) -> Holds:
+        if self.modality_of(name):
+            return "codes"
+        return "segments" if self.is_segments(name) else ""
+
+    def is_segments(self, name: str) -> bool:
+        return not self.only_vision and _matches(name, self.segments)
+
+
+def _matches(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
+    """`[a+b],c` -> (Field(a, b; no loss), Field(c; loss))."""
+    return tuple(_parse_field(name, grammar) for name in spec.split(","))
+
+
+def _parse_field(name: str, grammar: Grammar) -> Field:
+    loss = True
+    if name.startswith("[") and name.endswith("]"):
+        name, loss = name[1:-1], False
+    if name == "<|bos|>":
+        return Field(kind="bos", keys=(), loss=loss)
+    if name == "<|eos|>":
+        return Field(kind="eos", keys=(), loss=loss)
+    literal = LITERAL_ID.fullmatch(name)
+    if literal:
+        return Field(kind="id", keys=(), loss=loss, id=int(literal[1]))
+    if name.startswith("{") and name.endswith("}"):
+        return Field(kind="base64", keys=(name[1:-1],), loss=loss)
+    modality = grammar.modality_of(name)
+    if modality:
+        return Field(kind="codes", keys=(name,), loss=loss, modality=modality)
+    if grammar.is_segments(name):
+        return Field(kind="segments", keys=(name,), loss=loss)
+    return Field(kind="text", keys=tuple(name.split("+")), loss=loss)
+
+
+def keys_of(fields: Sequence[Field]) -> frozenset[str]:
+    return frozenset(key for field in fields for key in field.keys)
+
+
+def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
+    """A spec from flags or config, where a mistake can be named before any file is read."""
+    fields = parse_spec(spec, grammar)
+    for field in fields:
+        for key in field.keys:
+            if not key:
+                raise ConfigError(
+                    f"fields {spec!r} names an empty field; write a,b or [a],b or a+b"
+                )
+            if key[0] in "[]" or key[-1] in "[]":
+                raise ConfigError(
+                    f"fields {spec!r}: {key!r} has a stray bracket; a spec is split on ',' first, "
+                    "so write [a],[b] and not [a,b]"
+                )
+            if field.kind == "text" and grammar.holds(key):
+                raise ConfigError(
+                    f"fields {spec!r} joins {key!r} to text, but it holds codes by its name; write "
+                    "a,b and not a+b, or set modalities"
+                )
+    return fields
+
+
+def choose_spec(value: Any, line: int, fields_index: int | None) -> str:
+    """The spec of a record: itself, or one of a list, keyed by the line's index in its file.
+
+    >>> [choose_spec(["A", "B"], line, None) for line in range(5)]
+    ['B', 'A', 'A', 'A', 'A']
+    """
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise ValueError(f"must be a spec or a list of specs, got {_short(value)}")
+    if fields_index is None:
+        chosen: str = random.Random(line).choice(value)
+        return chosen
+    if fields_index >= len(value):
+        raise ValueError(f"has {len(value)} specs, so fields_index {fields_index} is out of range")
+    picked: str = value[fields_index]
+    return picked
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,172 @@
+"""Documents as parts: texts to encode, literal ids, codes to wrap, each with its flags.
+
+    parts    BOS | ab | c | EOS | BOS | d | ef | EOS       of two documents
+    loss      0    0    1    1     0    0    1    1        a flag a part, so masks are runs at once
+
+Codes wait until those of a whole batch are there: they are checked and wrapped in one stroke. What
+the parts of a document are is for `lay_out` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.documents.assemble import Layout
+from dataprep.pipeline.modalities.block import Block, faults
+from dataprep.pipeline.types import MODALITIES, Ids
+
+TEXT, CODES = -1, -2  # lengths of parts that are not known yet
+
+
+class CodePart(NamedTuple):
+    """Codes of one block, not yet wrapped."""
+
+    modality: str
+    codes: NDArray[Any]
+    label: str  # what an error calls it
+    document: int
+    part: int
+    literal: int  # its place among the literals
+
+
+@dataclass(slots=True)
+class Parts:
+    """Parts of consecutive documents, being laid out."""
+
+    texts: list[str] = field(default_factory=list)
+    literals: list[Ids] = field(default_factory=list)
+    codes: list[CodePart] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    loss: list[bool] = field(default_factory=list)
+    modality: list[int] = field(default_factory=list)  # 0: none, n: MODALITIES[n - 1]
+    document_ends: list[int] = field(default_factory=list)  # in parts
+
+    def add_text(self, text: str, loss: bool) -> None:
+        self.texts.append(text)
+        self._add(TEXT, loss)
+
+    def add_ids(self, ids: Ids, loss: bool) -> None:
+        self.literals.append(ids)
+        self._add(len(ids), loss)
+
+    def add_block(
+        self, codes: NDArray[Any], modality: str, block: Block, loss: bool, label: str
+    ) -> None:
+        self.add_ids(block.start, loss)
+        self.codes.append(
+            CodePart(
+                modality=modality,
+                codes=codes,
+                label=label,
+                document=len(self.document_ends),
+                part=len(self.lengths),
+                literal=len(self.literals),
+            )
+        )
+        self.literals.append(NO_IDS)
+        self._add(CODES, loss, MODALITIES.index(modality) + 1)
+        self.add_ids(block.end, loss)
+
+    def add_alike(
+        self, pattern: Parts, texts: Sequence[str], codes: Sequence[NDArray[Any]]
+    ) -> None:
+        """A document with the same parts as that of `pattern`, but for its texts and codes."""
+        first_part, first_literal = len(self.lengths), len(self.literals)
+        for part, values in zip(pattern.codes, codes, strict=True):
+            self.codes.append(
+                CodePart(
+                    modality=part.modality,
+                    codes=values,
+                    label=part.label,
+                    document=len(self.document_ends),
+                    part=first_part + part.part,
+                    literal=first_literal + part.literal,
+                )
+            )
+        self.texts += texts
+        self.literals += pattern.literals
+        self.lengths += pattern.lengths
+        self.loss += pattern.loss
+        self.modality += pattern.modality
+        self.end_document()
+
+    def end_document(self) -> None:
+        self.document_ends.append(len(self.lengths))
+
+    def undo_document(self) -> None:
+        """Forget the document that was begun."""
+        stop = self.document_ends[-1] if self.document_ends else 0
+        texts = sum(length == TEXT for length in self.lengths[stop:])
+        literals = len(self.lengths) - stop - texts
+        while self.codes and self.codes[-1].part >= stop:
+            self.codes.pop()
+        for values, count in (
+            (self.texts, texts),
+            (self.literals, literals),
+            (self.lengths, texts + literals),
+            (self.loss, texts + literals),
+            (self.modality, texts + literals),
+        ):
+            del values[len(values) - count :]
+
+    def code_faults(self, blocks: Mapping[str, Block]) -> dict[int, str]:
+        """What is wrong with the codes of which document; the first block that is bad speaks."""
+        found: list[tuple[int, int, str]] = []
+        for modality, parts in self._by_modality():
+            for i, reason in faults(*_joined(parts), blocks[modality]).items():
+                found.append((parts[i].part, parts[i].document, f"{parts[i].label} {reason}"))
+        return {document: reason for _, document, reason in sorted(found, reverse=True)}
+
+    def wrapped(self, blocks: Mapping[str, Block], kept: Sequence[int]) -> Layout:
+        """The documents with their codes wrapped; no document has a fault."""
+        dropped = np.zeros(len(self.document_ends), np.int64)
+        thinned = np.zeros(len(self.document_ends), np.int64)
+        lengths = np.array(self.lengths, np.int64)
+        literals = list(self.literals)
+        for modality, parts in self._by_modality():
+            wrapped = blocks[modality].wrap(*_joined(parts))
+            documents = np.array([part.document for part in parts])
+            np.add.at(dropped, documents, wrapped.dropped)
+            np.add.at(thinned, documents, wrapped.thinned)
+            lengths[[part.part for part in parts]] = wrapped.lengths
+            stops = np.cumsum(wrapped.lengths).tolist()
+            for part, start, stop in zip(parts, [0, *stops], stops, strict=False):
+                literals[part.literal] = wrapped.ids[start:stop]
+        return Layout(
+            texts=self.texts,
+            literals=joined_ids(literals),
+            lengths=lengths,
+            is_text=lengths == TEXT,
+            loss=np.array(self.loss, bool),
+            modality=np.array(self.modality, np.int8),
+            document_ends=np.array(self.document_ends, np.int64),
+            kept=np.array(kept, np.int64),
+            codes_dropped=dropped,
+            codes_thinned=thinned,
+        )
+
+    def _by_modality(self) -> list[tuple[str, list[CodePart]]]:
+        by_name = [(m, [part for part in self.codes if part.modality == m]) for m in MODALITIES]
+        return [(modality, parts) for modality, parts in by_name if parts]
+
+    def _add(self, length: int, loss: bool, modality: int = 0) -> None:
+        self.lengths.append(length)
+        self.loss.append(loss)
+        self.modality.append(modality)
+
+
+NO_IDS: Ids = np.zeros(0, np.uint32)
+
+
+def joined_ids(parts: Sequence[Ids]) -> Ids:
+    return np.concatenate([NO_IDS, *parts]).astype(np.uint32, copy=False)
+
+
+def _joined(parts: Sequence[CodePart]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    counts = np.array([len(part.codes) for part in parts], np.int64)
+    return np.concatenate([part.codes for part in parts]), counts

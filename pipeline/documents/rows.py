@@ -1,0 +1,81 @@
+"""Records one by one to documents: segments, base64 ids, specs of their own, and what is bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dataprep.pipeline.documents.assemble import Layout
+from dataprep.pipeline.documents.fields import Field, choose_spec, parse_spec
+from dataprep.pipeline.documents.lay_out import (
+    add_by_pattern,
+    add_document,
+    pattern_of,
+    without_segments,
+)
+from dataprep.pipeline.documents.lookup import value_of
+from dataprep.pipeline.documents.parts import Parts
+from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.types import Record, RecordError, Records
+
+
+def lay_out_rows(
+    records: Records, rules: Rules, first_line: int, errors: list[RecordError]
+) -> Layout:
+    """Record by record; those that cannot be used are added to `errors`."""
+    rows = records.as_rows()
+    reasons: dict[int, str] = {}  # why a record cannot be used
+    while True:
+        parts, kept = _gather(records, rows, rules, first_line, reasons)
+        bad = parts.code_faults(rules.blocks)
+        if not bad:
+            break
+        reasons |= {kept[document]: reason for document, reason in bad.items()}
+    errors += records.errors_at(reasons)
+    return parts.wrapped(rules.blocks, kept)
+
+
+def _gather(
+    records: Records,
+    rows: Sequence[Record],
+    rules: Rules,
+    first_line: int,
+    reasons: dict[int, str],
+) -> tuple[Parts, list[int]]:
+    """Parts of the records that are not known to be bad, and which these are."""
+    parts = Parts()
+    kept: list[int] = []
+    specs: dict[str, tuple[Field, ...]] = {"": rules.fields}
+    # By the fields' identities: they are kept here, and hashing them takes longer than the rest.
+    patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
+    for i, record in enumerate(rows):
+        if i in reasons:
+            continue
+        try:
+            spec = ""
+            if rules.fields_from:
+                spec = _spec_of(record, rules, first_line + int(records.lines[i]))
+                if spec not in specs:
+                    specs[spec] = parse_spec(spec, rules.grammar)
+            values, fields = without_segments(record, specs[spec])
+            identity = tuple(map(id, fields))
+            if identity not in patterns:
+                patterns[identity] = fields, pattern_of(fields, rules)
+            _, pattern = patterns[identity]
+            if pattern is None:
+                add_document(parts, values, fields, rules)
+            else:
+                add_by_pattern(parts, values, fields, rules, pattern)
+        except ValueError as error:
+            parts.undo_document()
+            reasons[i] = str(error)
+            continue
+        kept.append(i)
+    return parts, kept
+
+
+def _spec_of(record: Record, rules: Rules, line: int) -> str:
+    value = value_of(record, rules.fields_from, "--fields-from")
+    try:
+        return choose_spec(value, line, rules.fields_index)
+    except ValueError as error:
+        raise ValueError(f"field {rules.fields_from!r} {error}") from None

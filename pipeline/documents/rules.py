@@ -1,0 +1,158 @@
+"""How the records of an input become documents, by the config and the tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.documents.fields import Field, Grammar, check_spec, keys_of
+from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.modalities.blocks import make_block
+from dataprep.pipeline.types import MODALITIES, Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the records of one source become documents."""
+
+    fields: tuple[Field, ...]  # used where fields_from is ""
+    fields_from: str
+    fields_index: int | None
+    grammar: Grammar
+    bos: int | None  # what <|bos|> means
+    eos: int | None
+    add_bos: bool
+    add_eos: bool
+    prepend_text: str
+    subfield_separator: str
+    text_prefix: Ids  # special ids put before and after every text field, mostly none
+    text_suffix: Ids
+    blocks: Mapping[str, Block]  # by modality
+    vocab_size: int
+    masks: tuple[str, ...]  # "loss", then modalities
+    dtype: np.dtype[Any]  # of tokens on disk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """Around a block of codes, as ids."""
+
+    start: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """What the config and the tokenizer say together, as ids."""
+
+    files: TokenizerFiles
+    tags: dict[str, Tags]  # of each modality that may occur
+    text_prefix: tuple[int, ...]
+    text_suffix: tuple[int, ...]
+
+
+def fields_of(config: Mapping[str, Any], index: int) -> tuple[Field, ...] | str:
+    """The fields of an input, or the key of the record that names them."""
+    item = config["inputs"][index]
+    if item["fields"] is None and (item["fields_from"] or config["fields_from"]):
+        key: str = item["fields_from"] or config["fields_from"]
+        return key
+    return check_spec(item["fields"] or config["fields"], grammar_of(config, from_record=False))
+
+
+def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
+    """LWM takes any name with `vision` in it, but only where records bring their own specs."""
+    return Grammar(
+        codes=tuple((m, tuple(config["modalities"][m]["fields"])) for m in MODALITIES),
+        segments=tuple(config["modalities"]["segments"]),
+        only_vision=config["compat"] == "lwm" and from_record,
+    )
+
+
+def adds_special_tokens(config: Mapping[str, Any], index: int) -> bool:
+    """Whether texts and tags of an input get the tokenizer's own special tokens."""
+    wanted = config["field_special_tokens"]
+    if wanted == "auto":
+        return config["compat"] == "lwm" and isinstance(fields_of(config, index), str)
+    return bool(wanted)
+
+
+def modalities_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those whose codes may occur: all where only a record tells."""
+    found = set(named_modalities(config))
+    for i in range(len(config["inputs"])):
+        fields = fields_of(config, i)
+        if isinstance(fields, str):
+            # "vision" is all that LWM knows.
+            found |= {"vision"} if config["compat"] == "lwm" else set(MODALITIES)
+        elif any(f.kind == "segments" for f in fields):
+            found |= set(MODALITIES)
+    return tuple(modality for modality in MODALITIES if modality in found)
+
+
+def named_modalities(config: Mapping[str, Any]) -> frozenset[str]:
+    """Those that the fields of any input name."""
+    all_fields = [fields_of(config, i) for i in range(len(config["inputs"]))]
+    static = [fields for fields in all_fields if not isinstance(fields, str)]
+    return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
+
+
+def blocks_of(
+    config: Mapping[str, Any], vocabulary: Vocabulary, *, wraps: bool
+) -> dict[str, Block]:
+    """`wraps`: tags that are text get the tokenizer's own special tokens, as texts do."""
+    blocks: dict[str, Block] = {}
+    for modality, ids in vocabulary.tags.items():
+        settings = config["modalities"][modality]
+
+        def tag(name: str, ids: tuple[int, ...], settings: Mapping[str, Any] = settings) -> Ids:
+            if wraps and isinstance(settings[name], str):
+                ids = (*vocabulary.text_prefix, *ids, *vocabulary.text_suffix)
+            return np.array(ids, np.uint32)
+
+        start, end = tag("start", ids.start), tag("end", ids.end)
+        blocks[modality] = make_block(modality, settings, start, end)
+    return blocks
+
+
+def make_rules(
+    config: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    index: int,
+    *,
+    masks: tuple[str, ...],
+    dtype: np.dtype[Any],
+) -> Rules:
+    fields = fields_of(config, index)
+    wraps = adds_special_tokens(config, index)
+    return Rules(
+        fields=() if isinstance(fields, str) else fields,
+        fields_from=fields if isinstance(fields, str) else "",
+        fields_index=config["fields_index"],
+        grammar=grammar_of(config, from_record=isinstance(fields, str)),
+        bos=vocabulary.files.bos_id,
+        eos=vocabulary.files.eos_id,
+        add_bos=_add(config["add_bos"], vocabulary.files.bos_id),
+        add_eos=_add(config["add_eos"], vocabulary.files.eos_id),
+        prepend_text=config["prepend_text"],
+        subfield_separator=config["subfield_separator"],
+        text_prefix=np.array(vocabulary.text_prefix if wraps else (), np.uint32),
+        text_suffix=np.array(vocabulary.text_suffix if wraps else (), np.uint32),
+        blocks=blocks_of(config, vocabulary, wraps=wraps),
+        vocab_size=vocabulary.files.vocab_size,
+        masks=masks,
+        dtype=dtype,
+    )
+
+
+def keys_wanted(rules: Rules) -> frozenset[str] | None:
+    """Top-level keys that reading needs; None: all, as a record's own spec may name any."""
+    return None if rules.fields_from else keys_of(rules.fields)
+
+
+def _add(wanted: bool | str, special: int | None) -> bool:
+    return special is not None if wanted == "auto" else bool(wanted)

@@ -1,0 +1,219 @@
+"""Inputs of `dataprep encode` into tasks whose identity is their content.
+
+    inputs ─► sources ─► pieces: ranges of files, parts of tables ─► tasks
+
+A task is small enough that a killed run loses little and every worker has some to do; how work is
+cut depends on the input and the config alone. The plan is also the whole of what a worker is told,
+but for the lists of files, which lie beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.configs import EncodeConfig
+from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
+from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.media import FILES, TARRED, Entry, Found, find_media
+from dataprep.pipeline.media.endings import medium_of
+from dataprep.pipeline.sources import count_records, split_source
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
+from dataprep.pipeline.types import Piece, Source, Task
+
+TASKS_WANTED = 32  # enough for every core to be busy to the end
+TASK_BYTES = (4 << 20, 64 << 20)  # of input: no less, no more
+FEWEST_FILES = 32  # of a task, if there are so many
+DEFAULT_COLUMN: dict[Kind, str] = {"vision": "image", "audio": "audio"}
+# Keys that do not decide what is written; the encoder's own are in its identity.
+NEUTRAL = frozenset(
+    {"inputs", "out", "workers", "allow_empty", "max_errors", "encoder", "weights", "settings"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodePlan:
+    config: dict[str, Any]  # an EncodeConfig as plain values, `column` and `into` filled in
+    kind: Kind
+    weights: Weights | None
+    sources: tuple[Source, ...]
+    tasks: tuple[Task, ...]
+    identity: dict[str, Any]  # what the fingerprint is the hash of
+    decode_threads: int  # in each worker
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.identity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    plan: EncodePlan
+    entries: list[tuple[Entry, ...]]  # of each source that is a folder or a tar
+    encoder: Encoder
+    num_workers: int
+
+
+def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> Planned:
+    if not config.inputs:
+        raise ConfigError("no input; name folders, files, tars or tables of media")
+    if not config.encoder:
+        raise ConfigError("no encoder; set --encoder, dataprep encode --list shows them")
+    spec = find_encoder(config.encoder)
+    weights = find_weights(config.weights, cache_dir)
+    encoder = open_encoder(config.encoder, config.settings, weights)
+    values = config.model_dump(mode="json")
+    values["weights"] = weights.path if weights else None
+    values["column"] = config.column or DEFAULT_COLUMN[spec.kind]
+    values["into"] = config.into or spec.kind
+    found = [
+        item
+        for path in config.inputs
+        for item in find_media(path, spec.kind, values["column"], cache_dir)
+    ]
+    _check_videos(found, config)
+    workers = config.workers or num_cores
+    processes = min(workers, encoder.max_processes or workers)
+    sources = tuple(item.source for item in found)
+    plan = EncodePlan(
+        config=values,
+        kind=spec.kind,
+        weights=weights,
+        sources=sources,
+        tasks=tuple(_make_tasks(found, config)),
+        identity=_identity(values, encoder.identity, sources),
+        # One process alone has others' cores to decode with.
+        decode_threads=workers if processes < workers else 1,
+    )
+    return Planned(
+        plan=plan,
+        entries=[item.entries for item in found],
+        encoder=encoder,
+        num_workers=processes,
+    )
+
+
+def _check_videos(found: Sequence[Found], config: EncodeConfig) -> None:
+    if config.fps is not None or config.frames is not None:
+        return
+    names = (entry.name for item in found for entry in item.entries)
+    video = next((name for name in names if medium_of(name) == "video"), None)
+    if video is not None:
+        raise ConfigError(f"{video} is a video; say which frames to take: --fps or --frames")
+
+
+def _identity(
+    config: Mapping[str, Any], encoder: Mapping[str, Any], sources: Sequence[Source]
+) -> dict[str, Any]:
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "encoded",
+        "config": {
+            **{key: value for key, value in config.items() if key not in NEUTRAL},
+            **{key if key == "encoder" else f"encoder {key}": encoder[key] for key in encoder},
+        },
+        "sources": [{"kind": s.kind, "fingerprint": s.fingerprint} for s in sources],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSize:
+    """A task ends when it has so many bytes or so many files."""
+
+    num_bytes: int
+    num_files: int
+
+
+def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
+    num_bytes = sum(max(item.source.num_bytes, 0) for item in found)
+    num_files = sum(len(item.entries) + item.num_named for item in found)
+    return TaskSize(
+        num_bytes=min(max(num_bytes // TASKS_WANTED, TASK_BYTES[0]), TASK_BYTES[1]),
+        num_files=min(max(num_files // TASKS_WANTED, FEWEST_FILES), shard_records),
+    )
+
+
+def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
+    """Pieces put together up to the size of a task, until there are enough records."""
+    size = task_size(found, config.shard_records)
+    left = config.limit
+    pieces: list[Piece] = []
+    num_bytes = num_records = index = 0
+    sources = [item.source for item in found]
+    for piece, piece_bytes, count in _pieces(found, size):
+        if left is not None:
+            count = count_in(sources[piece.source], piece, left - num_records)
+        pieces.append(piece)
+        num_bytes += piece_bytes
+        num_records += count
+        is_last = left is not None and num_records >= left
+        if is_last or num_bytes >= size.num_bytes or num_records >= size.num_files:
+            yield _task(sources, index, pieces, num_bytes, left if is_last else None)
+            if is_last:
+                return
+            left = None if left is None else left - num_records
+            index, pieces, num_bytes, num_records = index + 1, [], 0, 0
+    if pieces:
+        yield _task(sources, index, pieces, num_bytes, None)
+
+
+def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+    """Pieces with their bytes, and their files where that is known without reading, else 0."""
+    for i, item in enumerate(found):
+        if item.source.kind in (FILES, TARRED):
+            yield from _ranges(i, item.entries, size)
+        else:
+            yield from _parts(i, item, size)
+
+
+def _ranges(
+    source: int, entries: Sequence[Entry], size: TaskSize
+) -> Iterator[tuple[Piece, int, int]]:
+    start = num_bytes = 0
+    for stop, entry in enumerate(entries, 1):
+        num_bytes += entry.num_bytes
+        is_full = num_bytes >= size.num_bytes or stop - start == size.num_files
+        if is_full or stop == len(entries):
+            yield Piece(source=source, start=start, stop=stop), num_bytes, stop - start
+            start, num_bytes = stop, 0
+
+
+def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+    target, share = size.num_bytes, 0.0
+    if item.num_named:
+        # The work is in the files and not in the lines that name them.
+        share = item.num_named / max(1, item.source.num_bytes)  # files a byte
+        target = max(1, min(target, int(size.num_files / share)))
+    # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
+    count_lines = item.source.kind != "hf"
+    for piece, num_bytes in split_source(item.source, index, target, None, count_lines):
+        yield piece, num_bytes, int(num_bytes * share)
+
+
+def count_in(source: Source, piece: Piece, stop_after: int) -> int:
+    if source.kind in (FILES, TARRED):
+        return min(piece.stop - piece.start, stop_after)
+    return count_records(source, piece, stop_after)
+
+
+def _task(
+    sources: Sequence[Source],
+    index: int,
+    pieces: Sequence[Piece],
+    num_bytes: int,
+    limit: int | None,
+) -> Task:
+    content = {
+        "pieces": [[sources[p.source].fingerprint, p.start, p.stop] for p in pieces],
+        "limit": limit,
+    }
+    return Task(
+        index=index,
+        identity=fingerprint(content).removeprefix("sha256:")[:16],
+        pieces=tuple(pieces),
+        num_bytes=num_bytes,
+        limit=-1 if limit is None else limit,
+    )

@@ -1,0 +1,191 @@
+"""Codes of records into Parquet shards: temp -> fsync -> rename -> marker.
+
+    vision   list<uint16>      codes of all frames, one after another
+    audio    list<uint16>      of one codebook; list<list<uint16>> of K codebooks, each of T
+    text, …                    the columns that came with the record
+    source   string            where it came from, unless the record has a column of that name
+
+The schema's metadata say which encoder made the codes (`makers`).
+
+A shard's columns are those that its records have. What types they have in the end is known when
+all shards are there (`encode_finish`); here they are what pyarrow finds in the values.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.encoders.interface import Codes
+from dataprep.pipeline.encoders.makers import Maker, metadata_of
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_atomic
+from dataprep.pipeline.tokenize.sink import Cursor
+from dataprep.pipeline.types import Task
+
+TASKS = "tasks"
+ENDINGS = {"shards": ".parquet", "errors": ".errors.jsonl"}
+SOURCE = "source"
+
+
+@dataclass(slots=True, kw_only=True)
+class CodeTally:
+    """What became of the records of one source."""
+
+    read: int = 0
+    written: int = 0
+    bad: int = 0
+    frames: int = 0
+    codes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeShard:
+    """One committed shard, as its marker says."""
+
+    num_records: int
+    num_codes: int
+    tallies: dict[str, CodeTally]  # by source index
+    files: dict[str, dict[str, Any]]  # role -> {num_bytes, xxh3_128}
+    schema: str  # Arrow's own bytes, in base64
+    cursor: Cursor
+    final: bool  # the task's last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeColumn:
+    """How codes are written."""
+
+    name: str
+    codebook_size: int
+    is_nested: bool  # a list for each codebook
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return code_dtype(self.codebook_size)
+
+
+def code_dtype(codebook_size: int) -> np.dtype[Any]:
+    return np.dtype(np.uint16 if codebook_size <= 1 << 16 else np.uint32)
+
+
+@dataclass(slots=True)
+class OpenShard:
+    """Records of a shard as they come."""
+
+    codes: list[Codes] = field(default_factory=list)  # [frames, tokens] or [codebooks, frames]
+    columns: list[dict[str, Any]] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)  # of each record that is written
+    errors: list[dict[str, Any]] = field(default_factory=list)  # {file, line, reason}
+    tallies: dict[str, CodeTally] = field(default_factory=dict)
+
+    def tally(self, source: int) -> CodeTally:
+        return self.tallies.setdefault(str(source), CodeTally())
+
+
+def task_stem(work: Path, task: Task) -> Path:
+    return work / TASKS / f"{task.index:06d}-{task.identity}"
+
+
+def shard_file(stem: Path, number: int, role: str) -> Path:
+    return stem.with_name(f"{stem.name}-{number:04d}{ENDINGS[role]}")
+
+
+def marker_file(stem: Path, number: int) -> Path:
+    return stem.with_name(f"{stem.name}-{number:04d}.done")
+
+
+def committed_shards(stem: Path) -> list[CodeShard]:
+    """The shards of a task that a run has committed, in order."""
+    shards: list[CodeShard] = []
+    while (marker := marker_file(stem, len(shards))).exists():
+        raw = json.loads(marker.read_bytes())
+        tallies = {key: CodeTally(**value) for key, value in raw.pop("tallies").items()}
+        cursor = Cursor(**raw.pop("cursor"))
+        shards.append(CodeShard(tallies=tallies, cursor=cursor, **raw))
+    return shards
+
+
+def seal(
+    shard: OpenShard,
+    stem: Path,
+    number: int,
+    *,
+    column: CodeColumn,
+    makers: Iterable[Maker],
+    cursor: Cursor,
+    final: bool,
+) -> Callable[[], None]:
+    """What writes the shard down; the table is built now, so that its errors come now."""
+    table = make_table(shard, column).replace_schema_metadata(metadata_of(makers))
+    paths = {role: shard_file(stem, number, role) for role in ENDINGS}
+
+    def commit() -> None:
+        write_table(table, temporary(paths["shards"]))
+        with open(temporary(paths["errors"]), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(error, ensure_ascii=False) + "\n" for error in shard.errors)
+        committed = CodeShard(
+            num_records=table.num_rows,
+            num_codes=sum(codes.size for codes in shard.codes),
+            tallies=shard.tallies,
+            files=commit_files(paths),
+            schema=base64.b64encode(table.schema.serialize().to_pybytes()).decode(),
+            cursor=cursor,
+            final=final,
+        )
+        sync_folder(stem.parent)
+        write_atomic(marker_file(stem, number), json.dumps(asdict(committed)).encode())
+
+    return commit
+
+
+def write_table(table: Any, path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    # One row group: a shard is small, and it is what tokenize hands to a worker.
+    pq.write_table(table, path, compression="zstd", row_group_size=max(1, table.num_rows))
+
+
+def make_table(shard: OpenShard, column: CodeColumn) -> Any:
+    import pyarrow as pa
+
+    names = sorted({name for columns in shard.columns for name in columns} - {SOURCE})
+    arrays = {column.name: codes_array(shard.codes, column)}
+    arrays |= {name: column_array(name, shard.columns) for name in (*names, SOURCE)}
+    return pa.table(arrays)
+
+
+def codes_array(codes: Sequence[Codes], column: CodeColumn) -> Any:
+    import pyarrow as pa
+
+    flat = [part.astype(column.dtype).ravel() for part in codes]
+    values = pa.array(np.concatenate([np.zeros(0, column.dtype), *flat]))
+    if not column.is_nested:
+        return pa.ListArray.from_arrays(_offsets([part.size for part in codes]), values)
+    rows = [len(row) for part in codes for row in part]
+    inner = pa.ListArray.from_arrays(_offsets(rows), values)
+    return pa.ListArray.from_arrays(_offsets([len(part) for part in codes]), inner)
+
+
+def _offsets(lengths: Sequence[int]) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def column_array(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array([row.get(name) for row in rows])
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        cause = str(error).partition("\n")[0]
+        raise InputError(
+            f"column {name!r} cannot be kept: {cause}; make its values one type, or choose others "
+            "with --keep"
+        ) from None

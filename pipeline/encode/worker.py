@@ -1,0 +1,263 @@
+"""One worker process of `dataprep encode`: read -> decode -> encode -> write.
+
+Started as `python -m dataprep.pipeline.encode.worker WORK PARENT`. A task gives one or more shards;
+one that was killed goes on after its last shard. Batches are cut within a shard, in the order of
+the records: which pictures are computed together depends on the input alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from dataprep.pipeline.encode.batches import encoding_with
+from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.encode.tables import (
+    ENDINGS,
+    SOURCE,
+    CodeColumn,
+    OpenShard,
+    committed_shards,
+    marker_file,
+    seal,
+    shard_file,
+    task_stem,
+)
+from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
+from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
+from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.files import temporary
+from dataprep.pipeline.jobs.progress import Reporter
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
+from dataprep.pipeline.media import (
+    Decoded,
+    Entry,
+    Item,
+    PictureRules,
+    SoundRules,
+    Stream,
+    decode_ahead,
+    read_items,
+)
+from dataprep.pipeline.tokenize.sink import Cursor
+from dataprep.pipeline.types import Task
+
+PLAN = "plan.json"
+SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
+
+
+def entries_path(work: Path, source: int) -> Path:
+    """Where the list of files of a folder or tar is kept during the run."""
+    return work / f"entries-{source:05d}.json"
+
+
+class EncodeTasks:
+    """Runs the tasks of one plan; what they share is loaded once."""
+
+    def __init__(self, plan: EncodePlan, work: Path) -> None:
+        config = plan.config
+        self._plan = plan
+        self._work = work
+        self._encoder = open_encoder(config["encoder"], config["settings"], plan.weights)
+        self._rules = rules_of(plan, self._encoder)
+        self._column = column_of(plan, self._encoder)
+        self._maker = maker_of(plan, self._encoder)
+        self._made: dict[int, tuple[Maker, ...]] = {}  # by source, as they are needed
+        self._entries: dict[int, list[Entry]] = {}  # by source, as they are needed
+
+    def run(self, task: Task, send: Send) -> Commit:
+        """Write the task's shards after those already there; what is given commits the last."""
+        stem = task_stem(self._work, task)
+        done = committed_shards(stem)
+        if done and done[-1].final:
+            return lambda: None
+        number = len(done)
+        _remove_leftovers(stem, number)
+        cursor = done[-1].cursor if done else Cursor()
+        items = self._items(task, cursor)
+        if task.limit >= 0:
+            taken = sum(tally.read for shard in done for tally in shard.tallies.values())
+            items = islice(items, task.limit - taken)
+        stream: Stream = decode_ahead(items, self._rules, self._plan.decode_threads)
+        report = Reporter(task.index, send)
+        while True:
+            shard, cursor = self._fill(stream, task, cursor, report)
+            following = next(stream, None)
+            commit = seal(
+                shard,
+                stem,
+                number,
+                column=self._column,
+                makers=self._makers(shard),
+                cursor=cursor,
+                final=following is None,
+            )
+            if following is None:
+                report.flush()
+                return commit
+            commit()
+            stream = chain([following], stream)
+            number += 1
+
+    def _items(self, task: Task, cursor: Cursor) -> Iterator[tuple[int, Item]]:
+        column = self._plan.config["column"]
+        for place in range(cursor.piece, len(task.pieces)):
+            piece = task.pieces[place]
+            source = self._plan.sources[piece.source]
+            from_line = cursor.line if place == cursor.piece else 0
+            entries = self._entries_of(piece.source)
+            for item in read_items(source, piece, entries, column, from_line=from_line):
+                yield place, item
+
+    def _entries_of(self, source: int) -> list[Entry]:
+        if source not in self._entries:
+            path = entries_path(self._work, source)
+            data = path.read_bytes() if path.exists() else b"[]"
+            self._entries[source] = msgspec.json.decode(data, type=list[Entry])
+        return self._entries[source]
+
+    def _fill(
+        self, stream: Stream, task: Task, cursor: Cursor, report: Reporter
+    ) -> tuple[OpenShard, Cursor]:
+        """A shard of the next records, and where to go on after them."""
+        shard = OpenShard()
+        encoding = encoding_with(self._encoder, self._plan.kind)
+        kept: list[tuple[int, int, dict[str, Any]]] = []  # record, source, columns
+        num_codes = 0
+        for record, (place, decoded) in enumerate(stream):
+            cursor = Cursor(piece=place, line=decoded.item.line + 1)
+            source = task.pieces[place].source
+            shard.tally(source).read += 1
+            new_codes = 0
+            reason = decoded.reason
+            if not reason:
+                try:
+                    new_codes = encoding.add(record, decoded)
+                    kept.append((record, source, self._columns(decoded)))
+                except ValueError as error:
+                    reason = str(error)
+            if reason:
+                self._refuse(decoded.item, reason)
+                shard.tally(source).bad += 1
+                shard.errors.append(_listed(decoded.item, reason))
+            num_codes += new_codes
+            report.count(
+                documents=not reason,
+                tokens=new_codes,
+                num_bytes=decoded.item.num_bytes,
+                errors=bool(reason),
+            )
+            if record + 1 >= self._plan.config["shard_records"] or num_codes >= SHARD_CODES:
+                break
+        encoding.finish()
+        for record, source, columns in kept:
+            codes = encoding.codes_of(record)
+            shard.codes.append(codes)
+            shard.columns.append(columns)
+            shard.sources.append(source)
+            tally = shard.tally(source)
+            tally.written += 1
+            tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
+            tally.codes += codes.size
+        return shard, cursor
+
+    def _columns(self, decoded: Decoded) -> dict[str, Any]:
+        keep, into = self._plan.config["keep"], self._plan.config["into"]
+        columns = {
+            name: value
+            for name, value in decoded.columns.items()
+            if keep is None or any(fnmatchcase(name, glob) for glob in keep)
+        }
+        if into in columns:
+            raise ConfigError(
+                f"{decoded.item.place} has a column {into!r} of its own; name another for the "
+                "codes with --into, or leave that one out with --keep"
+            )
+        return {SOURCE: decoded.item.source, **columns}
+
+    def _makers(self, shard: OpenShard) -> set[Maker]:
+        """Of the columns of a shard: this encoder, and those before it."""
+        for i in set(shard.sources) - set(self._made):
+            source = self._plan.sources[i]
+            self._made[i] = read_made(source.path).makers if source.kind == "parquet" else ()
+        made = (self._made[i] for i in shard.sources)
+        return {self._maker, *passed_on(zip(shard.columns, made, strict=True))}
+
+    def _refuse(self, item: Item, reason: str) -> None:
+        if self._plan.config["on_error"] == "fail":
+            raise InputError(
+                f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
+                "or list them with --on-error quarantine"
+            )
+
+
+def _listed(item: Item, reason: str) -> dict[str, Any]:
+    """As `errors.jsonl` has it; the line is null where the file as a whole is the record."""
+    return {"file": item.file, "line": item.number, "reason": reason}
+
+
+def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:
+    config = plan.config
+    if plan.kind == "audio":
+        rate = cast(AudioEncoder, encoder).rate
+        return SoundRules(rate=rate, loudness=config["loudness"])
+    return PictureRules(
+        size=cast(ImageEncoder, encoder).size,
+        exif_rotate=config["exif_rotate"],
+        fps=config["fps"],
+        frames=config["frames"],
+    )
+
+
+def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
+    codebooks = 1 if plan.kind == "vision" else cast(AudioEncoder, encoder).num_codebooks
+    return CodeColumn(
+        name=plan.config["into"], codebook_size=encoder.codebook_size, is_nested=codebooks > 1
+    )
+
+
+def maker_of(plan: EncodePlan, encoder: Encoder) -> Maker:
+    is_vision = plan.kind == "vision"
+    return Maker(
+        column=plan.config["into"],
+        kind=plan.kind,
+        encoder=plan.config["encoder"],
+        tokens_per_frame=cast(ImageEncoder, encoder).tokens_per_frame if is_vision else None,
+        num_codebooks=None if is_vision else cast(AudioEncoder, encoder).num_codebooks,
+        codebook_size=encoder.codebook_size,
+    )
+
+
+def _remove_leftovers(stem: Path, number: int) -> None:
+    """What a killed worker left of the shard it was writing."""
+    for path in (*(shard_file(stem, number, role) for role in ENDINGS), marker_file(stem, number)):
+        path.unlink(missing_ok=True)
+        temporary(path).unlink(missing_ok=True)
+
+
+def main() -> None:
+    work = Path(sys.argv[1])
+
+    def begin() -> RunJob:
+        # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
+        warnings.simplefilter("ignore")
+        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
+        tasks = EncodeTasks(plan, work)
+
+        def run(job: int, send: Send) -> Commit:
+            return tasks.run(plan.tasks[job], send)
+
+        return run
+
+    serve(begin, writes_below=work, parent=int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Seeded texts that look for trouble, and plain ones to measure speed on.
+
+The same seed gives the same texts. White space, numbers, contractions, runs of one character, many
+scripts, combining marks, emoji sequences, line ends, code, added tokens whole and damaged, tokens
+of the vocabulary end to end, and a few documents of 200,000 characters.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dataprep.pipeline.engine.proof.specimens import (
+    COMMON_WORDS,
+    PIECES,
+    PROSE,
+    RUN_CHARACTERS,
+    SCRIPTS,
+    SPACES,
+    SYLLABLES,
+)
+
+FEW = 1000  # with fewer texts than this, no long ones
+SOUPS_PER_TEXT = 3
+ASCII = [chr(code) for code in range(128)]
+LONG_DOCUMENT = 200_000
+LONGEST_DOCUMENT = 1_000_000  # engines may encode large documents in parallel pieces
+LONG_WORD = 20_000
+EDGES = (("a", "b"), (" ", " "), ("\n", "\n"), ("1", "x"), ("é", "."))
+RUN_LENGTHS = (2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 99, 100, 101, 127, 129, 255, 257)
+LONG_RUN_LENGTHS = (511, 513, 1000, 2049, 5000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingredients:
+    """What this tokenizer adds to the specimens."""
+
+    added_tokens: Sequence[str]
+    token_texts: Sequence[str]
+    characters: Sequence[str]
+    marks: Sequence[str]
+
+
+def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> list[str]:
+    fuzzer = _Fuzzer(random.Random(seed), ingredients)
+    texts = [fuzzer.text() for _ in range(num_texts)]
+    texts += [fuzzer.soup() for _ in range(SOUPS_PER_TEXT * num_texts)]
+    few = num_texts < FEW
+    runs = RUN_LENGTHS[::5] if few else (*RUN_LENGTHS, *LONG_RUN_LENGTHS)
+    texts += [fuzzer.edged(c * n) for c in RUN_CHARACTERS for n in runs]
+    texts += [c * n for c in RUN_CHARACTERS for n in runs]
+    words = RUN_LENGTHS[-4:] if few else (*RUN_LENGTHS[-4:], *LONG_RUN_LENGTHS, LONG_WORD)
+    texts += [fuzzer.some(script, n, n) for script in SCRIPTS for n in words]
+    if not few:
+        lengths = (LONG_DOCUMENT, LONG_DOCUMENT, LONG_DOCUMENT, LONGEST_DOCUMENT)
+        texts += [fuzzer.long_text(n) for n in lengths]
+    return texts
+
+
+def plain_text(num_characters: int, seed: int) -> list[str]:
+    """Documents of ordinary prose, code and dialogue, a few thousand characters each."""
+    generator = random.Random(seed)
+    common, syllables = COMMON_WORDS.split(), SYLLABLES.split()
+
+    def word() -> str:
+        # Common words by Zipf's law, and rare ones: engines keep the words that they saw before.
+        if generator.random() < 0.8:
+            return common[int(len(common) ** generator.random()) - 1]
+        return "".join(generator.choices(syllables, k=generator.randint(1, 4)))
+
+    texts = []
+    while num_characters > 0:
+        sentences = []
+        for _ in range(generator.randint(2, 30)):
+            words = [word() for _ in range(generator.randint(6, 24))]
+            sentences.append(f"{' '.join(words).capitalize()}. ")
+            if generator.random() < 0.3:
+                sentences.append(generator.choice(PROSE))
+        texts.append("".join(sentences))
+        num_characters -= len(texts[-1])
+    return texts
+
+
+class _Fuzzer:
+    def __init__(self, generator: random.Random, ingredients: Ingredients) -> None:
+        self._generator = generator
+        self._ingredients = ingredients
+        of = ingredients
+        # a maker and its share
+        self._makers: list[tuple[Callable[[], str], int]] = [
+            (lambda: self.some(self._generator.choice(SCRIPTS), 1, 12), 30),
+            (lambda: self.some(PIECES, 1, 1), 20),
+            (lambda: self.some("".join(self._generator.choices(SCRIPTS, k=3)), 1, 8), 10),
+            (lambda: self._generator.choice(RUN_CHARACTERS) * self._generator.randint(1, 40), 5),
+            (lambda: self.some(of.token_texts, 1, 6), 25 if of.token_texts else 0),
+            (lambda: self.some(of.characters, 1, 4), 5 if of.characters else 0),
+            (lambda: "a" + self.some(of.marks, 1, 4), 5 if of.marks else 0),
+            (lambda: self.damaged(self.some(of.added_tokens, 1, 1)), 5 if of.added_tokens else 0),
+        ]
+
+    def text(self) -> str:
+        functions, shares = zip(*self._makers, strict=True)
+        makers = self._generator.choices(functions, shares, k=self._generator.randint(1, 24))
+        return "".join(make() + self._generator.choice(SPACES) for make in makers)
+
+    def soup(self) -> str:
+        """Neighbours that nobody ever wrote: any characters, marks, ASCII, tokens, in any order."""
+        of = self._ingredients
+        pools = [pool for pool in (of.characters, of.marks, ASCII, of.token_texts, SPACES) if pool]
+        chosen = self._generator.choices(pools, k=self._generator.randint(2, 14))
+        return "".join(map(self._generator.choice, chosen))
+
+    def long_text(self, num_characters: int) -> str:
+        parts: list[str] = []
+        length = 0
+        while length < num_characters:
+            parts.append(self.text() + self._generator.choice(PROSE))
+            length += len(parts[-1])
+        return "".join(parts)[:num_characters]
+
+    def some(self, choices: Sequence[str], fewest: int, most: int) -> str:
+        return "".join(self._generator.choices(choices, k=self._generator.randint(fewest, most)))
+
+    def edged(self, text: str) -> str:
+        before, after = self._generator.choice(EDGES)
+        return f"{before}{text}{after}"
+
+    def damaged(self, token: str) -> str:
+        """One in three whole, the others cut, parted by a space or in the other case."""
+        place = self._generator.randrange(len(token) + 1)
+        ways = (token[:place], token[place:], f"{token[:place]} {token[place:]}", token.swapcase())
+        return self._generator.choice((*ways, token, token))

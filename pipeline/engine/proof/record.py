@@ -1,0 +1,71 @@
+"""The proof that an engine may be used, and the folder where proofs are kept.
+
+    cache_dir/engines/SHA256.json      named by everything that the proof depends on
+
+A file that is missing, broken or of another form counts as absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep, Swept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    engine: str
+    version: str
+    reference: str
+    reference_version: str
+    equal: bool
+    why_not: str = ""  # with an example; "" where equal
+    failed: bool = False  # by an exception; such a verdict is not kept
+    bad_code_points: tuple[tuple[int, int], ...] = ()  # inclusive ranges, for the reference
+    num_bad_code_points: int = 0
+    swept: Swept = field(default_factory=Swept)
+    seconds: float = 0.0
+    megabytes_per_second: float = 0.0  # of plain text, on one thread
+    reference_megabytes_per_second: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofKey:
+    """Everything that a proof depends on."""
+
+    tokenizer_sha256: str
+    engine: str
+    version: str
+    reference: str
+    reference_version: str
+    sweep: Sweep
+    sweep_version: int = SWEEP_VERSION
+
+    @property
+    def file_name(self) -> str:
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def read_proof(cache_dir: Path, key: ProofKey) -> Proof | None:
+    try:
+        data = (cache_dir / "engines" / key.file_name).read_bytes()
+        proof = msgspec.json.decode(data, type=Proof)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return proof if (proof.engine, proof.version) == (key.engine, key.version) else None
+
+
+def write_proof(cache_dir: Path, key: ProofKey, proof: Proof) -> None:
+    path = cache_dir / "engines" / key.file_name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Two runs may prove at once: each has its own temp name, and the last rename wins.
+    temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temp.write_bytes(msgspec.json.encode(proof))
+    os.replace(temp, path)

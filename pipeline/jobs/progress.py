@@ -1,0 +1,34 @@
+"""What a worker tells of its progress."""
+
+from __future__ import annotations
+
+import time
+
+from dataprep.pipeline.jobs.worker import Send
+
+PROGRESS_SECONDS = 0.3
+
+
+class Reporter:
+    """Adds up what happened in a task and tells the parent a few times a second."""
+
+    def __init__(self, task: int, send: Send) -> None:
+        self._task = task
+        self._send = send
+        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
+        self._errors = 0  # of the task so far: if it is tried again, they count once
+        self._last = time.monotonic()
+
+    def count(self, *, documents: int, tokens: int, num_bytes: int, errors: int) -> None:
+        self._sums["documents"] += documents
+        self._sums["tokens"] += tokens
+        self._sums["num_bytes"] += num_bytes
+        self._errors += errors
+        if time.monotonic() - self._last >= PROGRESS_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        message = {"type": "progress", "task": self._task, "task_errors": self._errors}
+        self._send({**message, **self._sums})
+        self._sums = dict.fromkeys(self._sums, 0)
+        self._last = time.monotonic()

@@ -1,0 +1,163 @@
+"""The folder of a dataset while it is made: who holds it, what is in it, what may be gone on with.
+
+out/.work/identity.json     what the unfinished run is a run of
+out/.work/…                 its plan and what it has committed
+out/manifest.json           the dataset is complete; .work goes
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, LockedError
+from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.storage.manifest import MANIFEST, fingerprint, missing_file, read_manifest
+
+WORK = ".work"
+IDENTITY = "identity.json"
+OURS = (WORK, MANIFEST, "shards", "index", "provenance", "errors.jsonl")
+
+Identity = Mapping[str, Any]
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Hold the folder for this process; the kernel lets go however the process ends."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(out, os.O_RDONLY)
+    except OSError as error:
+        raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LockedError(f"another run holds {out}; wait for it, or stop it") from None
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise ConfigError(f"cannot write in --out {out}; name another")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_out(name: str) -> Path:
+    """The output folder, refused where it is none of ours to write in."""
+    if not name:
+        raise ConfigError("no output folder; set --out")
+    if "://" in name:
+        raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
+    out = Path(name)
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is a file")
+    if out.is_dir() and not (out / MANIFEST).exists() and not (out / WORK).exists():
+        strangers = sorted(path.name for path in out.iterdir())
+        if strangers:
+            raise ConfigError(
+                f"--out {out} holds other files ({', '.join(strangers[:3])}); name a new folder"
+            )
+    return out
+
+
+def refuse_inside(out: Path, paths: Iterable[str | Path]) -> None:
+    """What is read must not lie where --overwrite removes, nor the other way round."""
+    target = out.resolve()
+    for path in paths:
+        source = Path(path).resolve()
+        if source == target or target in source.parents:
+            raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
+
+
+def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> dict[str, Any] | None:
+    """The manifest of the finished dataset, None if there is none; another's is a conflict."""
+    if not (out / MANIFEST).exists():
+        return None
+    manifest = read_manifest(out)
+    if manifest["fingerprint"] != fingerprint(identity):
+        changes = difference(manifest["identity"], identity, names)
+        raise ConflictError(
+            f"{out} was made from something else ({changes}); "
+            "name another --out, or replace it with --overwrite"
+        )
+    lost = missing_file(manifest, out)
+    if lost:
+        raise CorruptError(f"{lost} is gone or damaged; make the dataset again with --overwrite")
+    shutil.rmtree(out / WORK, ignore_errors=True)  # of a run killed in its last moment
+    return manifest
+
+
+def prepare(
+    out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
+) -> Path:
+    """The work folder of this run, new or gone on with; `may_change` are config keys."""
+    work = out / WORK
+    path = work / IDENTITY
+    if path.exists():
+        begun = json.loads(path.read_bytes())
+        if _without(begun, may_change) != _without(identity, may_change):
+            changes = difference(begun, identity, names)
+            raise ConflictError(
+                f"{out} has an unfinished run of something else ({changes}); "
+                "finish that one, name another --out, or throw it away with --overwrite"
+            )
+        return work
+    # Nothing, or what an interrupted removal left.
+    remove_dataset(out)
+    work.mkdir()
+    write_atomic(path, json.dumps(identity).encode())
+    return work
+
+
+def remove_dataset(out: Path) -> None:
+    """Remove what we wrote and nothing else. The work folder says that this is under way, so
+    that after a kill the rest is known to be ours and goes too."""
+    if not any((out / name).exists() for name in OURS):
+        return
+    (out / WORK).mkdir(exist_ok=True)
+    (out / WORK / IDENTITY).unlink(missing_ok=True)
+    for name in (MANIFEST, *(name for name in OURS if name not in (MANIFEST, WORK)), WORK):
+        path = out / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _without(identity: Identity, keys: Sequence[str]) -> str:
+    config = {k: v for k, v in identity.get("config", {}).items() if k not in keys}
+    return fingerprint({**identity, "config": config})
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} -> {"a.b": 1}"""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
+    return flat
+
+
+def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
+    """What changed: `fields: 'text' -> 'body'; input a.jsonl changed`; `names` are of `new`."""
+    changes = []
+    for section in ("config", "tokenizer"):
+        before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
+        name = "tokenizer " if section == "tokenizer" else ""
+        changes += [
+            f"{name}{key}: {before.get(key)!r} -> {after.get(key)!r}"
+            for key in sorted({*before, *after})
+            if before.get(key) != after.get(key)
+        ]
+    before, after = old.get("sources", []), new.get("sources", [])
+    if len(before) != len(after):
+        changes.append(f"{len(before)} -> {len(after)} sources")
+    else:
+        pairs = zip(before, after, names, strict=True)
+        changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
+    return "; ".join(changes) or "another version of dataprep"

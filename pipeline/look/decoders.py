@@ -1,0 +1,121 @@
+"""Who can decode the codes of a dataset: the encoder that made them.
+
+    document ─► its source, OUT/shards/….parquet ─► the dataset of codes OUT ─► its encoder
+
+Or one that the user names, for codes that were made elsewhere. Either must fit what the dataset
+says of its codes; nothing is decoded by an encoder that only might be the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from dataprep.pipeline.encoders import Encoder, find_encoder, find_weights, open_encoder
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.look.inspect import Segment
+from dataprep.pipeline.look.media import FindDecoder
+from dataprep.pipeline.look.origins import Encoded, encoded_behind
+from dataprep.pipeline.look.verify_encoded import encoder_of
+from dataprep.pipeline.modalities.audio import AudioBlock
+from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.modalities.vision import VisionBlock
+from dataprep.pipeline.storage.provenance import Origin, origin_of
+
+Behind = Callable[[str, str], dict[str, list[Encoded]]]  # by a source's path and fingerprint
+
+FIX = "name the encoder of these codes: --encoder NAME [--weights FILE] [--set settings.NAME=VALUE]"
+
+
+def named_decoder(name: str, weights: str | None, settings: Mapping[str, Any]) -> FindDecoder:
+    """The encoder that the user names; codes of another kind than its own are left out."""
+    kind = find_encoder(name).kind
+    encoder = open_encoder(name, settings, find_weights(weights, None))
+
+    def find(modality: str, segment: Segment) -> Encoder | str:
+        if modality != kind:
+            return f"is left out: encoder {name} makes {kind} codes; name another with --encoder"
+        _check_fit(encoder, f"encoder {name}", segment, modality)
+        return encoder
+
+    return find
+
+
+def recorded_decoder() -> FindDecoder:
+    """The encoder that made the codes, by where their document came from."""
+    opened = cache(_opened)
+    behind = cache(lambda path, fingerprint: encoded_behind({path: fingerprint}))
+
+    def find(modality: str, segment: Segment) -> Encoder:
+        folder = _made_in(modality, segment, behind)
+        encoder = opened(folder)
+        _check_fit(encoder, f"the encoder of {folder}", segment, modality)
+        return encoder
+
+    return find
+
+
+def _opened(folder: Path) -> Encoder:
+    try:
+        return encoder_of(folder)
+    except ConfigError as error:
+        raise ConfigError(f"the encoder of {folder} cannot be opened: {error}; {FIX}") from None
+
+
+def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
+    """The dataset of codes that a segment's codes are from."""
+    which = f"document {segment.document} of {segment.folder}"
+    if segment.manifest is None:
+        raise ConfigError(
+            f"{segment.folder} is gone or was made anew, so nobody knows what made the {modality} "
+            f"codes of its document {segment.document}; {FIX}"
+        )
+    origin = _origin(segment.folder, segment.manifest, segment.document)
+    fingerprints = {source["path"]: source["fingerprint"] for source in segment.manifest["sources"]}
+    found = behind(origin.path, fingerprints[origin.path]).get(modality, [])
+    if not found:
+        raise ConfigError(
+            f"the {modality} codes of {which} are from {origin}, not from dataprep encode; {FIX}"
+        )
+    if not all(encoded.is_same for encoded in found):
+        raise ConfigError(f"{found[0].folder} was made anew since {which} was tokenized; {FIX}")
+    if any(other.manifest["encoder"] != found[0].manifest["encoder"] for other in found):
+        places = ", ".join(str(encoded.folder) for encoded in found)
+        raise ConfigError(f"the {modality} codes of {which} may be by any of {places}; {FIX}")
+    return found[0].folder
+
+
+def _origin(folder: Path, manifest: Mapping[str, Any], document: int) -> Origin:
+    ends = np.cumsum([shard["num_documents"] for shard in manifest["shards"]])
+    shard = int(np.searchsorted(ends, document, side="right"))
+    place = document - int(ends[shard]) + manifest["shards"][shard]["num_documents"]
+    return origin_of(folder, dict(manifest), shard, place)
+
+
+def _check_fit(encoder: Encoder, name: str, segment: Segment, modality: str) -> None:
+    wanted = _shape_of(segment.blocks[modality])
+    has = {key: getattr(encoder, key) for key in wanted}
+    if has != wanted:
+        raise ConfigError(
+            f"{name} has {_said(has)}, but {segment.folder} was tokenized with {_said(wanted)}; "
+            f"{FIX}"
+        )
+    if not encoder.can_decode:
+        raise ConfigError(f"{name} cannot decode, or its weights hold no decoder; {FIX}")
+
+
+def _shape_of(block: Block) -> dict[str, int]:
+    """By the names that encoders have for it."""
+    if isinstance(block, VisionBlock):
+        own = {"tokens_per_frame": block.tokens_per_frame}
+    else:
+        own = {"num_codebooks": cast(AudioBlock, block).codebooks}
+    return {**own, "codebook_size": block.codebook_size}
+
+
+def _said(shape: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in shape.items())

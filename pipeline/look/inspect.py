@@ -1,0 +1,177 @@
+"""A document or row as people can read it: spans of text, and blocks of codes by their shape.
+
+tokens  1 100 90 10 11 8192 30 31 8193 91     loss 0 0 1…     vision 0 0 0 1 1 1 1 1 1 0
+spans   "<s>a" without loss, "<vision>" with, <vision 2×2> with, "</vision>" with
+runs    vision, tokens 3..9
+
+How a block is laid out is said by the manifest of the tokenized dataset it came from: a packed
+dataset may hold several that differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.model import ModalitiesConfig
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.modalities.blocks import make_block
+from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.provenance import PieceOrigin
+from dataprep.pipeline.types import MODALITIES
+
+Decode = Callable[[Sequence[int]], str]
+Item = Mapping[str, NDArray[Any]]  # tokens, their masks and, of a row, segment_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    text: str
+    loss: bool
+    modality: str  # "text", "padding" or the mask's name
+    start: int  # its first token
+    num_tokens: int
+    segment: int  # from 1; 0 is padding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Codes of one modality side by side in one segment, whether they have loss or not."""
+
+    modality: str
+    segment: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The part of a document that a segment holds; a document by itself is one segment."""
+
+    folder: Path  # of the tokenized dataset
+    manifest: Mapping[str, Any] | None  # of it; None if it is gone or another by now
+    document: int
+    start: int  # the document's token that the segment starts with
+    blocks: Mapping[str, Block]
+
+
+def whole_document(folder: Path, manifest: Mapping[str, Any], document: int) -> Segment:
+    return Segment(
+        folder=folder, manifest=manifest, document=document, start=0, blocks=layout_of(manifest)
+    )
+
+
+def segments_of_row(
+    folder: Path, manifest: Mapping[str, Any], pieces: Sequence[PieceOrigin]
+) -> list[Segment]:
+    """Of a row of the packed dataset `manifest`, by what is known of its pieces."""
+    fingerprints = {source["path"]: source["fingerprint"] for source in manifest["sources"]}
+    found: dict[str, Segment] = {}  # by dataset, for all but what is a piece's own
+    for piece in pieces:
+        if piece.dataset not in found:
+            place, own = _find_dataset(folder, piece.dataset, fingerprints[piece.dataset])
+            blocks = {**layout_of(manifest), **(layout_of(own) if own else {})}
+            found[piece.dataset] = Segment(
+                folder=place, manifest=own, document=0, start=0, blocks=blocks
+            )
+    return [
+        replace(found[piece.dataset], document=piece.document, start=piece.start)
+        for piece in pieces
+    ]
+
+
+def _find_dataset(
+    packed: Path, dataset: str, fingerprint: str
+) -> tuple[Path, dict[str, Any] | None]:
+    """Where it was, or beside the packed one if both were moved; its fingerprint tells."""
+    for place in (Path(dataset), packed.absolute().parent / Path(dataset).name):
+        try:
+            manifest = read_manifest(place)
+        except CorruptError:
+            continue
+        if manifest["fingerprint"] == fingerprint:
+            return place, manifest
+    return Path(dataset), None
+
+
+def layout_of(manifest: Mapping[str, Any]) -> dict[str, Block]:
+    """How the blocks of each modality of a dataset are laid out."""
+    # A manifest of an earlier version lacks the keys that came later.
+    defaults = ModalitiesConfig().model_dump(mode="json")
+    sections = manifest["config"].get("modalities", {})
+    blocks = {}
+    for modality in MODALITIES:
+        if modality in manifest["masks"]:
+            tags = manifest.get(modality) or {"start": (), "end": ()}
+            settings = {**defaults[modality], **sections.get(modality, {})}
+            start, end = (np.array(tags[key], np.uint32) for key in ("start", "end"))
+            blocks[modality] = make_block(modality, settings, start, end)
+    return blocks
+
+
+def spans_of(item: Item, decode: Decode, segments: Sequence[Segment]) -> list[Span]:
+    """Cut a document or row where its loss, modality or segment changes."""
+    tokens, loss, numbers = item["tokens"], item["loss_mask"].astype(bool), _segment_ids(item)
+    names, kinds = _modalities(item)
+    spans = []
+    for start, stop in _ranges(loss, kinds, numbers):
+        ids, segment, modality = tokens[start:stop], int(numbers[start]), names[kinds[start]]
+        if not segment:
+            text, modality = f"<padding {len(ids)}>", "padding"
+        elif modality == "text":
+            text = decode(ids.tolist())
+        else:
+            shape = segments[segment - 1].blocks[modality].shape(len(ids))
+            text = f"<{modality} {shape}>"
+        spans.append(
+            Span(
+                text=text,
+                loss=bool(loss[start]),
+                modality=modality,
+                start=start,
+                num_tokens=len(ids),
+                segment=segment,
+            )
+        )
+    return spans
+
+
+def runs_of(item: Item) -> list[Run]:
+    """The blocks of codes, in order."""
+    numbers = _segment_ids(item)
+    names, kinds = _modalities(item)
+    return [
+        Run(modality=names[kinds[start]], segment=int(numbers[start]), start=start, stop=stop)
+        for start, stop in _ranges(kinds, numbers)
+        if kinds[start]
+    ]
+
+
+def _segment_ids(item: Item) -> NDArray[Any]:
+    return item.get("segment_ids", np.ones(len(item["tokens"]), np.int32))
+
+
+def _modalities(item: Item) -> tuple[list[str], NDArray[np.int8]]:
+    """Names, and which of them each token has: 0 is text."""
+    names = ["text", *(name for name in MODALITIES if f"{name}_mask" in item)]
+    kinds = np.zeros(len(item["tokens"]), np.int8)
+    for number, name in enumerate(names[1:], 1):
+        kinds[item[f"{name}_mask"].astype(bool)] = number
+    return names, kinds
+
+
+def _ranges(*arrays: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Stretches in which none of the arrays changes."""
+    length = len(arrays[0])
+    changes = np.zeros(max(length - 1, 0), bool)
+    for values in arrays:
+        changes |= values[1:] != values[:-1]
+    cuts = (np.flatnonzero(changes) + 1).tolist()
+    return pairwise([0, *cuts, length]) if length else iter(())

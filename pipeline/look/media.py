@@ -1,0 +1,147 @@
+"""Blocks of codes back to what people can see and hear, as files.
+
+    row 3   "a cat" <vision 2×256> "it says" <audio 1×8000>
+    files   row-3-block-0-frame-0.png  row-3-block-0-frame-1.png  row-3-block-1.wav
+
+Blocks are numbered as they stand. Of one that packing cut, whole frames are written; what is left
+out is told in notes, never guessed. `decoders` finds who decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.encoders.interface import AudioEncoder, Codes, Encoder, ImageEncoder
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.files import disk_errors_named, write_atomic
+from dataprep.pipeline.look.inspect import Item, Run, Segment, runs_of
+from dataprep.pipeline.media.pictures import png_of
+from dataprep.pipeline.media.sound import wav_of
+from dataprep.pipeline.modalities.audio import AudioBlock
+from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.modalities.vision import VisionBlock
+
+# Who decodes a segment's codes of one modality, or why nobody does.
+FindDecoder = Callable[[str, Segment], Encoder | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media:
+    paths: list[str]  # in the order of their blocks
+    notes: list[str]  # what was not written, and why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """What of a block can be decoded."""
+
+    codes: list[Codes]  # [frames, tokens] of each picture or video, or one [codebooks, frames]
+    note: str  # about the rest, or ""
+
+
+def write_media(
+    item: Item, segments: Sequence[Segment], find: FindDecoder, folder: Path, stem: str
+) -> Media:
+    """Every whole picture and sound of a document or row; `stem` begins their names: row-3."""
+    runs = runs_of(item)
+    if not runs:
+        return Media(paths=[], notes=[f"{stem} has no block of codes, so no file was written"])
+    blocks = [_whole(item, run, segments[run.segment - 1]) for run in runs]
+    # All decoders are found before the first file is written.
+    decoders = [
+        find(run.modality, segments[run.segment - 1]) if block.codes else block.note
+        for run, block in zip(runs, blocks, strict=True)
+    ]
+    if any(block.codes for block in blocks) and all(isinstance(d, str) for d in decoders):
+        place = next(i for i, block in enumerate(blocks) if block.codes)
+        raise ConfigError(f"block {place} ({runs[place].modality}) of {stem} {decoders[place]}")
+    media = Media(paths=[], notes=[])
+    for number, (run, block, decoder) in enumerate(zip(runs, blocks, decoders, strict=True)):
+        name = f"block-{_padded(number, len(runs))}"
+        note = decoder if isinstance(decoder, str) else block.note
+        if note:
+            media.notes.append(f"{name} ({run.modality}) {note}")
+        if not isinstance(decoder, str):
+            files = _sounds if run.modality == "audio" else _pictures
+            for ending, data in files(block.codes, cast(Any, decoder)):
+                media.paths.append(_write(folder, f"{stem}-{name}{ending}", data))
+    return media
+
+
+def _whole(item: Item, run: Run, segment: Segment) -> Whole:
+    ids, block = item["tokens"][run.start : run.stop], segment.blocks[run.modality]
+    if isinstance(block, AudioBlock) and block.layout == "first" and block.codebooks > 1:
+        return Whole(
+            codes=[],
+            note=f"holds the first of {block.codebooks} codebooks alone (modalities.audio.layout), "
+            "which cannot be decoded",
+        )
+    # A segment's first token is within a block only if the document was cut there.
+    before = item["segment_ids"][run.start - 1] if run.start and "segment_ids" in item else 0
+    is_cut = segment.start > 0 and before != run.segment
+    codes = whole_codes(ids, block, is_cut=is_cut)
+    rest = len(ids) - sum(_num_ids(block, part) for part in codes)
+    note = f"was cut: {rest} of {len(ids)} tokens fill no whole frame and are left out"
+    return Whole(codes=codes, note=note if rest else "")
+
+
+def whole_codes(ids: NDArray[Any], block: Block, *, is_cut: bool) -> list[Codes]:
+    """Of each medium in a block; `is_cut`: its beginning may be missing, so that frames may begin
+    anywhere. What cannot be told for sure is left out."""
+    if isinstance(block, VisionBlock):
+        # Where a code may look like the end of a frame, frames are told by counting alone.
+        can_tell = min(block.end_of_frame, block.end_of_media) >= block.codebook_size
+        return block.unwrap(ids) if can_tell or not is_cut else []
+    assert isinstance(block, AudioBlock)
+    books = block.codebooks
+    if is_cut and books > 1 and not block.separate_codebooks:
+        return []
+    for first in range(books if is_cut else 1):
+        # Begun within a frame, ids are not of the codebook that they stand for.
+        whole = (len(ids) - first) // books * books
+        codes = block.unwrap(ids[first : first + whole])
+        if codes:
+            return codes
+    return []
+
+
+def _num_ids(block: Block, codes: Codes) -> int:
+    """How many ids these codes are in a block."""
+    return int(block.wrap(block.flatten(codes), np.array([codes.size])).lengths[0])
+
+
+def _pictures(media: Sequence[Codes], encoder: ImageEncoder) -> Iterator[tuple[str, bytes]]:
+    frames = np.concatenate(media)
+    for start in range(0, len(frames), encoder.batch_size):
+        images = encoder.decode(frames[start : start + encoder.batch_size])
+        for number, image in enumerate(images, start):
+            yield f"-frame-{_padded(number, len(frames))}.png", png_of(image)
+
+
+def _sounds(media: Sequence[Codes], encoder: AudioEncoder) -> Iterator[tuple[str, bytes]]:
+    (codes,) = media
+    yield ".wav", wav_of(encoder.decode(codes), encoder.rate)
+
+
+def _padded(number: int, of: int) -> str:
+    """So that names sort as numbers do: 7 of 12 -> 07."""
+    return f"{number:0{len(str(of - 1))}d}"
+
+
+def _write(folder: Path, name: str, data: bytes) -> str:
+    path = folder / name
+    with disk_errors_named(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, data)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+            raise ConfigError(
+                f"cannot write {path}: {error.strerror}; name another folder with --media"
+            ) from None
+    return str(path)

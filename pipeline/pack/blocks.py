@@ -1,0 +1,90 @@
+"""Blocks of codes within documents, tags included: where they are, and which of them rows cut.
+
+document   a b c <vision> 7 8 8193 </vision> d e        block [3, 8)
+rows       a b c <vision> 7 | 7 8 8193 </vision> d e    cut at 5: inside, so one block is cut
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dataprep.pipeline.pack.corpus import Corpus, Pieces
+from dataprep.pipeline.pack.strategies import Blocks, Plan
+from dataprep.pipeline.pack.strategies.windows import Window
+from dataprep.pipeline.types import Offsets
+
+
+def blocks_of_window(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
+    """Those of the documents that are longer than a row, numbered as in the window."""
+    long = np.flatnonzero(window.lengths > capacity)
+    blocks = find_blocks(corpus, long + window.first_document, window.lengths[long])
+    return replace(blocks, document=long[blocks.document]) if len(blocks.document) else None
+
+
+def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
+    """The blocks of some documents; their numbers are places in `document`."""
+    pieces = Pieces(document=document, start=np.zeros_like(document), length=length)
+    found = [np.zeros((3, 0), np.int64)]
+    for mask in corpus.masks[1:]:
+        parts = corpus.mask_parts(mask, pieces)
+        first = np.concatenate(([0], np.cumsum(length)[:-1]))[parts.piece]
+        inside = parts.flag & (parts.length > 0)
+        stop = (np.cumsum(parts.length) - first)[inside]
+        owner = parts.piece[inside]
+        before, after = corpus.tag_lengths(mask, document[owner])
+        start = np.maximum(stop - parts.length[inside] - before, 0)
+        found.append(np.stack([owner, start, np.minimum(stop + after, length[owner])]))
+    blocks = np.concatenate(found, axis=1)
+    blocks = blocks[:, np.lexsort((blocks[1], blocks[0]))]
+    return Blocks(document=blocks[0], start=blocks[1], stop=blocks[2])
+
+
+def count_cut_blocks(corpus: Corpus, plans: Iterable[Plan]) -> Iterator[Plan]:
+    """Plans that were made without looking at blocks, with the number that they cut."""
+    # Of the plan before: a document, and a block of it, may go on in this one.
+    last, last_document = (-1, -1), -1
+    for plan in plans:
+        if len(corpus.masks) == 1:
+            yield plan
+            continue
+        cut = _cut_blocks(corpus, plan, last_document)
+        num_cut = len(cut) - (len(cut) > 0 and cut[0] == last)
+        last = cut[-1] if cut else last
+        last_document = int(plan.document[-1]) if len(plan.document) else last_document
+        yield replace(plan, counts=replace(plan.counts, blocks_cut=num_cut))
+
+
+def _cut_blocks(corpus: Corpus, plan: Plan, going_on: int) -> list[tuple[int, int]]:
+    """(document, start) of each block that a row ends or starts within; the document `going_on`
+    began in the plan before."""
+    # A document that lost its end has a piece as long as a row, or is the last of all; one that
+    # was cut after its first token has two pieces that start with it.
+    may_be_cut = (plan.start > 0) | (plan.length >= plan.capacity) | (plan.length == 1)
+    document = np.unique(np.append(plan.document[may_be_cut], plan.document[-1:]))
+    length = corpus.lengths_of(document)
+    blocks = find_blocks(corpus, document, length)
+    place = np.searchsorted(document, plan.document)
+    own = np.flatnonzero(document.take(place, mode="clip") == plan.document)
+    place, start = place[own], plan.start[own]
+    end = start + plan.length[own]
+    # Neighbouring pieces share a token, so a piece that does not begin its document begins one
+    # token before the cut; only where the left end was lost is nothing before it.
+    continued = document[place] == going_on
+    order = np.lexsort((start, place))
+    continued[order[1:]] |= place[order][1:] == place[order][:-1]
+    owners = np.concatenate([place[end < length[place]], place[(start > 0) & ~continued]])
+    cuts = np.concatenate([end[end < length[place]], start[(start > 0) & ~continued]])
+    # The last block of the same document that starts before the cut.
+    scale = int(length.max(initial=0)) + 1
+    keys = blocks.document * scale + blocks.start
+    nearest = np.searchsorted(keys, owners * scale + cuts) - 1
+    known = nearest >= 0
+    nearest, owners, cuts = nearest[known], owners[known], cuts[known]
+    inside = (blocks.document[nearest] == owners) & (blocks.stop[nearest] > cuts)
+    hit = np.unique(nearest[inside])
+    return list(
+        zip(document[blocks.document[hit]].tolist(), blocks.start[hit].tolist(), strict=True)
+    )

@@ -1,0 +1,108 @@
+"""Documents into as few rows as can be found fast, cutting only those longer than a row.
+
+    lengths ─► pieces ─► counts by length ─► runs of rows ─► place of each piece
+
+Two searches over the counts, `exact` and `decreasing`, of which the better is taken; so there are
+never more rows than best-fit decreasing needs. Both put pieces of like length together, so the
+rows are shuffled in the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dataprep.pipeline.pack.strategies.decreasing import best_fit_decreasing
+from dataprep.pipeline.pack.strategies.exact import MIXINGS, fill_exactly
+from dataprep.pipeline.pack.strategies.order import stable_order
+from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow, fit_pieces
+from dataprep.pipeline.pack.strategies.plan import (
+    Counts,
+    Ints,
+    Plan,
+    Side,
+    checked,
+    checked_max_segments,
+)
+from dataprep.pipeline.pack.strategies.runs import Runs, lay_out
+
+# The exact search costs about (distinct lengths) × (capacity) bit operations. Beyond this it would
+# be slower than the rest of the planning; so many lengths leave no gaps worth searching for.
+_EXACT_SEARCH_LIMIT = 1 << 32
+
+
+def best_fit(
+    lengths: ArrayLike,
+    capacity: int,
+    *,
+    overflow: Overflow = "split",
+    truncate_side: Side = "right",
+    blocks: Blocks | None = None,
+    max_segments: int | None = None,
+    seed: int = 0,
+    window: int = 0,
+) -> Plan:
+    """`seed` and `window` (the index of these documents' window) key the shuffle of the rows."""
+    checked_max_segments(max_segments)
+    lengths = checked(lengths, capacity)
+    pieces = fit_pieces(
+        lengths, capacity, overflow=overflow, truncate_side=truncate_side, blocks=blocks
+    )
+    counts = np.bincount(pieces.whole, minlength=capacity + 1)
+    counts += np.bincount(pieces.length, minlength=capacity + 1)
+    num_without = int(counts[0])  # documents that are empty, cut or dropped
+    counts[0] = 0
+    runs = _fewest_rows(counts, capacity, max_segments)
+    layout = lay_out(runs, seed=seed, window=window)
+
+    # Pieces, shortest first as the layout has them; n + i of n documents is the cut piece i.
+    narrow = np.uint16 if capacity < 1 << 16 else np.uint32
+    sizes: NDArray[Any] = np.concatenate(
+        [pieces.whole, pieces.length], dtype=narrow, casting="unsafe"
+    )
+    by_length = stable_order(sizes, capacity + 1)[num_without:]
+    document, length = np.empty_like(by_length), np.empty_like(by_length)
+    start = np.zeros(len(by_length), np.int64)
+    for first, place, piece_length in layout.places():
+        piece = by_length[first : first + len(place)]
+        is_cut = np.flatnonzero(piece >= len(lengths))
+        cut = piece[is_cut] - len(lengths)
+        piece[is_cut] = pieces.document[cut]
+        start[place[is_cut]] = pieces.start[cut]
+        document[place] = piece
+        length[place] = piece_length
+    padding = runs.num_rows * capacity - pieces.num_tokens
+    return Plan(
+        capacity=capacity,
+        document=document,
+        start=start,
+        length=length,
+        row_offsets=layout.row_offsets,
+        counts=pieces.counts + Counts(rows=runs.num_rows, padding=padding),
+    )
+
+
+def _fewest_rows(counts: Ints, capacity: int, max_segments: int | None) -> Runs:
+    by_length = counts.tolist()
+    least = _least_rows(counts, capacity, max_segments)
+    best: Runs | None = None
+    if np.count_nonzero(counts) * capacity <= _EXACT_SEARCH_LIMIT:
+        for mixing in MIXINGS if max_segments is not None else MIXINGS[:1]:
+            found = fill_exactly(by_length, capacity, max_segments, mixing)
+            if best is None or found.num_rows < best.num_rows:
+                best = found
+            if best.num_rows == least:
+                return best
+    found = best_fit_decreasing(by_length, capacity, max_segments)
+    return found if best is None or found.num_rows < best.num_rows else best
+
+
+def _least_rows(counts: Ints, capacity: int, max_segments: int | None) -> int:
+    """No plan has fewer: full pieces have a row each, the others share by tokens or by cap."""
+    others = counts[:capacity]
+    least = -(-int(others @ np.arange(capacity)) // capacity)
+    if max_segments is not None:
+        least = max(least, -(-int(others.sum()) // max_segments))
+    return int(counts[capacity]) + least

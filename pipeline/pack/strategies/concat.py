@@ -1,0 +1,142 @@
+"""One stream of all documents, cut in windows.
+
+    stream   t0 t1 t2 t3 t4 t5 t6 t7 t8 t9         capacity 4: 4 tokens at stride 3
+    rows     t0 t1 t2 t3
+                      t3 t4 t5 t6
+                               t6 t7 t8 t9
+
+Neighbouring rows share one token, so each token but the first is a target once, and batch k of B
+rows is stream[kB·S : (k+1)B·S + 1] for every batch size B. A document is cut wherever a row ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dataprep.pipeline.pack.strategies.plan import (
+    Counts,
+    Ints,
+    Lengths,
+    Plan,
+    checked,
+    offsets_of,
+    ranges,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStart:
+    """Where a part of the stream begins in its first document.
+
+    A part that goes on from an earlier one begins with the token that the two share.
+    """
+
+    skip: int = 0  # tokens of the first document that lie before
+    goes_on: bool = False
+
+
+STREAM_START = StreamStart()
+
+
+def concat(lengths: ArrayLike, capacity: int, *, drop_tail: bool = False) -> Plan:
+    """The tail that fills no row is a padded last row, or with `drop_tail` lost."""
+    plan, _, _ = concat_part(checked(lengths, capacity), capacity, drop_tail=drop_tail)
+    return plan
+
+
+def concat_part(
+    lengths: Lengths,
+    capacity: int,
+    *,
+    begin: StreamStart = STREAM_START,
+    is_last: bool = True,
+    drop_tail: bool = False,
+) -> tuple[Plan, int, StreamStart]:
+    """Rows of a part of the stream; the document and place where the next part must begin.
+
+    Each document is counted in the part that has its end.
+    """
+    document = np.flatnonzero(lengths)
+    ends = np.cumsum(lengths[document]) - begin.skip  # places in this part of the stream
+    begins = ends - lengths[document]  # negative for a document begun before
+    num_tokens = int(ends[-1]) if len(ends) else 0
+    num_seen = int(begin.goes_on)  # tokens that an earlier part has counted
+    row_starts, row_stops = _rows(num_tokens, capacity, num_seen, is_last and not drop_tail)
+    num_used = int(row_stops[-1]) if len(row_stops) else num_seen
+
+    first = np.searchsorted(ends, row_starts, "right")  # the document of a row's first token
+    last = np.searchsorted(ends, row_stops - 1, "right")
+    per_row = last - first + 1
+    place = ranges(first, per_row)
+    start = np.maximum(begins[place], np.repeat(row_starts, per_row))
+    length = np.minimum(ends[place], np.repeat(row_stops, per_row)) - start
+    start -= begins[place]
+
+    next_place = int(np.searchsorted(ends, len(row_starts) * (capacity - 1), "right"))
+    next_document = int(document[next_place]) if next_place < len(document) else len(lengths)
+    num_over = len(lengths) if is_last else next_document
+    in_rows = int((row_stops - row_starts).sum())
+    counts = Counts(
+        documents_empty=int(np.count_nonzero(lengths[:num_over] == 0)),
+        tokens_shared=in_rows - (num_used - num_seen),
+        pieces=len(place),
+        rows=len(row_starts),
+        padding=len(row_starts) * capacity - in_rows,
+    )
+    counts += _ended(begins, ends, num_seen, num_used, is_last)
+    counts += _split(begins, ends, place, length, num_seen, num_used)
+    plan = Plan(
+        capacity=capacity,
+        document=document[place],
+        start=start,
+        length=length,
+        row_offsets=offsets_of(per_row),
+        counts=counts + Counts(documents=counts.documents_empty),
+    )
+    if next_document == len(lengths):
+        return plan, next_document, StreamStart(goes_on=num_used > 0)
+    skip = len(row_starts) * (capacity - 1) - int(begins[next_place])
+    return plan, next_document, StreamStart(skip=skip, goes_on=num_used > 0)
+
+
+def _rows(num_tokens: int, capacity: int, num_seen: int, keep_tail: bool) -> tuple[Ints, Ints]:
+    """Starts and stops of rows: 11 tokens, capacity 4 -> [0, 3, 6, 9], [4, 7, 10, 11]"""
+    stride = capacity - 1
+    num_full = max(0, num_tokens - 1) // stride
+    num_covered = num_full * stride + 1 if num_full else num_seen
+    num_rows = num_full + int(keep_tail and num_tokens > num_covered)
+    starts = np.arange(num_rows) * stride
+    return starts, np.minimum(starts + capacity, num_tokens)
+
+
+def _ended(begins: Ints, ends: Ints, num_seen: int, num_used: int, is_last: bool) -> Counts:
+    """Documents and tokens that end in this part, and what a dropped tail loses of them."""
+    if not is_last:
+        return Counts(
+            documents=int(np.count_nonzero((ends > num_seen) & (ends <= num_used))),
+            tokens=num_used - num_seen,
+        )
+    lost = ends > num_used
+    dropped = lost & (begins >= num_used)
+    num_tokens = int(ends[-1]) if len(ends) else num_seen
+    tokens_dropped = int((ends - begins)[dropped].sum())
+    return Counts(
+        documents=int(np.count_nonzero(ends > num_seen)),
+        tokens=num_tokens - num_seen,
+        documents_dropped=int(np.count_nonzero(dropped)),
+        tokens_dropped=tokens_dropped,
+        documents_truncated=int(np.count_nonzero(lost) - np.count_nonzero(dropped)),
+        tokens_truncated=num_tokens - num_used - tokens_dropped,
+    )
+
+
+def _split(
+    begins: Ints, ends: Ints, place: Ints, length: Ints, num_seen: int, num_used: int
+) -> Counts:
+    """Documents that end in this part, all their tokens in rows, but in no one row."""
+    is_split = (ends > num_seen) & (ends <= num_used)
+    is_split[place[length == (ends - begins)[place]]] = False
+    return Counts(documents_split=int(np.count_nonzero(is_split)))

@@ -1,0 +1,45 @@
+"""One piece a row, the rest padding."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow, fit_pieces
+from dataprep.pipeline.pack.strategies.plan import Counts, Plan, Side, checked
+
+
+def pad(
+    lengths: ArrayLike,
+    capacity: int,
+    *,
+    overflow: Overflow = "truncate",
+    truncate_side: Side = "right",
+    pad_side: Side = "right",
+    blocks: Blocks | None = None,
+) -> Plan:
+    """Rows in document order.
+
+    lengths [3, 9], capacity 8, truncate -> rows [0:0+3] [1:0+8]
+    """
+    if pad_side not in get_args(Side):
+        raise ConfigError(f"pad_side must be left or right, got {pad_side!r}")
+    lengths = checked(lengths, capacity)
+    pieces = fit_pieces(
+        lengths, capacity, overflow=overflow, truncate_side=truncate_side, blocks=blocks
+    )
+    document, start, length = pieces.in_order()
+    rows = len(length)
+    padding = rows * capacity - pieces.num_tokens
+    return Plan(
+        capacity=capacity,
+        document=document,
+        start=start,
+        length=length,
+        row_offsets=np.arange(rows + 1),
+        counts=pieces.counts + Counts(rows=rows, padding=padding),
+        pad_side=pad_side,
+    )

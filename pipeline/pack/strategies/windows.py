@@ -1,0 +1,94 @@
+"""Plan any number of documents in bounded memory: a window of them at a time.
+
+A window's plan is a function of its documents, and its documents follow from the lengths and the
+window's size alone, never from how the lengths arrive in chunks. Rows do not cross windows, but
+for `concat`, which is one stream whatever the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.pack.strategies.concat import STREAM_START, concat_part
+from dataprep.pipeline.pack.strategies.plan import Lengths, Plan, checked
+
+# Pieces in a window. Planning holds about 100 bytes for each; a few million lose no more than a
+# row a window, and rows whose documents lie near each other are cheaper to copy.
+DEFAULT_WINDOW = 1 << 22
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    index: int
+    first_document: int
+    lengths: Lengths  # of documents first_document, first_document + 1, …
+    is_last: bool
+
+
+def cut_windows(
+    chunks: Iterable[ArrayLike], capacity: int, *, window: int = DEFAULT_WINDOW
+) -> Iterator[Window]:
+    """Windows of at most `window` pieces; a document that alone has more is a window of its own.
+
+    A document counts as 1 + length // (capacity - 1) pieces, so that a few endless documents
+    fill a window as well as many short ones.
+    """
+    if window < 1:
+        raise ConfigError(f"the packing window must be at least 1 document, got {window}")
+    parts: list[Lengths] = []
+    num_pieces = index = first_document = 0
+
+    def finished(is_last: bool) -> Window:
+        lengths = np.concatenate(parts)
+        return Window(index=index, first_document=first_document, lengths=lengths, is_last=is_last)
+
+    for chunk in chunks:
+        rest = checked(chunk, capacity)
+        while len(rest):
+            ends = num_pieces + np.cumsum(1 + rest[:window] // (capacity - 1))
+            size = int(np.searchsorted(ends, window, "right"))
+            if not size and parts:
+                yield finished(is_last=False)
+                index, first_document = index + 1, first_document + sum(map(len, parts))
+                parts, num_pieces = [], 0
+                continue
+            size = max(1, size)
+            parts.append(rest[:size])
+            num_pieces, rest = int(ends[size - 1]), rest[size:]
+    if parts:
+        yield finished(is_last=True)
+
+
+def plan_windows(windows: Iterable[Window], plan: Callable[[Window], Plan]) -> Iterator[Plan]:
+    """The plans of all windows, with documents numbered through.
+
+    >>> windows = cut_windows([[5, 3], [9]], capacity=8, window=2)
+    >>> plans = plan_windows(windows, lambda w: best_fit(w.lengths, 8, window=w.index))
+    """
+    for window in windows:
+        yield _numbered_through(plan(window), window.first_document)
+
+
+def plan_concat_windows(
+    windows: Iterable[Window], capacity: int, *, drop_tail: bool = False
+) -> Iterator[Plan]:
+    """`concat` of all documents, window by window: the same rows as in one go."""
+    held = np.zeros(0, np.int64)
+    first_document = 0  # of those held
+    begin = STREAM_START
+    for window in windows:
+        held = np.concatenate([held, window.lengths])
+        plan, done, begin = concat_part(
+            held, capacity, begin=begin, is_last=window.is_last, drop_tail=drop_tail
+        )
+        yield _numbered_through(plan, first_document)
+        held, first_document = held[done:], first_document + done
+
+
+def _numbered_through(plan: Plan, first_document: int) -> Plan:
+    return replace(plan, document=plan.document + first_document) if first_document else plan

@@ -1,0 +1,81 @@
+"""Prove that each line of a block is one JSON object, without decoding any.
+
+The decoder takes many objects at once, but neither minds an object over two lines nor two in one.
+Here it is made sure that no object spans lines; then as many objects as lines means one in each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.sources.json.array import JSON_SPACE
+from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.types import Offsets
+
+_OPEN, _CLOSE, _RETURN, _NEWLINE = b"{}\r\n"
+_IS_SPACE = np.isin(np.arange(256), list(JSON_SPACE))
+_MAX_INDENT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    lines: Offsets  # those that are not blank
+    starts: Offsets  # of their objects in the block's data
+    content: memoryview  # the objects, white space between them
+
+
+def find_filled(block: Block) -> tuple[Offsets, bool]:
+    """Lines that are not blank; and whether each of them starts with `{` and ends with `}`.
+
+    If so, no object spans lines: within an object `,` `}` or `]` comes after `}`, never `{`.
+    """
+    codes = np.frombuffer(block.data, np.uint8)
+    filled = np.flatnonzero(block.ends > block.starts)
+    starts, ends = block.starts[filled], block.ends[filled]
+    ends = ends - (codes[ends - 1] == _RETURN)
+    tidy = (ends > starts) & (codes[starts] == _OPEN) & (codes[ends - 1] == _CLOSE)
+    if tidy.all():
+        return filled, True
+    blank = np.zeros(len(filled), np.bool_)
+    for i in np.flatnonzero(~tidy).tolist():
+        content = block.data[starts[i] : ends[i]].strip(JSON_SPACE)
+        blank[i] = not content
+        tidy[i] = content.startswith(b"{") and content.endswith(b"}")
+    return filled[~blank], bool((tidy | blank).all())
+
+
+def lay_out_lines(block: Block) -> Layout | None:
+    filled, tidy = find_filled(block)
+    if not tidy:
+        return None
+    content = memoryview(block.data)[int(block.starts[0]) : int(block.ends[-1])]
+    return Layout(lines=filled, starts=block.starts[filled], content=content)
+
+
+def lay_out_elements(block: Block) -> Layout | None:
+    """Elements of an array; commas between them become newlines.
+
+    No object spans two: at the comma between elements all brackets are closed.
+    """
+    codes = np.frombuffer(block.data, np.uint8).copy()
+    starts = _skip_space(codes, block.starts, block.ends)
+    if starts is None or (codes[starts] != _OPEN).any():
+        return None
+    codes[block.ends[block.ends < len(codes)]] = _NEWLINE
+    content = codes.data[int(block.starts[0]) : int(block.ends[-1])]
+    return Layout(lines=np.arange(len(starts)), starts=starts, content=content)
+
+
+def _skip_space(codes: NDArray[np.uint8], starts: Offsets, ends: Offsets) -> Offsets | None:
+    """First bytes that are not blank; None for an empty element or a very deep indent."""
+    for _ in range(_MAX_INDENT):
+        if (starts >= ends).any():
+            return None
+        blank = _IS_SPACE[codes[starts]]
+        if not blank.any():
+            return starts
+        starts = starts + blank
+    return None

@@ -1,0 +1,153 @@
+"""Many JSON objects with lists of codes in them, decoded without a Python int for any code.
+
+    {"vision": [754, 12], "caption": "a cat"}
+    {"segments": [{"type": "text", "text": "a cat"}, {"type": "audio", "codes": [[7, 5], [3, 1]]}]}
+    every object to its keys and the texts of its values     skipping: 850 MB/s
+    texts of codes to arrays, by `digits`                     of all objects at once
+    texts of other values to values                           of all objects at once
+
+For blocks that are right in every line: whatever is wrong, `jsonrecords` looks for it line by line.
+Skipping refuses what decoding refuses, but for invalid UTF-8 in strings and numbers out of range;
+lists of digits have neither, and every other value that is wanted is decoded after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress, islice
+from operator import not_
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds
+from dataprep.pipeline.sources.json.digits import parse_digit_lists
+from dataprep.pipeline.types import Record
+
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PLAIN = msgspec.json.Decoder(dict[str, Any])
+_ANY = msgspec.json.Decoder()
+_RAW_OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_RAW_LISTS = msgspec.json.Decoder(list[msgspec.Raw])
+_COLON, _BACKSLASH = b":\\"
+
+RawObject = Mapping[str, Any]  # values are msgspec.Raw: bytes-like
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """Objects, as columns or as rows."""
+
+    count: int
+    columns: Mapping[str, Sequence[Any]] | None = None
+    rows: Sequence[Record] | None = None
+
+
+def decode_raw(data: memoryview, keys: Sequence[str] | None, held_by: HeldBy) -> Decoded | None:
+    """The wanted keys (None: all) of all objects, with lists of codes as arrays; None where an
+    object lacks one, or may have a key twice. Raises what msgspec raises."""
+    objects: Sequence[RawObject] = _RAW.decode_lines(data)
+    if _may_repeat_a_key(objects, data):
+        return None
+    if keys is None:
+        keys = list(objects[0]) if objects else []
+        # In the same order too: an error names the keys of its record as they stand.
+        if not keys or any(list(found) != keys for found in objects):
+            return Decoded(count=len(objects), rows=_rows(objects, data, held_by))
+    try:
+        raws = {key: [found[key] for found in objects] for key in keys}
+    except KeyError:
+        return None
+    columns = {key: _DECODE[held_by(key)](raws[key]) for key in keys}
+    return Decoded(count=len(objects), columns=columns)
+
+
+def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:
+    """Whether any object may have a key twice, of which the decoder keeps the last.
+
+    By count: a colon of the text is in one of the values, in a key, or between the two. If a pair
+    was left out, there are more. Colons in keys cannot be counted where they may be escaped.
+    """
+    raws = list(chain.from_iterable(found.values() for found in objects))
+    expected = len(raws) + _count(b"".join(raws), _COLON)
+    if any(":" in key for key in set(chain.from_iterable(objects))):
+        if _count(data, _BACKSLASH):
+            return True
+        expected += sum(key.count(":") for key in chain.from_iterable(objects))
+    return _count(data, _COLON) > expected
+
+
+def _count(data: bytes | memoryview, byte: int) -> int:
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte))
+
+
+def _rows(objects: Sequence[RawObject], data: memoryview, held_by: HeldBy) -> Sequence[Record]:
+    kinds = {key: held_by(key) for key in set(chain.from_iterable(objects))}
+    if not any(kinds.values()):
+        return _PLAIN.decode_lines(data)
+    return _by_kind(objects, kinds)
+
+
+def _by_kind(objects: Sequence[RawObject], kinds: Mapping[str, Holds]) -> list[dict[str, Any]]:
+    """Objects with their values decoded by what their keys hold, those of a kind all at once."""
+    raws = list(chain.from_iterable(found.values() for found in objects))
+    held = [kinds[key] for key in chain.from_iterable(objects)]
+    decoded = {
+        kind: iter(_DECODE[kind](list(compress(raws, [h == kind for h in held]))))
+        for kind in set(held)
+    }
+    values = (next(decoded[kind]) for kind in held)
+    return [dict(zip(found, values, strict=False)) for found in objects]
+
+
+def _values(raws: Iterable[Any]) -> list[Any]:
+    return _ANY.decode_lines(b"\n".join(raws))
+
+
+def _codes(raws: Sequence[Any]) -> Sequence[Any]:
+    """Lists of digits as arrays, also those in a list of lists; the rest as it is."""
+    nested = [bytes(memoryview(raw)[:2]) == b"[[" for raw in raws]
+    if any(nested):
+        deep = iter(_nested(list(compress(raws, nested))))
+        others = iter(_codes(list(compress(raws, map(not_, nested)))))
+        return [next(deep if is_nested else others) for is_nested in nested]
+    lists, taken = parse_digit_lists(raws)
+    if taken.all():
+        return lists
+    codes: list[Any] = list(lists)
+    left = np.flatnonzero(~taken).tolist()
+    for i, value in zip(left, _values([raws[i] for i in left]), strict=True):
+        codes[i] = value
+    return codes
+
+
+def _nested(raws: Sequence[Any]) -> list[Any]:
+    """Lists of lists of digits, if all are such; else as they are."""
+    inner = _RAW_LISTS.decode_lines(b"\n".join(raws))
+    lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
+    if not taken.all():
+        return _values(raws)
+    each = iter(lists)
+    return [list(islice(each, len(found))) for found in inner]
+
+
+def _segments(raws: Sequence[Any]) -> list[Any]:
+    """Lists of objects with their codes as arrays; anything else is for the other way."""
+    text = b"\n".join(raws)
+    documents = _RAW_OBJECTS.decode_lines(text)
+    objects = list(chain.from_iterable(documents))
+    if _may_repeat_a_key(objects, text):
+        raise msgspec.DecodeError("a segment may have a key twice")
+    names = set(chain.from_iterable(objects))
+    kinds: dict[str, Holds] = {name: "codes" if name in CODE_KEYS else "" for name in names}
+    each = iter(_by_kind(objects, kinds))
+    return [list(islice(each, len(document))) for document in documents]
+
+
+_DECODE: Mapping[Holds, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    "": _values,
+    "codes": _codes,
+    "segments": _segments,
+}

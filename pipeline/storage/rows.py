@@ -1,0 +1,167 @@
+"""Bytes ↔ arrays of one packed row. Shared by the packer and by `loaders`.
+
+A record of a packed dataset is one row of C = seq_len + 1 tokens. All numbers are little-endian; M
+is the number of masks that the manifest lists:
+
+    u32           num_documents
+    u32           left_padding: tokens of padding before the first document
+    u32[M]        num_runs of each mask
+    token[C]      tokens; padding holds the pad id            (manifest: token_dtype)
+    0 or 2 bytes of zero, so that what follows is aligned     (manifest: ends_dtype)
+    end[num_documents]      where each document ends; padding after the last is by position
+    end[num_runs] per mask  where each run of the mask ends; runs are those of `record`
+
+    C = 8, documents of 3 and 4 tokens, loss on the last two of each:
+    ends 3 7   loss 1 3 5 7 8  =  0 1 1 | 0 0 1 1 | 0
+
+Tokens come first and all rows have equally many, so that they can be gathered from a mapped file
+in one stroke. The loss mask is final: no loss on padding and on the first token of a document,
+which nothing before it predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, mask_of_runs
+from dataprep.pipeline.types import Offsets
+
+
+def ends_dtype(seq_len: int) -> str:
+    """An end may be C itself."""
+    return "uint16" if seq_len + 1 < 1 << 16 else "uint32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """What all rows of a dataset have in common."""
+
+    capacity: int  # tokens of a row, C
+    num_masks: int
+    tokens: np.dtype[Any]  # u16|u32
+    ends: np.dtype[Any]  # u16|u32
+
+    @classmethod
+    def of_manifest(cls, manifest: Mapping[str, Any]) -> RowLayout:
+        return cls(
+            capacity=manifest["seq_len"] + 1,
+            num_masks=len(manifest["masks"]),
+            tokens=TOKEN_DTYPES[manifest["token_dtype"]],
+            ends=TOKEN_DTYPES[manifest["ends_dtype"]],
+        )
+
+    @property
+    def head_bytes(self) -> int:
+        return 4 * (2 + self.num_masks)
+
+    @property
+    def tail_start(self) -> int:
+        """The byte at which the ends start."""
+        stop = self.head_bytes + self.capacity * self.tokens.itemsize
+        return stop + -stop % self.ends.itemsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ragged:
+    """Arrays one after another: row r is values[offsets[r]:offsets[r + 1]]."""
+
+    values: Offsets  # i64[offsets[-1]]
+    offsets: Offsets  # i64[rows + 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Many rows, as the packer has them."""
+
+    tokens: NDArray[Any]  # u16|u32[rows, C]
+    left_padding: Offsets  # i64[rows]
+    ends: Ragged
+    runs: tuple[Ragged, ...]  # one for each mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    tokens: NDArray[Any]  # u16|u32[C]
+    left_padding: int
+    ends: Offsets  # i64[documents]
+    runs: tuple[Offsets, ...]  # one i64[runs] for each mask
+
+
+def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
+    """The payload of each row."""
+    assert rows.tokens.shape[1:] == (layout.capacity,), rows.tokens.shape
+    assert len(rows.runs) == layout.num_masks, len(rows.runs)
+    parts = (rows.ends, *rows.runs)
+    counts = np.stack([np.diff(part.offsets) for part in parts], axis=1)
+    head = np.empty((len(rows.tokens), 2 + layout.num_masks), U32)
+    head[:, 0], head[:, 1], head[:, 2:] = counts[:, 0], rows.left_padding, counts[:, 1:]
+    heads = memoryview(head.tobytes())
+    tokens = memoryview(np.ascontiguousarray(rows.tokens, layout.tokens).tobytes())
+    tails = memoryview(_tails(parts, counts, layout))
+    a, b = layout.head_bytes, layout.capacity * layout.tokens.itemsize
+    filler = bytes(layout.tail_start - a - b)
+    stops = np.cumsum(counts.sum(axis=1) * layout.ends.itemsize).tolist()
+    return [
+        b"".join((heads[r * a : r * a + a], tokens[r * b : r * b + b], filler, tails[start:stop]))
+        for r, (start, stop) in enumerate(pairwise([0, *stops]))
+    ]
+
+
+def _tails(parts: tuple[Ragged, ...], counts: NDArray[Any], layout: RowLayout) -> bytes:
+    """Ends, then runs of each mask, row by row."""
+    # Where part p of row r goes: after all rows before it and its own parts before p.
+    places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+    tails = np.empty(int(counts.sum()), layout.ends)
+    for p, part in enumerate(parts):
+        moved = np.repeat(places[:, p] - part.offsets[:-1], counts[:, p])
+        tails[moved + np.arange(len(moved))] = part.values
+    return tails.tobytes()
+
+
+def decode_row(data: bytes, layout: RowLayout) -> Row:
+    """The arrays of one payload; tokens are a view of `data`."""
+    if len(data) < layout.tail_start:
+        raise CorruptError(f"row of {len(data)} bytes is shorter than its {layout.tail_start}")
+    head = np.frombuffer(data, U32, 2 + layout.num_masks).tolist()
+    counts = [head[0], *head[2:]]
+    if len(data) != layout.tail_start + sum(counts) * layout.ends.itemsize:
+        raise CorruptError(f"row of {len(data)} bytes does not fit its header {head}")
+    tail = np.frombuffer(data, layout.ends, sum(counts), layout.tail_start).astype(np.int64)
+    arrays = np.split(tail, np.cumsum(counts)[:-1])
+    return Row(
+        tokens=np.frombuffer(data, layout.tokens, layout.capacity, layout.head_bytes),
+        left_padding=head[1],
+        ends=arrays[0],
+        runs=tuple(arrays[1:]),
+    )
+
+
+def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) -> str:
+    """What is wrong with a row, or ''. `first_has_loss`: a document's first token may have it."""
+    capacity = len(row.tokens)
+    if int(row.tokens.max()) > max(max_id, pad):
+        return f"token id {int(row.tokens.max())} is above the largest allowed, {max_id}"
+    starts = np.concatenate(([row.left_padding], row.ends))
+    if not len(row.ends) or starts[-1] > capacity or (np.diff(starts) < 1).any():
+        return "document ends do not ascend within the row"
+    for runs in row.runs:
+        steps = np.diff(runs, prepend=0)
+        if not len(runs) or runs[-1] != capacity or (steps[1:] < 1).any() or steps[0] < 0:
+            return "mask runs do not ascend to the end of the row"
+    padding = np.ones(capacity, bool)
+    padding[starts[0] : starts[-1]] = False
+    if (row.tokens[padding] != pad).any():
+        return f"padding holds another id than {pad}"
+    masks = [mask_of_runs(runs, capacity) for runs in row.runs]
+    if any(mask[padding].any() for mask in masks):
+        return "padding is in a mask"
+    if not first_has_loss and masks[0][starts[:-1]].any():
+        return "the first token of a document has loss"
+    return ""

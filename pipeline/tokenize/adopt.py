@@ -1,0 +1,164 @@
+"""What encoders say of their codes, for `tokenize` to take where the config says nothing.
+
+    a.parquet   vision: tokens_per_frame 64, codebook_size 8192   ─►   modalities.vision.*
+
+Never against the config, and never for codes that another may have made: a frame of another size,
+or another codebook, would shift every code after the first. Only columns that the fields name have
+a say; where the records bring their own fields, or segments, all columns of codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, cast
+
+from dataprep.configs.load import validate
+from dataprep.configs.model import ModalitiesConfig, TokenizeConfig
+from dataprep.configs.strict import Model
+from dataprep.pipeline.documents.rules import fields_of, modalities_of
+from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.encoders.makers import Made, Maker, read_made
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.types import MODALITIES, Source
+
+MAX_THREADS = 8
+ENDS = ("end_of_frame", "end_of_media")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Codes of one source that become blocks of a modality."""
+
+    path: str
+    maker: Maker
+
+    @property
+    def folder(self) -> str:
+        """Of a dataset of codes, d/shards/a.parquet -> d; of any other file the file itself."""
+        parent = self.path.rpartition("/")[0]
+        return parent.removesuffix("/shards") if parent.endswith("/shards") else self.path
+
+    def __str__(self) -> str:
+        return f"column {self.maker.column!r} of {self.folder}"
+
+
+def adopt_encoders(
+    config: TokenizeConfig, sources: Sequence[Source], inputs: Sequence[int]
+) -> TokenizeConfig:
+    """The config with what the encoders of its sources say; `inputs`: of which input each is."""
+    values = config.model_dump(mode="json")
+    columns = [
+        {modality: _columns(values, i, modality) for modality in MODALITIES}
+        for i in range(len(config.inputs))
+    ]
+    found = list(zip(sources, inputs, strict=True))
+    made = _made(source for source, i in found if any(columns[i].values()))
+    sections: dict[str, Model] = {}
+    for modality in MODALITIES:
+        uses = [
+            use
+            for source, i in found
+            for column in columns[i][modality]
+            for use in _uses(source.path, made.get(source.path, Made()), column, modality)
+        ]
+        if any(use.maker.facts for use in uses):
+            sections[modality] = _adopted(getattr(config.modalities, modality), modality, uses)
+    if not sections:
+        return config
+    modalities = ModalitiesConfig.model_validate({**dict(config.modalities), **sections})
+    return config.model_copy(update={"modalities": modalities})
+
+
+def _columns(config: Mapping[str, Any], index: int, modality: str) -> tuple[str | None, ...]:
+    """Whose codes an input takes for a modality; None: of any, as only a record tells."""
+    fields = fields_of(config, index)
+    if isinstance(fields, str):
+        alone = {**config, "inputs": [config["inputs"][index]]}
+        return (None,) if modality in modalities_of(alone) else ()
+    return tuple(
+        None if field.kind == "segments" else field.keys[0]
+        for field in fields
+        if field.kind == "segments" or field.modality == modality
+    )
+
+
+def _made(sources: Iterable[Source]) -> dict[str, Made]:
+    """By path; several footers are read at once."""
+    paths = list(dict.fromkeys(source.path for source in sources if source.kind == "parquet"))
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
+        return dict(zip(paths, pool.map(read_made, paths), strict=True))
+
+
+def _uses(path: str, made: Made, column: str | None, modality: str) -> Iterator[Use]:
+    unknown = Maker(column=column or "", kind=cast(Kind, modality))
+    for maker in made.by(column, modality) or [unknown]:
+        if maker.kind != modality:
+            raise ConfigError(
+                f"column {column!r} of {path} holds {maker.kind} codes (encoder {maker.encoder}), "
+                f"but is taken for {modality} by its name; set modalities.{maker.kind}.fields and "
+                f"modalities.{modality}.fields"
+            )
+        yield Use(path=path, maker=maker)
+
+
+def _adopted(section: Model, modality: str, uses: Sequence[Use]) -> Model:
+    first, *others = [use for use in uses if use.maker.facts]
+    facts = first.maker.facts
+    for other in others:
+        if other.maker.facts != facts:
+            raise ConfigError(
+                f"{first} has {_said(facts)}, {other} has {_said(other.maker.facts)}; "
+                "tokenize them apart"
+            )
+    unknown = next((use.path for use in uses if not use.maker.facts), None)
+    _check_set(section, modality, first, unknown)
+    values = {**section.model_dump(exclude_unset=True), **facts}
+    if "codebook_size" in facts and modality == "vision":
+        values |= _free_ends(section, facts["codebook_size"])
+    adopted = validate(type(section), values, f"what {first.folder} says of its codes")
+    if unknown is not None and adopted.model_dump() != section.model_dump():
+        # It would have other frames than without the encoder beside it.
+        raise ConfigError(
+            f"{first} has {_said(facts)} (encoder {first.maker.encoder}), but nothing tells what "
+            f"made the {modality} codes of {unknown}; if they are framed so too, say it: "
+            f"{_sets(section, adopted, modality)}; else tokenize them apart"
+        )
+    return adopted
+
+
+def _check_set(section: Model, modality: str, use: Use, unknown: str | None) -> None:
+    """What the user set is what the encoder says."""
+    for key, value in use.maker.facts.items():
+        mine = getattr(section, key)
+        if key in section.model_fields_set and mine != value:
+            fix = f"tokenize it apart from {unknown}" if unknown else "leave it unset"
+            raise ConfigError(
+                f"modalities.{modality}.{key} is set to {mine}, but {use} has {value} "
+                f"(encoder {use.maker.encoder}); {fix}"
+            )
+
+
+def _sets(before: Model, after: Model, modality: str) -> str:
+    """Flags that make one of the other."""
+    return " ".join(
+        f"--set modalities.{modality}.{key}={value}"
+        for key, value in after.model_dump().items()
+        if getattr(before, key) != value
+    )
+
+
+def _free_ends(section: Model, codebook_size: int) -> dict[str, int]:
+    """Ids of frame ends that are no codes, where those that nobody set are: 65536 and 65537."""
+    unset = [key for key in ENDS if key not in section.model_fields_set]
+    if all(getattr(section, key) >= codebook_size for key in unset):
+        return {}
+    taken = {getattr(section, key) for key in ENDS if key not in unset}
+    free = (number for number in count(codebook_size) if number not in taken)
+    return dict(zip(unset, free, strict=False))
+
+
+def _said(facts: Mapping[str, int]) -> str:
+    return " and ".join(f"{key} {value}" for key, value in facts.items())

@@ -1,0 +1,226 @@
+"""Inputs into tasks whose identity is their content.
+
+    inputs ─► sources ─► pieces of about task_bytes ─► tasks: one piece, or many small files
+
+How work is cut depends on the input and the config alone, never on workers. The plan is also the
+whole of what a worker is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.documents.lay_out import add_document
+from dataprep.pipeline.documents.parts import Parts
+from dataprep.pipeline.documents.rules import Rules, Vocabulary, blocks_of, keys_wanted, make_rules
+from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.sources import count_records, find_sources, row_shape, split_source
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, token_dtype
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
+from dataprep.pipeline.types import Piece, Source, Task
+
+SMALLEST_TASK_BYTES = 4 << 20
+MAX_PIECES = 1 << 14  # of a task: empty files have no bytes to count
+TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to keep shards large
+
+# Keys that do not decide what is written.
+NEUTRAL = frozenset(
+    {
+        *("inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors"),
+        *("encode", "pack"),  # sections of other commands
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    config: dict[str, Any]
+    vocabulary: Vocabulary
+    sources: tuple[Source, ...]
+    inputs: tuple[int, ...]  # which input each source belongs to
+    tasks: tuple[Task, ...]
+    task_bytes: int
+    masks: tuple[str, ...]
+    token_dtype: str
+    max_id: int
+    identity: dict[str, Any]  # what the fingerprint is the hash of
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.identity)
+
+
+def find_all_sources(
+    config: Mapping[str, Any], cache_dir: Path | None
+) -> tuple[list[Source], list[int]]:
+    """The sources of all inputs, and which input each belongs to."""
+    sources: list[Source] = []
+    inputs: list[int] = []
+    for i, item in enumerate(config["inputs"]):
+        separator = item["text_separator"]
+        found = find_sources(
+            item["path"],
+            separator=config["text_separator"] if separator is None else separator,
+            cache_dir=cache_dir,
+        )
+        sources += found
+        inputs += [i] * len(found)
+    return sources, inputs
+
+
+def make_plan(
+    config: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    sources: Sequence[Source],
+    inputs: Sequence[int],
+) -> Plan:
+    """`config` is a TokenizeConfig as plain values; `inputs`: which one each source belongs to."""
+    blocks = blocks_of(config, vocabulary, wraps=True)
+    for modality, block in blocks.items():
+        if block.max_id >= 1 << 31:
+            raise ConfigError(
+                f"ids of {modality} go up to {block.max_id}, but batches hold 32-bit integers; "
+                f"lower code_offset, codebook_size or the tags of modalities.{modality}"
+            )
+    max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
+    draft = Plan(
+        config=dict(config),
+        vocabulary=vocabulary,
+        sources=tuple(sources),
+        inputs=tuple(inputs),
+        tasks=(),
+        task_bytes=_task_bytes(sources, config["shard_bytes"]),
+        masks=("loss", *blocks),
+        token_dtype=token_dtype(max_id),
+        max_id=max_id,
+        identity=_identity(config, vocabulary, sources, inputs),
+    )
+    for i in range(len(config["inputs"])):
+        _check_rules(rules_of(draft, i))
+    tasks = _make_tasks(draft)
+    if config["limit"] is not None:
+        tasks = _limit(draft, tasks, config["limit"])
+    return replace(draft, tasks=tuple(tasks))
+
+
+def rules_of(plan: Plan, index: int) -> Rules:
+    """How the records of one input become documents."""
+    dtype = TOKEN_DTYPES[plan.token_dtype]
+    return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
+
+
+def _check_rules(rules: Rules) -> None:
+    """Find what is wrong for every record before reading the first."""
+    literal = [f for f in rules.fields if f.kind in ("bos", "eos", "id")]
+    try:
+        add_document(Parts(), {}, literal, rules)
+    except ValueError as error:
+        raise ConfigError(
+            f"{error}, or switch it off with --no-add-bos / --no-add-eos"
+            if "names no" in str(error)
+            else f"fields: {error}"
+        ) from None
+
+
+def _identity(
+    config: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    sources: Sequence[Source],
+    inputs: Sequence[int],
+) -> dict[str, Any]:
+    own = ("fields", "fields_from", "text_separator")
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "tokenized",
+        "config": {key: value for key, value in config.items() if key not in NEUTRAL},
+        "tokenizer": {
+            "sha256": vocabulary.files.sha256,
+            "bos": vocabulary.files.bos_id,
+            "eos": vocabulary.files.eos_id,
+            "pad": vocabulary.files.pad_id,
+        },
+        "sources": [
+            {
+                "kind": source.kind,
+                "fingerprint": source.fingerprint,
+                "compression": source.compression,
+                "separator": source.separator,
+                **{key: config["inputs"][i][key] for key in own},
+            }
+            for source, i in zip(sources, inputs, strict=True)
+        ],
+    }
+
+
+def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:
+    total = sum(max(source.num_bytes, 0) for source in sources)
+    # Half a shard: tokens on disk are about as large as their text, and one task should give one.
+    return min(max(total // TASKS_WANTED, SMALLEST_TASK_BYTES), max(shard_bytes // 2, 1 << 16))
+
+
+def _make_tasks(plan: Plan) -> list[Task]:
+    tasks: list[Task] = []
+    pieces: list[Piece] = []
+    num_bytes = 0
+    for i, source in enumerate(plan.sources):
+        rules = rules_of(plan, plan.inputs[i])
+        _check_codebooks(source, rules)
+        count_lines = bool(rules.fields_from) and plan.config["fields_index"] is None
+        for piece, size in split_source(
+            source, i, plan.task_bytes, keys_wanted(rules), count_lines
+        ):
+            pieces.append(piece)
+            num_bytes += size if size >= 0 else plan.task_bytes
+            if len(pieces) < MAX_PIECES and num_bytes < plan.task_bytes * 3 // 4:
+                continue
+            tasks.append(_task(plan, len(tasks), pieces, num_bytes))
+            pieces, num_bytes = [], 0
+    if pieces:
+        tasks.append(_task(plan, len(tasks), pieces, num_bytes))
+    return tasks
+
+
+def _check_codebooks(source: Source, rules: Rules) -> None:
+    """A row of an .npy must say which codes are of which codebook."""
+    books = [rules.blocks[f.modality].codebooks for f in rules.fields if f.kind == "codes"]
+    if source.kind == "npy" and max(books, default=1) > 1 and len(row_shape(source.path)) == 1:
+        raise InputError(
+            f"{source.path} has rows without codebooks, but modalities.audio.codebooks is "
+            f"{max(books)}; save it as an array of [records, codebooks, frames]"
+        )
+
+
+def _task(plan: Plan, index: int, pieces: Sequence[Piece], num_bytes: int, limit: int = -1) -> Task:
+    content = {
+        "pieces": [
+            [plan.sources[p.source].fingerprint, p.start, p.stop, p.first_line] for p in pieces
+        ],
+        "limit": limit,
+    }
+    return Task(
+        index=index,
+        identity=fingerprint(content).removeprefix("sha256:")[:16],
+        pieces=tuple(pieces),
+        num_bytes=num_bytes,
+        limit=limit,
+    )
+
+
+def _limit(plan: Plan, tasks: Sequence[Task], limit: int) -> list[Task]:
+    """The tasks that hold the first `limit` records; the last one stops within."""
+    kept: list[Task] = []
+    for task in tasks:
+        count = 0
+        for piece in task.pieces:
+            count += count_records(plan.sources[piece.source], piece, limit - count)
+            if count >= limit:
+                break
+        if count >= limit:
+            kept.append(_task(plan, task.index, task.pieces, task.num_bytes, limit))
+            return kept
+        kept.append(task)
+        limit -= count
+    return kept

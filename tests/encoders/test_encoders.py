@@ -1,0 +1,181 @@
+"""Encoders by themselves: colours, samples, and who may call an encoder what."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dataprep.pipeline.encoders import (
+    AudioEncoder,
+    ImageEncoder,
+    encoder_names,
+    find_encoder,
+    find_weights,
+    open_encoder,
+)
+from dataprep.pipeline.errors import ConfigError
+from support.plugins import install_plugin
+
+
+def pictures(**settings: Any) -> ImageEncoder:
+    return cast(ImageEncoder, open_encoder("patches", settings))
+
+
+def sounds(**settings: Any) -> AudioEncoder:
+    return cast(AudioEncoder, open_encoder("mulaw", settings))
+
+
+# --- patches ------------------------------------------------------------------------------------
+
+
+def test_patches_give_256_codes_below_8192_for_lwm_sized_pictures() -> None:
+    encoder = pictures()
+    images = np.random.default_rng(0).integers(0, 256, (3, 256, 256, 3)).astype(np.uint8)
+    codes = encoder.encode(images)
+    assert (encoder.size, encoder.tokens_per_frame, encoder.codebook_size) == (256, 256, 8192)
+    assert codes.shape == (3, 256)
+    assert codes.dtype == np.int32
+    assert codes.min() >= 0
+    assert codes.max() < 8192
+
+
+def test_patches_codes_of_known_colours() -> None:
+    encoder = pictures(size=4, cells=2)
+    image = np.zeros((1, 4, 4, 3), np.uint8)
+    image[0, :2, 2:] = 255  # top right white
+    image[0, 2:, :2] = (255, 0, 0)  # bottom left red: Y 76, Cb 85, Cr 255 (not 256)
+    image[0, 2:, 2:] = (0, 0, 255)  # bottom right blue: Y 29, Cb 255, Cr 107
+    expected = [
+        0 << 8 | 8 << 4 | 8,
+        31 << 8 | 8 << 4 | 8,
+        76 // 8 << 8 | 85 // 16 << 4 | 15,
+        29 // 8 << 8 | 15 << 4 | 107 // 16,
+    ]
+    assert encoder.encode(image)[0].tolist() == expected
+
+
+def test_patches_code_a_cell_by_its_mean() -> None:
+    encoder = pictures(size=8, cells=1)
+    image = np.zeros((1, 8, 8, 3), np.uint8)
+    image[0, ::2] = 200
+    flat = np.full((1, 8, 8, 3), 100, np.uint8)
+    assert (encoder.encode(image) == encoder.encode(flat)).all()
+
+
+@given(st.tuples(*[st.integers(0, 255)] * 3))
+def test_patches_decode_to_a_colour_near_the_one_encoded(colour: tuple[int, int, int]) -> None:
+    encoder = pictures(size=2, cells=1)
+    image = np.full((1, 2, 2, 3), colour, np.uint8)
+    back = encoder.decode(encoder.encode(image))
+    assert back.shape == image.shape
+    # Half a bin of Y (4) and of the chroma (8, which counts up to 1.8 times in blue).
+    assert np.abs(back.astype(int) - image).max() <= 4 + 8 * 1.8 + 1
+
+
+def test_patches_refuse_cells_that_do_not_divide_the_size() -> None:
+    with pytest.raises(ConfigError, match="size 256 is not a multiple of cells 7"):
+        pictures(cells=7)
+
+
+# --- mulaw --------------------------------------------------------------------------------------
+
+
+def test_mulaw_codes_are_those_of_the_formula() -> None:
+    encoder = sounds()
+    x = np.array([-1, -0.5, -0.01, 0, 0.01, 0.5, 1], np.float32)
+    y = np.sign(x) * np.log1p(255 * np.abs(x)) / np.log(256)
+    expected = np.floor((y + 1) / 2 * 255 + 0.5).astype(int)
+    assert encoder.encode(x).tolist() == [expected.tolist()]
+    assert (encoder.num_codebooks, encoder.codebook_size, encoder.rate) == (1, 256, 16000)
+
+
+def test_mulaw_decodes_every_code_to_a_sample_of_that_code() -> None:
+    encoder = sounds()
+    codes = np.arange(256, dtype=np.int32)[None]
+    assert (encoder.encode(encoder.decode(codes)) == codes).all()
+
+
+@given(st.floats(-1, 1, width=32))
+def test_mulaw_is_finer_near_silence(sample: float) -> None:
+    encoder = sounds()
+    x = np.array([sample], np.float32)
+    error = abs(float(encoder.decode(encoder.encode(x))[0] - x[0]))
+    step = np.log(256) * 2 / 255  # between neighbours, where the slope is 1
+    assert error <= 0.52 * step * (abs(sample) + 1 / 255) + 1 / 32767
+
+
+# --- the registry -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def add(folder: Path) -> None:
+        monkeypatch.syspath_prepend(str(folder))
+
+    yield add
+    for name in [name for name in sys.modules if name.endswith("_encoder")]:
+        del sys.modules[name]
+
+
+def test_an_entry_point_brings_an_encoder(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path, "brightness = plug_encoder:SPEC"))
+    assert encoder_names() == ["patches", "vqgan", "mulaw", "brightness"]
+    encoder = cast(ImageEncoder, open_encoder("brightness", {"size": 2}))
+    assert encoder.encode(np.full((1, 2, 2, 3), 7, np.uint8)).tolist() == [[7]]
+
+
+def test_an_encoder_of_a_name_that_is_taken_is_refused(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path, "patches = plug_encoder:SPEC"))
+    with pytest.raises(ConfigError, match=r"two encoders are called 'patches': that of dataprep"):
+        find_encoder("mulaw")
+
+
+def test_two_packages_with_encoders_of_one_name_are_refused(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path / "a", "brightness = plug_encoder:SPEC"))
+    on_path(install_plugin(tmp_path / "b", "brightness = other_encoder:SPEC", "other"))
+    with pytest.raises(ConfigError, match="plug_encoder:SPEC"):
+        encoder_names()
+
+
+def test_a_plugin_that_is_no_encoder_is_refused(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path, "brightness = plug_encoder:Brightness"))
+    with pytest.raises(ConfigError, match="is no EncoderSpec of that name"):
+        find_encoder("brightness")
+
+
+def test_a_plugin_that_fails_to_load_says_why(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path, "brightness = no_such_module:SPEC"))
+    with pytest.raises(ConfigError, match="no_such_module"):
+        find_encoder("brightness")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("patchs", {}, "did you mean patches"),
+        ("zzz", {}, "--list"),
+        ("patches", {"cels": 8}, "cels"),
+        ("patches", {"cells": 0}, "cells"),
+        ("vqgan", {}, "needs weights"),
+    ],
+)
+def test_a_wrong_name_or_setting_is_a_config_error(
+    name: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        open_encoder(name, settings)
+
+
+def test_weights_for_an_encoder_that_has_none_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(b"x")
+    with pytest.raises(ConfigError, match="takes no weights"):
+        open_encoder("patches", {}, find_weights(str(path), None))
+    with pytest.raises(ConfigError, match="is no file"):
+        find_weights(str(tmp_path / "nowhere"), None)

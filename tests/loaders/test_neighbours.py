@@ -1,0 +1,167 @@
+"""Other loaders over our rows: grain's, torch's, and what saves our state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dataprep.loaders import DataLoader, PackedDataset, open_dataset
+from support.packed import Packed, write_packed
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    folder = tmp_path_factory.mktemp("neighbours") / "d"
+    return write_packed(folder, num_rows=60, seq_len=8, masks=("loss", "vision"))
+
+
+def opened(packed: Packed) -> PackedDataset:
+    dataset = open_dataset(packed.folder)
+    assert isinstance(dataset, PackedDataset)
+    return dataset
+
+
+# --- grain ---
+
+
+def test_grain_reads_our_rows_as_a_source(packed: Packed) -> None:
+    grain = pytest.importorskip("grain")
+    dataset = opened(packed)
+    assert isinstance(dataset, grain.sources.RandomAccessDataSource)
+    rows = grain.MapDataset.source(dataset).shuffle(seed=1).batch(10)
+    found = np.concatenate([batch["tokens"] for batch in rows])
+    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, packed.tokens.tolist()))
+    again = [batch["segment_ids"].tolist() for batch in rows.to_iter_dataset()]
+    assert len(again) == 6
+
+
+def test_grain_asks_for_whole_batches(packed: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
+    grain = pytest.importorskip("grain")
+    asked: list[int] = []
+    read = PackedDataset.__getitems__
+
+    def count(self: PackedDataset, keys: Any) -> Any:
+        asked.append(len(keys))
+        return read(self, keys)
+
+    monkeypatch.setattr(PackedDataset, "_getitems", count)
+    found = grain.MapDataset.source(opened(packed))._getitems([3, 1, 59])
+    assert asked == [3]
+    assert [row["tokens"].tolist() for row in found] == packed.tokens[[3, 1, 59]].tolist()
+
+
+def test_the_loader_of_grain_goes_through_our_rows_and_resumes(packed: Packed) -> None:
+    grain = pytest.importorskip("grain")
+    python = pytest.importorskip("grain.python")
+
+    def loader() -> Any:
+        sampler = python.IndexSampler(
+            num_records=60,
+            shard_options=grain.sharding.NoSharding(),
+            shuffle=True,
+            num_epochs=1,
+            seed=2,
+        )
+        batch = python.Batch(10, drop_remainder=True)
+        return iter(
+            python.DataLoader(
+                data_source=opened(packed), sampler=sampler, operations=[batch], worker_count=0
+            )
+        )
+
+    whole = [batch["tokens"].tolist() for batch in loader()]
+    assert sorted(row for batch in whole for row in batch) == sorted(packed.tokens.tolist())
+    iterator = loader()
+    next(iterator)
+    state = iterator.get_state()
+    rest = loader()
+    rest.set_state(state)
+    assert [batch["tokens"].tolist() for batch in rest] == whole[1:]
+
+
+def test_the_checkpoint_handler_of_grain_saves_our_state(packed: Packed, tmp_path: Path) -> None:
+    grain = pytest.importorskip("grain")
+    loader, again = (DataLoader(packed.folder, batch_size=6) for _ in range(2))
+    next(loader)
+    handler = grain.checkpoint.CheckpointHandler()
+    handler.save(tmp_path, item=loader)
+    handler.restore(tmp_path, item=again)
+    assert again.get_state() == loader.get_state()
+    assert np.array_equal(next(again)["inputs"], next(loader)["inputs"])
+    loader.close()
+    again.close()
+
+
+def test_the_json_handler_of_orbax_saves_our_state(packed: Packed, tmp_path: Path) -> None:
+    orbax = pytest.importorskip("orbax.checkpoint")
+    loader, again = (DataLoader(packed.folder, batch_size=6, prefetch=0) for _ in range(2))
+    next(loader)
+    with orbax.Checkpointer(orbax.JsonCheckpointHandler()) as checkpointer:
+        checkpointer.save(tmp_path / "s", args=orbax.args.JsonSave(loader.get_state()))
+        again.set_state(checkpointer.restore(tmp_path / "s"))
+    assert again.get_state() == loader.get_state()
+
+
+# --- torch ---
+
+
+def test_torch_reads_rows_by_number(packed: Packed) -> None:
+    torch = pytest.importorskip("torch")
+    from dataprep.loaders.torch import PackedRows
+
+    rows = PackedRows(packed.folder)
+    assert len(rows) == 60
+    expected = packed.expected([5])
+    for name, tensor in rows[5].items():
+        assert tensor.tolist() == expected[name][0].tolist()
+    assert rows[5]["inputs"].dtype == torch.int64
+    assert rows[5]["loss_mask"].dtype == torch.bool
+    with pytest.raises(IndexError):
+        rows[60]
+    for workers in (0, 2):
+        loader = torch.utils.data.DataLoader(
+            rows, batch_size=7, shuffle=True, num_workers=workers, **spawned(workers)
+        )
+        found = torch.cat([batch["inputs"] for batch in loader])
+        assert sorted(found.tolist()) == sorted(packed.tokens[:, :-1].tolist())
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
+@pytest.mark.parametrize("workers", [0, 2, 4])
+def test_torch_has_our_batches_in_our_order_with_any_workers(packed: Packed, workers: int) -> None:
+    torch = pytest.importorskip("torch")
+    from dataprep.loaders.torch import PackedBatches
+
+    ours = DataLoader(packed.folder, batch_size=8, epochs=2, seed=3, prefetch=0)
+    batches = PackedBatches(packed.folder, batch_size=8, epochs=2, seed=3, view="hf")
+    assert len(batches) == 15
+    loader = torch.utils.data.DataLoader(
+        batches, batch_size=None, num_workers=workers, **spawned(workers)
+    )
+    found = [batch["input_ids"].tolist() for batch in loader]
+    assert found == [ours[step]["inputs"].tolist() for step in range(15)]
+
+
+def test_torch_ranks_have_parts_of_every_batch_and_go_on_at_a_step(packed: Packed) -> None:
+    pytest.importorskip("torch")
+    from dataprep.loaders.torch import PackedBatches
+
+    ours = DataLoader(packed.folder, batch_size=8, epochs=1, prefetch=0)
+    ranks = [
+        list(
+            PackedBatches(packed.folder, batch_size=8, epochs=1, rank=r, world_size=2, start_step=3)
+        )
+        for r in range(2)
+    ]
+    for step, (first, second) in enumerate(zip(*ranks, strict=True), start=3):
+        both = [*first["targets"].tolist(), *second["targets"].tolist()]
+        assert both == ours[step]["targets"].tolist()
+    assert len(ranks[0]) == len(ours) - 3
+
+
+def spawned(workers: int) -> dict[str, Any]:
+    """Forking would warn: this process has threads."""
+    return {"multiprocessing_context": "spawn"} if workers else {}

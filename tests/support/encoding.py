@@ -1,0 +1,45 @@
+"""Encode inside the test's own process, and what to encode."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image
+
+from dataprep.configs import EncodeConfig
+from dataprep.pipeline.encode.manifest import collect, finish, make_manifest
+from dataprep.pipeline.encode.plan import make_plan
+from dataprep.pipeline.encode.recipe import write_plan
+from dataprep.pipeline.encode.worker import EncodeTasks
+
+
+def png(seed: int, size: tuple[int, int] = (40, 30)) -> bytes:
+    rng = np.random.default_rng(seed)
+    image = Image.fromarray(rng.integers(0, 256, (4, 4, 3)).astype(np.uint8)).resize(size)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def encode_here(out: Path, *inputs: Path, **config: Any) -> dict[str, Any]:
+    """The manifest of a dataset of codes made without workers."""
+    values = {"encoder": "patches", **config, "inputs": list(map(str, inputs)), "out": str(out)}
+    planned = make_plan(EncodeConfig.model_validate(values), None, 1)
+    work = out / ".work"
+    work.mkdir(parents=True)
+    write_plan(planned, work)
+    tasks = EncodeTasks(planned.plan, work)
+    for task in planned.plan.tasks:
+        tasks.run(task, lambda message: None)()
+    committed = collect(planned.plan, work)
+    manifest = make_manifest(planned.plan, planned.encoder, committed)
+    finish(planned.plan, out, work, committed, manifest)
+    return manifest
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    return [row for path in sorted(out.glob("shards/*")) for row in pq.read_table(path).to_pylist()]

@@ -1,0 +1,71 @@
+"""Tokenize inside the test's own process: the worker's one function, without the process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.configs import TokenizeConfig
+from dataprep.loaders import open_dataset
+from dataprep.pipeline.engine import load_reference
+from dataprep.pipeline.tokenize.manifest import finish, make_manifest
+from dataprep.pipeline.tokenize.recipe import plan_of
+from dataprep.pipeline.tokenize.worker import TASKS, SampledEngine, run_task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One document as plain lists."""
+
+    tokens: list[int]
+    loss: list[int]
+    vision: list[int] | None = None
+    audio: list[int] | None = None
+
+
+def write_lines(path: Path, records: Sequence[Any]) -> Path:
+    """A str is a line as it is, anything else a JSON record."""
+    lines = [r if isinstance(r, str) else json.dumps(r) for r in records]
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def tokenize_here(out: Path, **config: Any) -> dict[str, Any]:
+    """The manifest of a dataset made without workers."""
+    plan = plan_of(TokenizeConfig.model_validate({**config, "out": str(out)}), out / "cache")
+    work = out / ".work"
+    (work / TASKS).mkdir(parents=True)
+    engine = SampledEngine(load_reference(plan.vocabulary.files))
+    for task in plan.tasks:
+        run_task(task, plan, engine, work, lambda message: None)()
+    manifest = make_manifest(plan, work, {"name": "tokenizers"})
+    finish(plan, out, work, manifest)
+    return manifest
+
+
+def documents_of(
+    folder: Path, tokenizer: Path, records: Sequence[Any], **config: Any
+) -> list[Seen]:
+    folder.mkdir(exist_ok=True)
+    path = write_lines(folder / "in.jsonl", records)
+    tokenize_here(folder / "out", inputs=[str(path)], tokenizer=str(tokenizer), **config)
+    return seen_in(folder / "out")
+
+
+def seen_in(dataset: Path) -> list[Seen]:
+    opened = open_dataset(dataset)
+    masks = ("loss", "vision", "audio")
+    return [
+        Seen(
+            tokens=document["tokens"].tolist(),
+            **{
+                mask: document[f"{mask}_mask"].astype(int).tolist()
+                for mask in masks
+                if f"{mask}_mask" in document
+            },
+        )
+        for document in opened[list(range(len(opened)))]
+    ]
