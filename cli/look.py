@@ -29,11 +29,11 @@ from dataprep.pipeline.look.inspect import (
     whole_document,
 )
 from dataprep.pipeline.look.media import FindDecoder, write_media
+from dataprep.pipeline.look.origins import origin_of, pieces_of_row
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import compare, verify
 from dataprep.pipeline.look.verify_encoded import verify_encoded
 from dataprep.pipeline.storage.manifest import read_manifest
-from dataprep.pipeline.storage.provenance import origin_of, pieces_of_row
 
 # What a document could do to the terminal; newlines and tabs are shown as they are.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

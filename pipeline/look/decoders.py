@@ -17,14 +17,14 @@ import numpy as np
 
 from dataprep.pipeline.encoders import Encoder, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.look.encoded import Encoded, encoded_behind
 from dataprep.pipeline.look.inspect import Segment
 from dataprep.pipeline.look.media import FindDecoder
-from dataprep.pipeline.look.origins import Encoded, encoded_behind
+from dataprep.pipeline.look.origins import Origin, origin_of
 from dataprep.pipeline.look.verify_encoded import encoder_of
 from dataprep.pipeline.modalities.audio import AudioBlock
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.modalities.vision import VisionBlock
-from dataprep.pipeline.storage.provenance import Origin, origin_of
 
 Behind = Callable[[str, str], dict[str, list[Encoded]]]  # by a source's path and fingerprint
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from dataprep.configs.model import ModalitiesConfig
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.look.origins import PieceOrigin
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.modalities.blocks import make_block
 from dataprep.pipeline.storage.manifest import read_manifest
-from dataprep.pipeline.storage.provenance import PieceOrigin
 from dataprep.pipeline.types import MODALITIES
 
 Decode = Callable[[Sequence[int]], str]

@@ -1,82 +1,77 @@
-"""Datasets of codes as inputs: which of them the codes of a file are from.
-
-    OUT/shards/codes-00000-of-00004.parquet  ─►  OUT/manifest.json  ─►  the encoder, to decode with
-
-A dataset of codes may have been made of another, pictures first and then their sound: the codes of
-each modality are by the nearest encoder of that kind.
-"""
+"""Where a document came from: its source, its line (or row) counted from 1, its first byte."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.sources.find import dataset_kind
-from dataprep.pipeline.storage.manifest import read_manifest
+import numpy as np
 
-Files = Mapping[str, str]  # paths, and fingerprints of their content
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.manifest import PIECES
+from dataprep.pipeline.types import UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
-    """A dataset of codes."""
+class Origin:
+    path: str
+    unit: str  # what `line` counts: line, row, item or document
+    line: int
+    byte_offset: int  # -1 where the format has none
 
-    folder: Path
-    manifest: Mapping[str, Any]
-    is_same: bool  # its shards are still those that were read
-
-    @property
-    def kind(self) -> str:
-        return str(self.manifest["encoder"]["kind"])
-
-
-def encoded_folder(path: str) -> Path | None:
-    """The folder of the dataset of codes that a file is a shard of."""
-    for place in dict.fromkeys((Path(path), Path(path).resolve())):
-        if place.parent.name == "shards" and dataset_kind(str(place.parent.parent)) == "encoded":
-            return place.parent.parent
-    return None
+    def __str__(self) -> str:
+        place = f" (byte {self.byte_offset})" if self.byte_offset >= 0 else ""
+        return f"{self.unit} {self.line} of {self.path}{place}"
 
 
-def encoded_behind(files: Files) -> dict[str, list[Encoded]]:
-    """What made the codes in these files: of each kind, the nearest datasets of codes."""
-    found: dict[str, list[Encoded]] = {}
-    seen: set[Path] = set()
-    is_same = True
-    while level := [e for e in _encoded(files, is_same) if e.folder not in seen]:
-        nearer = set(found)
-        for encoded in level:
-            if encoded.kind not in nearer:
-                found.setdefault(encoded.kind, []).append(encoded)
-        seen |= {encoded.folder for encoded in level}
-        is_same = all(encoded.is_same for encoded in level)
-        files = {s["path"]: s["fingerprint"] for e in level for s in e.manifest["sources"]}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceOrigin:
+    """Part of a document in a row: of which dataset, and which of its tokens."""
+
+    dataset: str
+    document: int  # within the dataset
+    start: int
+    length: int
+
+
+def pieces_of_row(
+    folder: Path, manifest: dict[str, Any], shard: int, row: int
+) -> list[PieceOrigin]:
+    """What lies in a row of a packed shard, in order."""
+    entry = manifest["shards"][shard]["provenance"]
+    pieces = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)
+    first, last = np.searchsorted(pieces["row"], [row, row + 1])
+    counts = [source["records"] for source in manifest["sources"]]
+    starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    found = []
+    for piece in pieces[first:last]:
+        dataset = int(np.searchsorted(starts, int(piece["document"]), side="right")) - 1
+        found.append(
+            PieceOrigin(
+                dataset=manifest["sources"][dataset]["path"],
+                document=int(piece["document"]) - int(starts[dataset]),
+                start=int(piece["start"]),
+                length=int(piece["length"]),
+            )
+        )
     return found
 
 
-def _encoded(files: Files, may_be_same: bool) -> list[Encoded]:
-    """The datasets of codes that files are shards of, each once."""
-    found: dict[Path, Encoded] = {}
-    for siblings in _by_parent(files):
-        folder = encoded_folder(next(iter(siblings)))
-        if folder is not None and folder not in found:
-            manifest = read_manifest(folder)
-            hashes = {f"xxh3-128:{shard['xxh3_128']}" for shard in manifest["shards"]}
-            # Of a table that names files, their hash comes after a plus.
-            is_same = all(hash.partition("+")[0] in hashes for hash in siblings.values())
-            found[folder] = Encoded(
-                folder=folder, manifest=manifest, is_same=is_same and may_be_same
-            )
-    return list(found.values())
-
-
-def _by_parent(files: Files) -> list[Files]:
-    """Files that may be shards of codes, those of one folder together; one of them tells."""
-    groups: dict[tuple[Path, Path], dict[str, str]] = {}
-    for path, fingerprint in files.items():
-        if path.endswith(".parquet"):
-            places = Path(path).parent, Path(path).resolve().parent  # it may be a link
-            groups.setdefault(places, {})[path] = fingerprint
-    return list(groups.values())
+def origin_of(folder: Path, manifest: dict[str, Any], shard: int, place: int) -> Origin:
+    """Of the document at `place` in a shard."""
+    entry = manifest["shards"][shard]["provenance"]
+    try:
+        row = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)[place]
+        pieces = json.loads((folder / PIECES).read_bytes())
+        piece = pieces[entry["first_piece"] + int(row["piece"])]
+    except (OSError, ValueError, LookupError) as error:
+        raise CorruptError(f"the provenance of {folder} is damaged: {error}") from None
+    source = manifest["sources"][piece["source"]]
+    return Origin(
+        path=source["path"],
+        unit=UNITS.get(source["kind"], "row"),
+        line=piece["first_line"] + int(row["line"]) + 1,
+        byte_offset=int(row["offset"]),
+    )

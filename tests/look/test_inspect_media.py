@@ -42,8 +42,8 @@ from dataprep.pipeline.look.inspect import (
     whole_document,
 )
 from dataprep.pipeline.look.media import FindDecoder, Media, whole_codes, write_media
+from dataprep.pipeline.look.origins import pieces_of_row
 from dataprep.pipeline.modalities.blocks import make_block
-from dataprep.pipeline.storage.provenance import pieces_of_row
 from dataprep.pipeline.tokenize.recipe import Outcome, plan_of
 from support.encoding import encode_here, png, rows_of
 from support.inprocess import tokenize_here, write_lines
