@@ -1,11 +1,15 @@
-"""A column of flat lists of integers, as two arrays.
+"""Lists of different lengths as flat arrays, and the arithmetic on them.
 
-    lists     [754, 1512], [], [3]
-    values    754 1512 3
-    offsets   0 2 2 3
+    lists           [754, 1512]  []  [3]
+    values          754 1512 3
+    sizes           2 0 1
+    offsets         0 2 2 3          offsets_of(sizes): list i is values[offsets[i]:offsets[i + 1]]
+    owner           0 0 2            owner_of(sizes): the list that each value is in
+    number          0 1 0            numbers_within(sizes): the place of each value in its list
 
-What readers give for a column of codes, and what takes the place of a list of lists: it has a
-length, can be iterated, indexed and sliced. A list of it is an array, and shares its memory.
+`IntegerLists` takes the place of a list of lists: it has a length, can be iterated, indexed and
+sliced, and each of its lists is an array that shares its memory. Readers return it for a column
+of codes. Everything else here is arithmetic on sizes, with no Python loop over lists.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from itertools import pairwise
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dataprep.pipeline.types import MODALITIES, Offsets
 
@@ -27,8 +31,56 @@ HeldBy = Callable[[str], Holds]
 CODE_KEYS = frozenset(("codes", *MODALITIES))
 
 
+def offsets_of(sizes: ArrayLike) -> Offsets:
+    """Return where each list starts among the values, and where the last one ends.
+
+    >>> offsets_of([3, 1, 2])
+    array([0, 3, 4, 6])
+    """
+    sizes = np.asarray(sizes, np.int64)
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets
+
+
+def owner_of(sizes: Offsets) -> Offsets:
+    """Return, for each value, the number of the list that it is in.
+
+    >>> owner_of(np.array([2, 0, 3]))
+    array([0, 0, 2, 2, 2])
+    """
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def numbers_within(sizes: Offsets) -> Offsets:
+    """Return, for each value, its place in its own list.
+
+    >>> numbers_within(np.array([2, 0, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    return ranges(np.zeros(len(sizes), np.int64), sizes)
+
+
+def ranges(first: Offsets, size: Offsets, step: int = 1) -> Offsets:
+    """Return ranges of `size` numbers from `first` on, one range after another.
+
+    >>> ranges(np.array([7, 0]), np.array([2, 3]))
+    array([7, 8, 0, 1, 2])
+    >>> ranges(np.array([7, 0]), np.array([2, 3]), step=4)
+    array([ 7, 11,  0,  4,  8])
+    """
+    before: Offsets = np.cumsum(size)
+    before -= size
+    if step != 1:
+        before *= step
+    # What each range adds to an unbroken count: the same for all numbers of a range.
+    places = np.repeat(first - before, size)
+    places += np.arange(0, step * len(places), step)
+    return places
+
+
 def nothing_held(key: str) -> Holds:
-    """No key has codes."""
+    """Say that no key has codes or segments."""
     return ""
 
 
@@ -60,7 +112,7 @@ class IntegerLists(Sequence[NDArray[Any]]):
         return self.values[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: Offsets) -> IntegerLists:
-        """Some of the lists, in the order of `rows`, copied.
+        """Return a copy of some of the lists, in the order of `rows`.
 
         >>> lists = IntegerLists(np.array([754, 1512, 3]), np.array([0, 2, 2, 3]))
         >>> [codes.tolist() for codes in lists.take(np.array([2, 0]))]
@@ -68,8 +120,4 @@ class IntegerLists(Sequence[NDArray[Any]]):
         """
         starts = self.offsets[:-1][rows]
         lengths = self.offsets[1:][rows] - starts
-        offsets = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        # Where each value stands now, less where it is going to stand: the same within a list.
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return IntegerLists(self.values[places], offsets)
+        return IntegerLists(self.values[ranges(starts, lengths)], offsets_of(lengths))

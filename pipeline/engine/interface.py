@@ -10,12 +10,13 @@ are for the caller to keep away (`find_unencodable`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
 
@@ -37,8 +38,3 @@ def flatten(lists: Sequence[Sequence[int]]) -> tuple[Ids, Offsets]:
     """[[397, 269], [], [89]] -> ([397, 269, 89], [0, 2, 2, 3])"""
     offsets = offsets_of([len(ids) for ids in lists])
     return np.fromiter(chain.from_iterable(lists), np.uint32, count=int(offsets[-1])), offsets
-
-
-def offsets_of(lengths: Iterable[int]) -> Offsets:
-    """[2, 0, 1] -> [0, 2, 2, 3]"""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])

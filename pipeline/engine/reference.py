@@ -19,7 +19,8 @@ from dataprep.pipeline.engine.files import (
     parse_sentencepiece,
     read_defining_file,
 )
-from dataprep.pipeline.engine.interface import Engine, flatten, offsets_of
+from dataprep.pipeline.engine.interface import Engine, flatten
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
 NAMES = {"json": "tokenizers", "sentencepiece": "sentencepiece", "bytes": "bytes"}

@@ -14,6 +14,7 @@ import numpy as np
 from dataprep.pipeline.pack.corpus import Corpus, Pieces
 from dataprep.pipeline.pack.strategies import Blocks, Plan
 from dataprep.pipeline.pack.strategies.windows import Window
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Offsets
 
 
@@ -30,7 +31,7 @@ def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
     found = [np.zeros((3, 0), np.int64)]
     for mask in corpus.masks[1:]:
         parts = corpus.mask_parts(mask, pieces)
-        first = np.concatenate(([0], np.cumsum(length)[:-1]))[parts.piece]
+        first = offsets_of(length)[parts.piece]
         inside = parts.flag & (parts.length > 0)
         stop = (np.cumsum(parts.length) - first)[inside]
         owner = parts.piece[inside]

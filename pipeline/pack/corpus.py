@@ -2,7 +2,7 @@
 
     document  ─►  dataset, shard, entry of the index  ─►  byte ranges in the mapped shard
 
-Holds file maps and indices, never tokens: copying is by `mapped`. Only the masks are small enough
+Holds file maps and indices, never tokens: copying is by `riegeli`. Only the masks are small enough
 to be taken apart here.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32
 from dataprep.pipeline.storage.manifest import read_manifest
 from dataprep.pipeline.storage.riegeli import MappedShard
@@ -69,7 +70,7 @@ class Corpus:
             for shard in manifest["shards"]
         ]
         counts = [shard["num_documents"] for _, shard, _ in self._entries]
-        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._starts = offsets_of(counts)
         self._open: dict[int, _Shard] = {}
 
     @property
@@ -144,8 +145,7 @@ class Corpus:
             count = entries[f"{mask}_runs"].astype(np.int64)
             first = entries[f"{mask}_first"].astype(np.int64)
             ends = self._runs(shard, mask, entries["record"], first, count)
-            owner = np.repeat(np.arange(len(which)), count)
-            number = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            owner, number = owner_of(count), numbers_within(count)
             begin = (entries["start"].astype(np.int64) + part.start)[owner]
             clipped = np.clip(ends - begin, 0, part.length[owner])
             before = np.where(number == 0, 0, np.concatenate(([0], clipped[:-1])))
@@ -163,7 +163,7 @@ class Corpus:
         place = shard.mapped.places[record] + 4 * head.shape[1] + token_bytes + -token_bytes % 4
         place += 4 * (head[:, 0] + head[:, 2 : 2 + number].sum(axis=1) + first)
         ends = np.empty(int(count.sum()), U32)
-        targets = 4 * (np.cumsum(count) - count)
+        targets = 4 * offsets_of(count)[:-1]
         shard.mapped.copy_ranges(place, 4 * count, ends, targets)
         return ends.astype(np.int64)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dataprep.pipeline.pack.corpus import Corpus, Parts, Pieces
+from dataprep.pipeline.ragged import offsets_of, owner_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.rows import Ragged, Rows
 from dataprep.pipeline.types import Mask, Offsets
@@ -32,13 +33,12 @@ def build_rows(
     `shift_full_rows`, which moves the loss of a document that fills its row one token too far.
     """
     num_rows = len(row_offsets) - 1
-    row = np.repeat(np.arange(num_rows), np.diff(row_offsets))
-    ends = np.cumsum(pieces.length)
-    used = np.diff(np.concatenate(([0], ends))[row_offsets])
+    row = owner_of(np.diff(row_offsets))
+    offsets = offsets_of(pieces.length)
+    used = np.diff(offsets[row_offsets])
     left_padding = capacity - used if pad_left else np.zeros(num_rows, np.int64)
     # Where each piece begins in its row.
-    places = ends - pieces.length
-    places = places - np.concatenate(([0], ends))[row_offsets[:-1]][row] + left_padding[row]
+    places = offsets[:-1] - offsets[row_offsets[:-1]][row] + left_padding[row]
     tokens = np.full((num_rows, capacity), pad, TOKEN_DTYPES[corpus.token_dtype])
     itemsize = tokens.itemsize
     corpus.copy_tokens(pieces, tokens, (row * capacity + places) * itemsize)
@@ -124,5 +124,5 @@ def _row_runs(
     values = np.concatenate((np.zeros(len(empty_first), np.int64), ends[ends_run]))
     owner = np.concatenate((empty_first, of_row[ends_run]))
     order = np.argsort(owner, kind="stable")
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=num_rows))))
+    offsets = offsets_of(np.bincount(owner, minlength=num_rows))
     return Ragged(values=values[order], offsets=offsets)

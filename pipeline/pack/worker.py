@@ -21,6 +21,7 @@ from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
 from dataprep.pipeline.pack.corpus import Corpus, Pieces
 from dataprep.pipeline.pack.rows import build_rows
+from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, check_written, save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.rows import RowLayout, encode_rows, ends_dtype
@@ -161,7 +162,7 @@ class _Sums:
         num_rows = len(records)
         has_target = num_targets > 0
         kept = has_target if drop else np.ones(num_rows, bool)
-        row = np.repeat(np.arange(num_rows), np.diff(row_offsets))
+        row = owner_of(np.diff(row_offsets))
         stays = kept[row]
         entries = np.empty(int(stays.sum()), PIECES)
         entries["row"] = self.num_rows + (np.cumsum(kept) - 1)[row[stays]]

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import ranges
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, mask_of_runs
 from dataprep.pipeline.types import Offsets
 
@@ -120,8 +121,7 @@ def _tails(parts: tuple[Ragged, ...], counts: NDArray[Any], layout: RowLayout) -
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     tails = np.empty(int(counts.sum()), layout.ends)
     for p, part in enumerate(parts):
-        moved = np.repeat(places[:, p] - part.offsets[:-1], counts[:, p])
-        tails[moved + np.arange(len(moved))] = part.values
+        tails[ranges(places[:, p], counts[:, p])] = part.values
     return tails.tobytes()
 
 

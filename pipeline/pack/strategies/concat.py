@@ -22,9 +22,8 @@ from dataprep.pipeline.pack.strategies.plan import (
     Lengths,
     Plan,
     checked,
-    offsets_of,
-    ranges,
 )
+from dataprep.pipeline.ragged import offsets_of, ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,8 @@ from dataprep.pipeline.pack.strategies.plan import (
     Side,
     checked,
     checked_max_segments,
-    offsets_of,
 )
+from dataprep.pipeline.ragged import offsets_of
 
 DEFAULT_OPEN_ROWS = 256
 

@@ -23,7 +23,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.pack.strategies.plan import Counts, Ints, Lengths, Side, ranges
+from dataprep.pipeline.pack.strategies.plan import Counts, Ints, Lengths, Side
+from dataprep.pipeline.ragged import numbers_within
 
 Overflow = Literal["split", "truncate", "drop"]
 
@@ -127,7 +128,7 @@ def _split(
     stride = capacity - 1
     per_document = -(-(lengths[long] - 1) // stride)
     document = np.repeat(long, per_document)
-    start = ranges(np.zeros(len(long), np.int64), per_document) * stride
+    start = numbers_within(per_document) * stride
     return document, start, np.minimum(lengths[document] - start, capacity), 0
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.ragged import offsets_of
 
 Ints = NDArray[np.int64]
 Lengths = NDArray[np.int64]
@@ -73,22 +74,6 @@ class Plan:
     @property
     def row_lengths(self) -> Ints:  # i64[rows], tokens in each row
         return np.diff(offsets_of(self.length)[self.row_offsets])
-
-
-def offsets_of(sizes: Ints) -> Ints:
-    """[3, 1, 2] -> [0, 3, 4, 6]"""
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    return offsets
-
-
-def ranges(first: Ints, size: Ints) -> Ints:
-    """Ranges of `size` from `first`, one after another: [7, 0], [2, 3] -> [7, 8, 0, 1, 2]"""
-    ends = np.cumsum(size)
-    total = int(ends[-1]) if len(ends) else 0
-    places = np.repeat(first - ends + size, size)
-    places += np.arange(total, dtype=np.int64)
-    return places
 
 
 def checked(lengths: ArrayLike, capacity: int) -> Lengths:

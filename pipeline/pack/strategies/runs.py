@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dataprep.pipeline.pack.strategies.order import shuffled
-from dataprep.pipeline.pack.strategies.plan import Ints, offsets_of, ranges
+from dataprep.pipeline.pack.strategies.plan import Ints
+from dataprep.pipeline.ragged import offsets_of, ranges
 
 _CHUNK = 1 << 20  # pieces at a time: arrays that memory is found for without asking the system
 
