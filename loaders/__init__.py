@@ -2,12 +2,38 @@
 
     from dataprep.loaders import DataLoader, open_dataset
 
-jax is imported only for a mesh, torch only by `dataprep.loaders.torch`.
+    for batch in DataLoader("data/packed", batch_size=256, mesh=mesh): ...     # {"inputs": …}
+    open_dataset("data/packed")[7]                                              # one row
+
+From the folder to the trainer, one line a file:
+
+    open          folders -> datasets, and the weights of a mixture
+    documents     document i of a tokenized dataset
+    packed        row i of a packed dataset
+    shards          rows -> bytes: shards checked against the manifest, then mapped
+    paging          files mapped as one stretch of memory, pages asked for ahead of time
+    gather          bytes -> heads, tokens and tails of many rows at once
+    expand          those -> dense arrays: tokens, segments, positions, masks
+    expand_numba    the same, compiled, where numba is installed
+    order         a shuffle that is computed: position -> row
+    mixture       several datasets by exact shares: position -> dataset and row
+    schedule      step -> rows, for batch sizes that may change
+    batches       step -> batch
+    views           arrays under the names that a trainer expects
+    buffers         memory for batches, used again when free
+    place           host arrays -> jax arrays on a mesh
+    prefetch      batches made ahead by a thread
+    state         step ↔ checkpoint, with what the step belongs to
+    loader        `DataLoader`: the iterator that a trainer holds
+    torch         the same datasets for torch
+
+Imports numpy, array_record, and of dataprep only `pipeline`'s ground floor and `storage`; jax only
+for a mesh, numba if it is there, torch only in `dataprep.loaders.torch`.
 """
 
-from dataprep.loaders.dataset import open_dataset
 from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.loader import DataLoader
+from dataprep.loaders.open import open_dataset
 from dataprep.loaders.packed import PackedDataset
 
 __all__ = ["DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"]

@@ -1,9 +1,12 @@
 """Memory for batches, used again only when nobody looks at it any more.
 
+    pool    [buffer a, buffer b]       references    a: the pool and a batch    b: the pool alone
+    take    -> b                       else new memory, and the oldest buffer leaves the pool
+
 On a CPU, jax takes numpy memory as it is, without a copy, for as long as the array lives; and a
-trainer may keep any batch. So a buffer is free when nothing but this pool holds a reference to it.
-New memory for every batch would do as well, at several times the cost of filling it: the system
-has to find and clear each page.
+trainer may keep any batch. So a buffer is free when nothing but this pool refers to it. New memory
+for every batch would work too, but the system has to find and clear each page, which takes several
+times as long as filling it.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 64  # what jax needs to take memory without a copy
+ALIGNMENT = 64  # bytes; what jax needs to take memory without a copy
 
 
 def _holders(pool: list[Any], index: int) -> int:
+    """Return how many references there are to a buffer of the pool."""
     return sys.getrefcount(pool[index])
 
 
@@ -26,13 +30,15 @@ _ONLY_THE_POOL = _holders([object()], 0)
 
 
 class Buffers:
+    """A pool that keeps at most `keep` buffers."""
+
     def __init__(self, keep: int = 6) -> None:
         self._keep = keep
         self._pool: list[NDArray[np.uint8]] = []
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> NDArray[np.uint8]:
-        """Aligned memory that is the caller's own until its last view is gone."""
+        """Return aligned memory that is the caller's own until its last view is gone."""
         with self._lock:
             size = num_bytes + ALIGNMENT
             for i in range(len(self._pool)):

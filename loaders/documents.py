@@ -19,12 +19,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.files import check_size, open_shard
+from dataprep.loaders.shards import check_sizes, open_reader
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.documents import Documents, decode_documents, take_tokens
 
 Document = dict[str, NDArray[Any]]
-OPEN_RECORDS = 64  # decoded records kept, a megabyte each at most for short documents
+OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for short documents
 
 
 class TokenizedDataset:
@@ -34,13 +35,10 @@ class TokenizedDataset:
         self.folder = folder
         self.manifest = manifest
         self._shards = manifest["shards"]
-        counts = [shard["num_documents"] for shard in self._shards]
-        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self._starts = offsets_of([shard["num_documents"] for shard in self._shards])
         self._masks = [f"{name}_mask" for name in manifest["masks"]]
-        for shard in self._shards:
-            check_size(folder / shard["path"], shard["num_bytes"])
-            check_size(folder / shard["index"]["path"], shard["index"]["num_bytes"])
-        self._reader = lru_cache(maxsize=256)(self._open_shard)
+        check_sizes(folder, self._shards)
+        self._reader = lru_cache(maxsize=256)(self._open_reader)
         self._index = lru_cache(maxsize=1024)(self._open_index)
         self._record = lru_cache(maxsize=OPEN_RECORDS)(self._read_record)
 
@@ -62,12 +60,12 @@ class TokenizedDataset:
 
     @property
     def lengths(self) -> NDArray[np.uint32]:
-        """Tokens of every document, from the index alone."""
+        """Return the number of tokens of every document, from the index alone."""
         parts = [self._index(i)["length"] for i in range(len(self._shards))]
         return np.concatenate([np.zeros(0, np.uint32), *parts])
 
     def locate(self, document: int) -> tuple[int, int]:
-        """The shard that holds a document, and its place there."""
+        """Return the number of the shard that holds a document, and its place there."""
         if not -len(self) <= document < len(self):
             raise IndexError(f"document {document} of a dataset of {len(self)}")
         document %= len(self)
@@ -92,9 +90,9 @@ class TokenizedDataset:
             raise CorruptError(f"record {record} of {path} is gone: the file changed underneath")
         return decode_documents(data, self.manifest["token_dtype"], len(self.manifest["masks"]))
 
-    def _open_shard(self, shard: int) -> Any:
+    def _open_reader(self, shard: int) -> Any:
         entry = self._shards[shard]
-        return open_shard(self.folder / entry["path"], entry["num_records"])
+        return open_reader(self.folder / entry["path"], entry["num_records"])
 
     def _open_index(self, shard: int) -> NDArray[Any]:
         entry = self._shards[shard]

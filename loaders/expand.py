@@ -1,15 +1,15 @@
-"""Rows as they are stored -> the dense arrays of a batch, with numpy alone.
+"""Stored rows -> the dense arrays of a batch, with numpy alone.
 
     ends 3 7, left padding 0, C = 8      segments  1 1 1 2 2 2 2 0
                                          positions 0 1 2 0 1 2 3 0
     loss runs 1 3 5 7 8                  mask      0 1 1 0 0 1 1 0
 
 A request names the columns and how far each array is shifted: inputs are tokens shifted by 0,
-targets by 1. `compiled` does the same in one pass where numba is installed.
+targets by 1. `expand_numba` does the same in one pass where numba is installed.
 
-All of a row's pieces (documents, runs) are worked out for the whole batch; only then are they
-repeated into dense arrays, a few rows at a time, so that what lies between two steps stays in the
-cache and is too small for the allocator to hand back to the system.
+The pieces of the rows (documents, runs of a mask) are computed for the whole batch first. Then
+they are repeated into dense arrays a few rows at a time: so the arrays between two steps stay in
+the cache, and are too small for the allocator to hand them back to the system.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes, gather_head, gather_tails, gather_tokens
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import numbers_within, ranges
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
-Ints = NDArray[np.int32]
+Int32s = NDArray[np.int32]
 
-ABSENT = -1  # a mask that this dataset does not have: all False
+ABSENT = -1  # the number of a mask that the dataset does not have: all False
 
 _CHUNK_TOKENS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Columns [start, start + width) of each array, taken `shift` further right."""
+    """Which arrays to make: columns [start, start + width), each taken `shift` further right."""
 
     start: int
     width: int
@@ -48,18 +49,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrays:
-    """What a request asks for, in its order."""
+    """The arrays that a request asks for, in its order."""
 
-    tokens: Ints  # i32[shifts, rows, width]
-    segments: Ints
-    positions: Ints
+    tokens: Int32s  # i32[shifts, rows, width]
+    segments: Int32s
+    positions: Int32s
     masks: NDArray[np.bool_]
 
 
 def expand(
     rows: RowBytes, layout: RowLayout, request: Request, out: Arrays, places: Offsets
 ) -> None:
-    """Row i into row places[i] of `out`; one whose parts do not fit together is a CorruptError."""
+    """Write row i into row places[i] of `out`; raise a CorruptError if a row contradicts itself."""
     if request.tokens:
         _expand_tokens(rows, layout, request, out.tokens, places)
     if not (request.segments or request.positions or request.masks):
@@ -72,23 +73,23 @@ def expand(
     tails = gather_tails(rows, layout, totals).astype(np.int64)
     starts = np.cumsum(counts).reshape(counts.shape) - counts  # of each part among the tails
     if request.segments or request.positions:
-        ends = tails[_ranges(starts[:, 0], counts[:, 0])]
+        ends = tails[ranges(starts[:, 0], counts[:, 0])]
         _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out, places)
     for target, (mask, shift) in zip(out.masks, request.masks, strict=True):
         if mask == ABSENT:
             target[places] = False
             continue
         pieces = counts[:, mask + 1]
-        edges = tails[_ranges(starts[:, mask + 1], pieces)]
+        edges = tails[ranges(starts[:, mask + 1], pieces)]
         _check(edges, pieces, layout.capacity)
-        flags = (_within(pieces) & 1).astype(bool)
+        flags = (numbers_within(pieces) & 1).astype(bool)
         lengths = _lengths(edges, pieces, request.start + shift, request.width)
         for part, marks in _repeat(flags, lengths, pieces, request.width):
             target[_at(places, part)] = marks
 
 
 def _expand_tokens(
-    rows: RowBytes, layout: RowLayout, request: Request, out: Ints, places: Offsets
+    rows: RowBytes, layout: RowLayout, request: Request, out: Int32s, places: Offsets
 ) -> None:
     start, width, chunk = request.start, request.width, _chunk(request.width)
     columns = slice(start, start + width + max(request.tokens))
@@ -113,11 +114,11 @@ def _expand_documents(
     before = after - counts - 1
     edges = np.empty(len(ends) + 2 * len(counts), np.int64)
     edges[before], edges[after] = left, capacity
-    edges[_ranges(before + 1, counts)] = ends
+    edges[ranges(before + 1, counts)] = ends
     _check(edges, pieces, capacity)
-    # Half the bytes where they do: the steps between are bound by the cache.
+    # Two bytes a number where that is enough: the speed of these steps is that of the cache.
     small = np.int16 if capacity < 1 << 15 else np.int32
-    numbers = _within(pieces).astype(small)
+    numbers = numbers_within(pieces).astype(small)
     numbers[after] = 0
     begins = np.empty(len(edges), small)
     begins[1:] = edges[:-1]
@@ -141,7 +142,7 @@ def _expand_documents(
 def _repeat(
     values: NDArray[Any], lengths: Offsets, pieces: Offsets, width: int
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Each value as often as its length says, a few rows at a time."""
+    """Yield a few rows at a time: their numbers, and each value as often as its length says."""
     chunk = _chunk(width)
     firsts = range(0, len(pieces), chunk)
     stop = 0
@@ -151,14 +152,14 @@ def _repeat(
 
 
 def _at(places: Offsets, part: slice) -> slice | Offsets:
-    """Some of the places; as a slice where they follow one another, which is twice as fast."""
+    """Return some of the places, as a slice if they are consecutive, which is twice as fast."""
     own = places[part]
     start, stop = int(own[0]), int(own[-1]) + 1
     return slice(start, stop) if stop - start == len(own) else own
 
 
 def _check(edges: Offsets, pieces: Offsets, capacity: int) -> None:
-    """The edges of every row must ascend to its end."""
+    """Raise a CorruptError unless the edges of every row ascend to its end."""
     absolute = edges + np.repeat(np.arange(0, capacity * len(pieces), capacity), pieces)
     fits = (
         pieces.all()
@@ -170,7 +171,7 @@ def _check(edges: Offsets, pieces: Offsets, capacity: int) -> None:
 
 
 def _lengths(edges: Offsets, pieces: Offsets, start: int, width: int) -> Offsets:
-    """How much of each piece lies in the columns."""
+    """Return how much of each piece is in columns [start, start + width)."""
     inside = np.minimum(np.maximum(edges - start, 0), width)
     inside += np.repeat(np.arange(0, width * len(pieces), width), pieces)
     lengths = inside.copy()
@@ -178,24 +179,13 @@ def _lengths(edges: Offsets, pieces: Offsets, start: int, width: int) -> Offsets
     return lengths
 
 
-def _within(counts: Offsets) -> Offsets:
-    """[2, 3] -> [0, 1, 0, 1, 2]"""
-    return _ranges(np.zeros(len(counts), np.int64), counts)
-
-
-def _ranges(first: Offsets, size: Offsets) -> Offsets:
-    """[7, 0], [2, 3] -> [7, 8, 0, 1, 2]"""
-    places = np.repeat(first - np.cumsum(size) + size, size)
-    places += np.arange(len(places))
-    return places
-
-
 def _chunk(width: int) -> int:
+    """Return how many rows to work on at once."""
     return max(1, _CHUNK_TOKENS // max(1, width))
 
 
 @lru_cache(maxsize=8)
 def _columns(start: int, width: int, dtype: type, step: int = 1) -> NDArray[Any]:
-    """The number of each column, for as many rows as are worked on at once."""
+    """Return the number of each column, for as many rows as are worked on at once."""
     columns: NDArray[Any] = start + step * np.arange(width, dtype=dtype)
     return np.ascontiguousarray(np.broadcast_to(columns, (_chunk(width), width)))

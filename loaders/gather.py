@@ -1,10 +1,13 @@
-"""Parts of many rows out of memory, each part in one stroke.
+"""The same part of many rows, copied out of memory at once.
 
-    memory    ┊▒head tokens tail▒head toke┊ns tail▒ …        ┊: a block header, inside of any row
+    memory    ┊head tokens tail│head toke┊ns tail│ …        ┊: a block header, inside of any row
     rows      [2, 0, 7]
-    head      u32[3, 2 + masks]      tokens  u16[3, width]      tail  the ends of all, flat
+    head      u32[3, 2 + masks]
+    tokens    u16[3, width]
+    tails     u16[n], the ends of all three rows, one row after another
 
-Copies bytes and knows the layout of a row; what they mean is for `expand`.
+Copies bytes by the layout of a row; `expand` knows what they mean, `storage.riegeli` where block
+headers are.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.ragged import offsets_of, ranges
+from dataprep.pipeline.storage import riegeli
 from dataprep.pipeline.storage.documents import U32
-from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
@@ -26,17 +30,18 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBytes:
-    """Where the payloads of some rows lie in memory."""
+    """Where the payloads of some rows are in memory."""
 
     memory: Bytes
     first: Offsets  # i64[rows], the first byte of each
     size: Offsets  # i64[rows], without the block headers inside
-    in_blocks: bool  # a block header stands at every multiple of BLOCK_BYTES
+    in_blocks: bool  # whether the memory has block headers in between
 
     def __len__(self) -> int:
         return len(self.first)
 
     def part(self, start: int, stop: int) -> RowBytes:
+        """Return rows [start, stop) of these."""
         return RowBytes(
             memory=self.memory,
             first=self.first[start:stop],
@@ -46,14 +51,14 @@ class RowBytes:
 
 
 def gather_head(rows: RowBytes, layout: RowLayout) -> NDArray[Any]:
-    """u32[rows, 2 + masks]"""
+    """Return the head of each row: u32[rows, 2 + masks]."""
     return _copy(rows.memory, *_locate(rows, 0), layout.head_bytes).view(U32)
 
 
 def gather_tokens(
     rows: RowBytes, layout: RowLayout, columns: slice, chunk: int
 ) -> Iterator[NDArray[Any]]:
-    """u16|u32[chunk, columns] of tokens, until all rows were given."""
+    """Yield some columns of the tokens of `chunk` rows at a time: u16|u32[chunk, columns]."""
     item = layout.tokens.itemsize
     start, room = _locate(rows, layout.head_bytes + columns.start * item)
     length = (columns.stop - columns.start) * item
@@ -63,45 +68,41 @@ def gather_tokens(
 
 
 def gather_tails(rows: RowBytes, layout: RowLayout, counts: Offsets) -> NDArray[Any]:
-    """u16|u32[sum of counts]: the first `counts` numbers of each tail, one row after another."""
+    """Return the first counts[i] numbers of the tail of row i, one row after another.
+
+    u16|u32[sum of counts]
+    """
     item = layout.ends.itemsize
     start, room = _locate(rows, layout.tail_start)
-    before = np.cumsum(counts) - counts
-    places = np.repeat(start - item * before, counts)
-    places += np.arange(0, item * len(places), item)
+    places = ranges(start, counts, item)
     tails: NDArray[Any] = _strided(rows.memory, item)[places].view(layout.ends)
+    offsets = offsets_of(counts)
     for row in np.flatnonzero(room < item * counts).tolist():
         part = slice(row, row + 1)
         found = _copy(rows.memory, start[part], room[part], item * int(counts[row]))
-        tails[before[row] : before[row] + counts[row]] = found.view(layout.ends)[0]
+        tails[offsets[row] : offsets[row + 1]] = found.view(layout.ends)[0]
     return tails
 
 
 def _locate(rows: RowBytes, offset: int) -> tuple[Offsets, Offsets]:
-    """Where byte `offset` of each payload lies, and how many bytes before the next header."""
-    if not rows.in_blocks:
-        return rows.first + offset, np.full(len(rows), np.iinfo(np.int64).max)
-    in_block = rows.first % BLOCK_BYTES + (offset - BLOCK_HEADER_BYTES)
-    headers, used = np.divmod(in_block, PAYLOAD_BYTES)
-    return (
-        rows.first + BLOCK_HEADER_BYTES * headers + offset,
-        PAYLOAD_BYTES - used,
-    )
+    """Return where byte `offset` of each payload is, and how many bytes before the next header."""
+    if rows.in_blocks:
+        return riegeli.locate(rows.first, offset)
+    return rows.first + offset, np.full(len(rows), np.iinfo(np.int64).max)
 
 
 def _copy(memory: Bytes, start: Offsets, room: Offsets, length: int) -> Bytes:
-    """u8[rows, length]: that many bytes from each start, without the headers between them."""
+    """Return `length` bytes from each start, without the headers between: u8[rows, length]."""
     found = _strided(memory, length)[start].view(np.uint8).reshape(len(start), length)
     for row in np.flatnonzero(room < length).tolist():
-        # A header is inside: what lies behind it was read from too early in memory.
-        done, place = int(room[row]), int(start[row] + room[row]) + BLOCK_HEADER_BYTES
-        while done < length:
-            count = min(length - done, PAYLOAD_BYTES)
-            found[row, done : done + count] = memory[place : place + count]
-            done, place = done + count, place + count + BLOCK_HEADER_BYTES
+        # A header is inside: what follows it was read from too early in memory.
+        done = int(room[row])
+        for place, size in riegeli.stretches_after(int(start[row]) + done, length - done):
+            found[row, done : done + size] = memory[place : place + size]
+            done += size
     return found
 
 
 def _strided(memory: Bytes, length: int) -> NDArray[Any]:
-    """Element i is the `length` bytes from byte i on; indexing copies them whole."""
+    """Return an array whose element i is the `length` bytes from byte i on; nothing is copied."""
     return np.ndarray((len(memory) - length + 1,), f"V{length}", memory, 0, (1,))

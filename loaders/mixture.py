@@ -1,11 +1,19 @@
-"""One endless or finite sequence of rows out of one or several datasets.
+"""One sequence of rows out of one or several datasets, endless or finite.
 
-    phase  0 ≤ row < 64,000        web 7, code 3
-           64,000 ≤ row            web 1, code 1        from step 1000 on
+    phase  0 ≤ place < 64,000       web 5, code 3
+           64,000 ≤ place           web 1, code 1       from step 1000 on
 
-A phase begins where weights change, or where a dataset is used up and drops out. Within it rows
-are dealt by `share`; each dataset goes on where the phase before left it, in its own order. So the
-dataset and the row at any place follow from the place alone.
+    place  0 1 2 3 4 5 6 7 | 8 …
+    of     w c w w c w c w | w …                        5 and 3 of every 8
+
+A phase begins where weights change, or where a dataset is used up and drops out. Within a phase,
+`Shares` says which dataset each place is dealt to, by arithmetic on its number alone. Each dataset
+goes on where the phase before left it, in its own order. So the dataset and the row at any place
+follow from the place alone.
+
+The first dataset takes its share of all places, evenly spread; the second takes its share of what
+is left, and so on. After any number of places each of D datasets is within 1 + log2 D rows of its
+share, and at every multiple of the sum of the weights it is exact.
 
 Weights are shares of rows. All rows have the same number of tokens, padding included, so they are
 shares of tokens too as far as the datasets are equally well packed.
@@ -17,22 +25,24 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import lcm
-from typing import Literal
+from math import gcd, lcm
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from dataprep.loaders.order import in_order, shuffle
-from dataprep.loaders.share import MAX_SUM, Shares, lowest_terms
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Offsets
 
 Exhausted = Literal["stop", "repeat", "drop"]
+Count = TypeVar("Count", int, Offsets)  # one number, or an array of them
+
+_MAX_SUM = 1 << 31  # of weights, so that no product exceeds 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A dataset of a mixture."""
+class Component:
+    """One dataset of a mixture."""
 
     name: str
     num_rows: int
@@ -40,33 +50,89 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Rows dealt out to datasets in exact shares."""
+
+    weights: tuple[int, ...]  # in lowest terms; 0: takes no row
+
+    def deal(self, rows: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the dataset of each row, and how many of that dataset's rows come before it.
+
+        >>> datasets, ranks = Shares(weights=(5, 3)).deal(np.arange(8))
+        >>> datasets
+        array([0, 1, 0, 0, 1, 0, 1, 0])
+        >>> ranks
+        array([0, 0, 1, 2, 1, 3, 2, 4])
+        """
+        datasets = np.empty(len(rows), np.int64)
+        ranks = np.empty(len(rows), np.int64)
+        open_rows, index, rest = np.arange(len(rows)), rows, sum(self.weights)
+        for dataset, weight in enumerate(self.weights):
+            before = _taken(index, weight, rest)
+            takes = _taken(index + 1, weight, rest) > before
+            mine = open_rows[takes]
+            datasets[mine], ranks[mine] = dataset, before[takes]
+            open_rows, index = open_rows[~takes], (index - before)[~takes]
+            rest -= weight
+            if not len(open_rows):
+                break
+        return datasets, ranks
+
+    def count(self, dataset: int, num_rows: int) -> int:
+        """Return how many of the first `num_rows` rows a dataset takes."""
+        if not self.weights[dataset]:
+            return 0
+        rest = sum(self.weights)
+        for weight in self.weights[:dataset]:
+            num_rows -= _taken(num_rows, weight, rest)
+            rest -= weight
+        return _taken(num_rows, self.weights[dataset], rest)
+
+    def reach(self, dataset: int, count: int) -> int:
+        """Return after how many rows a dataset has taken `count`; its weight must not be 0."""
+        low, high = 0, (count + 2) * sum(self.weights)
+        while low < high:
+            middle = (low + high) // 2
+            if self.count(dataset, middle) >= count:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
+    """A stretch of the sequence with the same shares."""
+
     first_row: int
     shares: Shares
-    taken: tuple[int, ...]  # rows of each dataset before it
+    taken: tuple[int, ...]  # rows of each dataset that earlier phases used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    parts: tuple[Part, ...]
+    """A sequence of rows of several datasets."""
+
+    components: tuple[Component, ...]
     phases: tuple[Phase, ...]
     num_rows: int | None  # None: it never ends
     shuffled: bool
     seed: int
 
     def locate(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
-        """The dataset and the row in it, for the places start ≤ place < stop."""
+        """Return the dataset and the row in it, for the places [start, stop)."""
         datasets, ranks = self._deal(start, stop)
         rows = np.empty_like(ranks)
-        for number, part in enumerate(self.parts):
+        for number, one in enumerate(self.components):
             mine = datasets == number
             if self.shuffled:
-                rows[mine] = shuffle(ranks[mine], part.num_rows, seed=self.seed, name=part.name)
+                rows[mine] = shuffle(ranks[mine], one.num_rows, seed=self.seed, name=one.name)
             else:
-                rows[mine] = in_order(ranks[mine], part.num_rows)
+                rows[mine] = in_order(ranks[mine], one.num_rows)
         return datasets, rows
 
     def _deal(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
+        """Return the dataset of each place, and how many of its rows come before."""
         firsts = [phase.first_row for phase in self.phases]
         found = []
         while start < stop:
@@ -82,22 +148,22 @@ class Mixture:
 
 
 def plan_mixture(
-    parts: Sequence[Part],
+    components: Sequence[Component],
     *,
     epochs: int | None,
     exhausted: Exhausted,
     shuffled: bool,
     seed: int,
 ) -> Mixture:
-    """Lay the phases out, and find where the sequence ends."""
-    limits = [None if epochs is None else epochs * part.num_rows for part in parts]
-    changes = sorted({row for part in parts for row in part.weights})
+    """Find all phases, and where the sequence ends."""
+    limits = [None if epochs is None else epochs * one.num_rows for one in components]
+    changes = sorted({row for one in components for row in one.weights})
     phases: list[Phase] = []
-    taken = [0] * len(parts)
+    taken = [0] * len(components)
     used_up = set[int]()
     row, end = 0, None
     while end is None:
-        weights = _weights_at(parts, row, used_up)
+        weights = _weights_at(components, row, used_up)
         if not any(weights):
             if not used_up:
                 raise ConfigError(f"no dataset of the mixture has a weight from row {row} on")
@@ -105,10 +171,7 @@ def plan_mixture(
             break
         phase = Phase(first_row=row, shares=Shares(weights=weights), taken=tuple(taken))
         phases.append(phase)
-        length, spent = _end_of(phase, limits, exhausted)
-        change = next((c for c in changes if c > row), None)
-        if change is not None and (length is None or row + length > change):
-            length, spent = change - row, None
+        length, spent = _end_of(phase, limits, changes, exhausted)
         if length is None:
             break
         taken = [count + phase.shares.count(i, length) for i, count in enumerate(taken)]
@@ -118,14 +181,32 @@ def plan_mixture(
         elif spent is not None:
             end = row
     return Mixture(
-        parts=tuple(parts), phases=tuple(phases), num_rows=end, shuffled=shuffled, seed=seed
+        components=tuple(components),
+        phases=tuple(phases),
+        num_rows=end,
+        shuffled=shuffled,
+        seed=seed,
     )
 
 
 def _end_of(
+    phase: Phase, limits: Sequence[int | None], changes: Sequence[int], exhausted: Exhausted
+) -> tuple[int | None, int | None]:
+    """Return after how many rows a phase ends, and the dataset that is used up there, if any.
+
+    `changes` are the rows at which weights change. A phase that never ends has None rows.
+    """
+    length, spent = _used_up(phase, limits, exhausted)
+    change = next((row for row in changes if row > phase.first_row), None)
+    if change is not None and (length is None or phase.first_row + length > change):
+        return change - phase.first_row, None
+    return length, spent
+
+
+def _used_up(
     phase: Phase, limits: Sequence[int | None], exhausted: Exhausted
 ) -> tuple[int | None, int | None]:
-    """After how many rows the phase ends by itself, and the dataset that ends it."""
+    """Return after how many rows a dataset is used up that ends the phase, and which one."""
     ends: list[tuple[int, int]] = []
     for i, limit in enumerate(limits):
         if limit is None or not phase.shares.weights[i]:
@@ -140,16 +221,33 @@ def _end_of(
     return max(ends) if exhausted == "repeat" else min(ends)
 
 
-def _weights_at(parts: Sequence[Part], row: int, used_up: set[int]) -> tuple[int, ...]:
+def _weights_at(components: Sequence[Component], row: int, used_up: set[int]) -> tuple[int, ...]:
+    """Return the weights that hold from a row on, as whole numbers in lowest terms."""
     current = [
-        Fraction(0) if i in used_up else part.weights[max(r for r in part.weights if r <= row)]
-        for i, part in enumerate(parts)
+        Fraction(0) if i in used_up else one.weights[max(r for r in one.weights if r <= row)]
+        for i, one in enumerate(components)
     ]
     scale = lcm(*(weight.denominator for weight in current))
     weights = lowest_terms([int(weight * scale) for weight in current])
-    if sum(weights) >= MAX_SUM:
+    if sum(weights) >= _MAX_SUM:
         raise ConfigError(
             f"the weights of the mixture are too fine to be exact (their common measure is "
             f"1/{sum(weights)}); give them with fewer digits"
         )
     return weights
+
+
+def _taken(rows: Count, weight: int, total: int) -> Count:
+    """Return weight / total of the rows, rounded; computed so that 64 bits are enough."""
+    periods, rest = rows // total, rows % total
+    return periods * weight + (rest * weight + total // 2) // total
+
+
+def lowest_terms(weights: Sequence[int]) -> tuple[int, ...]:
+    """Divide weights by what all of them can be divided by.
+
+    >>> lowest_terms([6, 4])
+    (3, 2)
+    """
+    common = max(1, gcd(*weights))
+    return tuple(weight // common for weight in weights)

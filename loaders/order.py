@@ -1,12 +1,12 @@
 """Which row comes when: a shuffle that is computed, not stored.
 
     position  0 1 2 3 4 | 5 6 7 8 9 | …        five rows, epoch after epoch
-    row       3 0 4 1 2 | 1 4 0 2 3 | …        each epoch in an order of its own
+    row       3 1 4 0 2 | 2 4 1 0 3 | …        each epoch in an order of its own
 
-`shuffle` gives the row at any positions, in time and memory that depend on how many were asked for
-alone: a Feistel network on pairs (left, right) permutes a rectangle just larger than the dataset,
-and what falls outside is sent through again until it falls inside. Its results are a promise to
-every checkpoint ever made: change nothing here without a new name in `_keys`.
+`shuffle` returns the row at any positions, in time and memory that depend only on how many it is
+asked for: a Feistel network on pairs (left, right) permutes a rectangle just larger than the
+dataset, and a place outside of the dataset goes through again until it is inside. Every checkpoint
+relies on its results: change nothing here without a new name in `_keys`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,20 @@ _ROUNDS = 8
 
 
 def in_order(positions: Offsets, num_rows: int) -> Offsets:
+    """Return the rows at these positions where nothing is shuffled.
+
+    >>> in_order(np.array([0, 4, 5, 6]), num_rows=5)
+    array([0, 4, 0, 1])
+    """
     return positions % num_rows
 
 
 def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> Offsets:
-    """Rows at these positions; `name` sets apart datasets that share a seed."""
+    """Return the rows at these positions; datasets of one seed differ in order by their `name`.
+
+    >>> shuffle(np.arange(10), num_rows=5, seed=0)
+    array([3, 1, 4, 0, 2, 2, 4, 1, 0, 3])
+    """
     epochs, places = np.divmod(positions.astype(np.uint64), np.uint64(num_rows))
     if len(epochs) and (epochs == epochs[0]).all():
         epochs = epochs[:1]  # so that it is hashed once, not for each position
@@ -46,7 +55,7 @@ def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> 
 
 
 def _permute(places: Words, epochs: Words, num_rows: int, keys: Words) -> Words:
-    """A permutation of 0 ≤ place < height * width for each epoch; a little more than num_rows."""
+    """Permute the places [0, height * width), a few more than num_rows, for each epoch."""
     width = isqrt(max(0, num_rows - 1)) + 1
     height = -(-num_rows // width)
     left, right = np.divmod(places, np.uint64(width))
@@ -57,18 +66,19 @@ def _permute(places: Words, epochs: Words, num_rows: int, keys: Words) -> Words:
 
 
 def _add(values: Words, noise: Words, limit: int) -> Words:
-    """(value + noise scaled to 0 ≤ n < limit) mod limit"""
+    """Return (value + n) mod limit, where n is the noise scaled to [0, limit)."""
     total = values + ((noise >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
     return np.where(total >= limit, total - np.uint64(limit), total)
 
 
 def _hash(values: Words, epochs: Words, key: Any) -> Words:
+    """Return 64 random-looking bits for each value."""
     x = _mix(epochs * np.uint64(0x9E3779B97F4A7C15) + key)
     return _mix(x ^ values)
 
 
 def _mix(x: Words) -> Words:
-    """The finaliser of splitmix64: every bit of x moves half the bits of the result."""
+    """Apply the finaliser of splitmix64: every bit of x changes half the bits of the result."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -76,6 +86,7 @@ def _mix(x: Words) -> Words:
 
 @lru_cache(maxsize=1024)
 def _keys(seed: int, name: str) -> Words:
+    """Return the key of each round."""
     text = f"dataprep order 1\n{seed}\n{name}"
     digest = hashlib.blake2b(text.encode(), digest_size=8 * _ROUNDS).digest()
     return np.frombuffer(digest, "<u8")

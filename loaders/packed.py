@@ -1,11 +1,12 @@
-"""Random access over the rows of a packed dataset, and what batches are read with.
+"""Random access over the rows of a packed dataset, singly or many at once.
 
     dataset = open_dataset("data/packed")
     dataset[7]              {"tokens": i32[S + 1], "loss_mask": bool[S + 1], "segment_ids": …,
                              "positions": …, "vision_mask": …}
     dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]
 
-Also a `RandomAccessDataSource` of grain, which reads in batches where it knows how to.
+It is also a `RandomAccessDataSource` of grain, which reads many rows at once where it can.
+`shards` finds the bytes, `expand` makes the arrays.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
@@ -43,7 +45,7 @@ class PackedDataset:
             self.masks: tuple[str, ...] = tuple(manifest["masks"])
             self.pad: int = manifest["pad"]
             self.fingerprint: str = manifest["fingerprint"]
-            self._starts = np.cumsum([0, *(shard["num_records"] for shard in manifest["shards"])])
+            self._starts = offsets_of([shard["num_records"] for shard in manifest["shards"]])
             self._shards = open_shards(folder, manifest, self.layout.tail_start)
         except KeyError as error:
             raise CorruptError(
@@ -66,14 +68,14 @@ class PackedDataset:
         return {name: array[0] for name, array in self._rows([key]).items()}
 
     def __getitems__(self, keys: Sequence[int]) -> list[Batch]:
-        """What torch and grain call: one dict for each row."""
+        """Return one dict for each row; torch and grain call this."""
         stacked = self[list(keys)]
         return [{name: array[i] for name, array in stacked.items()} for i in range(len(keys))]
 
     _getitems = __getitems__
 
     def read(self, rows: Offsets, request: Request, out: Arrays, places: Offsets) -> None:
-        """Row rows[i] of the dataset into row places[i] of `out`; both must be in range."""
+        """Write row rows[i] of the dataset into row places[i] of `out`; both must be in range."""
         if not len(rows):
             return
         found = self._shards.fetch(rows)
@@ -83,16 +85,16 @@ class PackedDataset:
             raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
 
     def will_need(self, rows: Offsets) -> None:
-        """Rows that are to be read soon."""
+        """Start to read rows that are needed soon."""
         self._shards.will_need(rows)
 
     def locate(self, row: int) -> tuple[int, int]:
-        """The shard that holds a row, and its place there."""
+        """Return the number of the shard that holds a row, and its place there."""
         shard = int(np.searchsorted(self._starts, row, side="right")) - 1
         return shard, row - int(self._starts[shard])
 
     def checked(self, keys: Sequence[int] | NDArray[Any]) -> Offsets:
-        """Numbers of rows, negative ones counted from the end; IndexError outside."""
+        """Return numbers of rows, negative keys counted from the end; IndexError if outside."""
         rows = np.array([operator.index(key) for key in keys], np.int64)
         wrong = rows[(rows < -len(self)) | (rows >= len(self))]
         if len(wrong):
@@ -110,7 +112,7 @@ class PackedDataset:
         return replace(all_of_a_row(0, self.seq_len + 1), masks=masks)
 
     def _first_bad(self, rows: Offsets, found: RowBytes) -> str:
-        """Which row it was: asked only once something is wrong."""
+        """Return the shard and record of the first bad row; asked once something is wrong."""
         request = self._everything()
         for i, number in enumerate(rows.tolist()):
             try:
@@ -124,12 +126,12 @@ class PackedDataset:
 
 
 def all_of_a_row(start: int, width: int) -> Request:
-    """All but the masks."""
+    """Ask for all arrays but the masks."""
     return Request(start=start, width=width, tokens=(0,), segments=(0,), positions=(0,))
 
 
 def name_all(arrays: Arrays, masks: Sequence[str]) -> Batch:
-    """What `all_of_a_row` asked for, by name."""
+    """Return what `all_of_a_row` asked for, with the masks, by name."""
     loss, *rest = (f"{mask}_mask" for mask in masks)
     return {
         "tokens": arrays.tokens[0],
@@ -141,6 +143,8 @@ def name_all(arrays: Arrays, masks: Sequence[str]) -> Batch:
 
 
 def empty_arrays(request: Request, num_rows: int) -> Arrays:
+    """Return memory for what a request asks for."""
+
     def ints(shifts: tuple[int, ...]) -> NDArray[np.int32]:
         return np.empty((len(shifts), num_rows, request.width), np.int32)
 
@@ -154,9 +158,12 @@ def empty_arrays(request: Request, num_rows: int) -> Arrays:
 
 @cache
 def fastest_expand() -> Expand:
-    """Compiled where numba is installed (extra: fast), else numpy; they agree to the bit."""
+    """Return the compiled `expand` if numba is installed (extra: fast), else that of numpy.
+
+    They agree to the bit.
+    """
     try:
-        from dataprep.loaders.compiled import expand
+        from dataprep.loaders.expand_numba import expand
     except ImportError:
         from dataprep.loaders.expand import expand
     return expand

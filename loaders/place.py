@@ -1,10 +1,11 @@
 """Host arrays -> `jax.Array` on the user's mesh.
 
 A sharding says which rows and columns each device holds. A host reads those of its own devices and
-no others, each once however many devices hold a copy:
+no others, each once however many devices hold a copy. With a mesh of data 2 × seq 2, where host 0
+has the devices of data 0, host 0 reads two groups:
 
-    mesh (data 2, seq 2), host 0 has devices of data 0      columns 0 … S/2   rows 0 … B/2
-                                                            columns S/2 … S   rows 0 … B/2
+    columns 0 … S/2   rows 0 … B/2
+    columns S/2 … S   rows 0 … B/2
 
 Nothing is ever sent from host to host.
 """
@@ -30,7 +31,7 @@ ReadPart = Callable[[tuple[int, int], Offsets], Batch]  # (columns, rows) -> hos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rows of which a host needs the same columns."""
+    """Rows that a host needs the same columns of."""
 
     columns: tuple[int, int]
     ranges: tuple[tuple[int, int], ...]  # of rows, ascending
@@ -40,12 +41,12 @@ class Group:
         return np.concatenate([np.arange(start, stop) for start, stop in self.ranges])
 
     def offset(self, row: int) -> int:
-        """Where a range that starts at `row` begins among the rows."""
+        """Return where the range that starts at `row` begins among the rows of the group."""
         return sum(stop - start for start, stop in self.ranges if start < row)
 
 
 def needed(indices: Iterable[Index | None], shape: tuple[int, int]) -> tuple[Group, ...]:
-    """What a host reads, given the part of the batch that each of its devices holds."""
+    """Return what a host reads, given the part of the batch that each of its devices holds."""
     found: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for index in indices:
         rows, columns = _bounds(index, shape)
@@ -62,7 +63,7 @@ def _bounds(index: Index | None, shape: tuple[int, int]) -> tuple[tuple[int, int
 
 
 class Placement:
-    """A mesh and how batches lie on it."""
+    """A mesh, and how batches are split over it."""
 
     def __init__(self, mesh: Mesh, spec: PartitionSpec | None) -> None:
         if spec is None:
@@ -79,7 +80,7 @@ class Placement:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=self.sharding(len(shape)))
 
     def check(self, shape: tuple[int, int]) -> None:
-        """Every device must get equally much."""
+        """Raise a ConfigError unless every device gets equally much."""
         try:
             self.sharding().shard_shape(shape)
         except ValueError as error:
@@ -89,7 +90,7 @@ class Placement:
             ) from None
 
     def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
-        """Read what this host needs of a batch, and put it on its devices."""
+        """Read what this host needs of a batch, and put it on the host's devices."""
         groups = self.groups(shape)
         parts = {group.columns: read(group.columns, group.rows) for group in groups}
         by_columns = {group.columns: group for group in groups}
@@ -124,7 +125,10 @@ def global_shape(
     columns: tuple[int, int],
     spec: PartitionSpec,
 ) -> tuple[int, ...]:
-    """The shape of the whole array, of which a host has `part`; a view may add or lack axes."""
+    """Return the shape of the whole array, of which a host has `part`.
+
+    The second axis need not be the columns: a view may add axes or leave them out.
+    """
     if part.ndim >= 2 and part.shape[1] == columns[1] - columns[0]:
         return (*shape, *part.shape[2:])
     if columns == (0, shape[1]) and part.ndim >= 1:

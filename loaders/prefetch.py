@@ -4,8 +4,8 @@
     queue        [2, 3]   [3, 4]
     trainer  take 2 │      take 3
 
-The transfer to a device is asynchronous, so that a batch in the queue is on its device or on the
-way. An error ends the thread and is raised where the batch would have been taken.
+The transfer to a device is asynchronous, so that a batch in the queue is on its device or on its
+way there. An error ends the thread, and is raised where the batch would have been taken.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
-class Prefetch(Generic[Item]):
-    def __init__(self, make: Callable[[int], Item], steps: Iterable[int], depth: int) -> None:
+class Prefetch(Generic[Made]):
+    """A thread that makes something for each step, at most `depth` ahead of who takes it."""
+
+    def __init__(self, make: Callable[[int], Made], steps: Iterable[int], depth: int) -> None:
         self._make, self._steps, self._depth = make, steps, depth
-        self._ready: deque[Item] = deque()
+        self._ready: deque[Made] = deque()
         self._error: BaseException | None = None
         self._closed = self._finished = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="dataprep-prefetch", daemon=True)
-        # Before jax takes its devices down, which it too does at exit: the last in is first out.
+        # Must run before jax shuts its devices down at exit: what registers last runs first.
         atexit.register(self.close)
         self._thread.start()
 
-    def take(self) -> Item:
-        """The next one; StopIteration after the last."""
+    def take(self) -> Made:
+        """Return the next one, waiting for it; raise StopIteration after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._finished or self._closed)
             if self._ready:
@@ -45,7 +47,7 @@ class Prefetch(Generic[Item]):
         raise StopIteration
 
     def close(self) -> None:
-        """End the thread; what was made and not taken is forgotten."""
+        """End the thread; what was made and not taken is thrown away."""
         atexit.unregister(self.close)
         with self._changed:
             self._closed = True
@@ -69,7 +71,7 @@ class Prefetch(Generic[Item]):
                 self._finished = True
                 self._changed.notify_all()
 
-    def _put(self, item: Item) -> None:
+    def _put(self, item: Made) -> None:
         with self._changed:
             if not self._closed:
                 self._ready.append(item)

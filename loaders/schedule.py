@@ -1,6 +1,9 @@
-"""Steps and rows: batches that may grow at given steps.
+"""Steps and rows: batches whose size may change at given steps.
 
-With `{0: 64, 1000: 256}` step 0 has rows 0 … 63, and step 1000 starts at row 64,000.
+batch_size {0: 64, 1000: 256}
+
+step     0        1         …   999               1000              1001 …
+rows     0 … 63   64 … 127  …   63,936 … 63,999   64,000 … 64,255   64,256 …
 """
 
 from __future__ import annotations
@@ -18,7 +21,12 @@ Remainder = Literal["drop", "pad"]
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """A plain int of whatever is one: np.int64(3) -> 3; 3.0 and "3" are not."""
+    """Return a whole number of any kind as a plain int; 3.0 and "3" are ConfigErrors.
+
+    >>> import numpy as np
+    >>> whole_number("seed", np.int64(3))
+    3
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -30,14 +38,20 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSizes:
-    """Sizes that hold from a step on; the first step is 0."""
+    """The sizes of batches.
 
-    steps: tuple[int, ...]
+    >>> sizes = BatchSizes.of({0: 64, 1000: 256})
+    >>> sizes.size(999), sizes.size(1000), sizes.first_row(1001)
+    (64, 256, 64256)
+    """
+
+    steps: tuple[int, ...]  # from which on a size holds; the first is 0
     sizes: tuple[int, ...]
-    first_rows: tuple[int, ...]
+    first_rows: tuple[int, ...]  # of those steps
 
     @classmethod
     def of(cls, batch_size: int | Mapping[int, int]) -> BatchSizes:
+        """Make them from one size or {step: size}; anything else is a ConfigError."""
         given = batch_size if isinstance(batch_size, Mapping) else {0: batch_size}
         sizes = {
             whole_number("a step of batch_size", step): whole_number("batch_size", size)
@@ -55,19 +69,20 @@ class BatchSizes:
         return cls(steps=steps, sizes=tuple(sizes[s] for s in steps), first_rows=tuple(rows))
 
     def size(self, step: int) -> int:
+        """Return how many rows a step has."""
         return self.sizes[bisect_right(self.steps, step) - 1]
 
     def first_row(self, step: int) -> int:
-        """Rows in all the batches before it."""
+        """Return the first row of a step: how many rows all batches before it have."""
         i = bisect_right(self.steps, step) - 1
         return self.first_rows[i] + (step - self.steps[i]) * self.sizes[i]
 
     def num_steps(self, num_rows: int, remainder: Remainder) -> int:
-        """Batches that this many rows fill, the last perhaps with padding."""
+        """Return how many batches this many rows fill, with the last one padded or dropped."""
         i = bisect_right(self.first_rows, num_rows) - 1
         full, rest = divmod(num_rows - self.first_rows[i], self.sizes[i])
         return self.steps[i] + full + (1 if rest and remainder == "pad" else 0)
 
     def before(self, step: int) -> dict[int, int]:
-        """The sizes that the steps before this one had."""
+        """Return the sizes of the steps before this one, as {step: size}."""
         return {s: n for s, n in zip(self.steps, self.sizes, strict=True) if s < step}

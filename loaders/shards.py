@@ -1,44 +1,50 @@
 """The rows of a packed dataset as bytes, from all of its shards at once.
 
-Uncompressed shards are mapped: opening checks every file's size, the index that says how long its
-rows are, and that the file's own footer stands where the index says it must. So no row can lie
-outside of its file, and reading needs no further check of places. Compressed shards, and those on
-a file system that cannot map, go through the official reader, with the same results.
+    rows [1, 0, 2]  ─►  memory   of all files, end to end
+                        first    [160, 107, 131179]        row 2 is the first of the second file
+                        size     [10, 10, 12]
+
+Uncompressed shards are mapped. Opening checks the size of every file, the index that says how long
+its rows are, and that the file's own footer starts where the index says. So no row can lie outside
+of its file, and reading needs no further check of places. Compressed shards, and those on a file
+system that cannot map, are read by the official reader, with the same results.
 
 Shards are immutable: cutting a mapped file short while it is in use ends the process.
 """
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from array_record.python import array_record_module
 from numpy.typing import NDArray
 
-from dataprep.loaders.blocks import POSTSCRIPT_BYTES, footer_start, place_records
-from dataprep.loaders.files import check_size, open_shard
 from dataprep.loaders.gather import RowBytes
-from dataprep.loaders.region import Region
+from dataprep.loaders.paging import MappedFiles
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.riegeli import BLOCK_BYTES
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.riegeli import footer_start, record_starts
 from dataprep.pipeline.types import Offsets
 
 
 class Shards(Protocol):
-    def fetch(self, rows: Offsets) -> RowBytes: ...
-    def will_need(self, rows: Offsets) -> None: ...
+    def fetch(self, rows: Offsets) -> RowBytes:
+        """Return where the bytes of these rows are."""
+        ...
+
+    def will_need(self, rows: Offsets) -> None:
+        """Start to read rows that are fetched soon."""
+        ...
 
 
 def open_shards(folder: Path, manifest: Mapping[str, Any], least: int) -> Shards:
-    """`least`: what the smallest row has, in bytes."""
-    for shard in manifest["shards"]:
-        check_size(folder / shard["path"], shard["num_bytes"])
-        check_size(folder / shard["index"]["path"], shard["index"]["num_bytes"])
+    """Open all shards of a packed dataset; `least` is the size in bytes of the smallest row."""
+    check_sizes(folder, manifest["shards"])
     if manifest["compression"] == "none":
         try:
             return MappedShards(folder, manifest["shards"], least)
@@ -49,25 +55,26 @@ def open_shards(folder: Path, manifest: Mapping[str, Any], least: int) -> Shards
 
 
 class MappedShards:
-    """12 bytes of memory for each row; the rest is the system's page cache."""
+    """Mapped files. Takes 12 bytes of memory for each row; the rest is the system's page cache."""
 
     def __init__(self, folder: Path, shards: list[dict[str, Any]], least: int) -> None:
         total = sum(shard["num_records"] for shard in shards)
-        self._first = np.empty(total, np.int64)  # byte of the region
+        self._first = np.empty(total, np.int64)  # byte of the mapped memory
         self._size = np.empty(total, np.uint32)
         row = place = 0
         for shard in shards:
             sizes = read_index(folder, shard, least)
-            starts, footer = place_records(sizes)
-            check_footer(folder / shard["path"], shard, footer)
+            starts, footer = record_starts(sizes)
+            check_footer(folder / shard["path"], shard["num_bytes"], footer)
             rows = slice(row, row + len(sizes))
             self._first[rows], self._size[rows] = starts + place, sizes
             row, place = row + len(sizes), place + shard["num_bytes"]
-        self._region = Region([(folder / shard["path"], shard["num_bytes"]) for shard in shards])
+        files = [(folder / shard["path"], shard["num_bytes"]) for shard in shards]
+        self._files = MappedFiles(files)
 
     def fetch(self, rows: Offsets) -> RowBytes:
         return RowBytes(
-            memory=self._region.memory,
+            memory=self._files.memory,
             first=self._first[rows],
             size=self._size[rows].astype(np.int64),
             in_blocks=True,
@@ -75,17 +82,16 @@ class MappedShards:
 
     def will_need(self, rows: Offsets) -> None:
         # The block headers inside of a row are not counted: at most its last bytes are left out.
-        self._region.will_need(self._first[rows], self._size[rows].astype(np.int64))
+        self._files.will_need(self._first[rows], self._size[rows].astype(np.int64))
 
 
 class ReadShards:
-    """Through the official reader, a batch of each shard at a time."""
+    """Files read by the official reader: for a batch, all rows of one shard at a time."""
 
     def __init__(self, folder: Path, shards: list[dict[str, Any]], least: int) -> None:
         self._folder, self._shards = folder, shards
-        counts = [shard["num_records"] for shard in shards]
-        self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
-        self._open = lru_cache(maxsize=256)(self._open_shard)
+        self._starts = offsets_of([shard["num_records"] for shard in shards])
+        self._open = lru_cache(maxsize=256)(self._open_reader)
         indexes = (read_index(folder, shard, least) for shard in shards)
         self._size = np.concatenate([np.zeros(0, np.uint32), *indexes])
 
@@ -102,13 +108,13 @@ class ReadShards:
             raise CorruptError(f"rows of {self._folder} have other sizes than its index says")
         return RowBytes(
             memory=np.frombuffer(b"".join(payloads), np.uint8),
-            first=np.cumsum(sizes) - sizes,
+            first=offsets_of(sizes)[:-1],
             size=sizes,
             in_blocks=False,
         )
 
     def will_need(self, rows: Offsets) -> None:
-        """The reader has no way to be told."""
+        """Do nothing: the official reader cannot be told."""
 
     def _read(self, number: int, records: list[int]) -> list[bytes]:
         path = self._folder / self._shards[number]["path"]
@@ -120,30 +126,54 @@ class ReadShards:
             raise CorruptError(f"records of {path} are gone: the file changed underneath")
         return found
 
-    def _open_shard(self, number: int) -> Any:
+    def _open_reader(self, number: int) -> Any:
         shard = self._shards[number]
-        return open_shard(self._folder / shard["path"], shard["num_records"])
+        return open_reader(self._folder / shard["path"], shard["num_records"])
+
+
+def check_sizes(folder: Path, shards: Iterable[Mapping[str, Any]]) -> None:
+    """Raise a CorruptError if a shard or its index is not as long as the manifest says."""
+    for shard in shards:
+        for entry in (shard, shard["index"]):
+            path, num_bytes = folder / entry["path"], entry["num_bytes"]
+            try:
+                actual = path.stat().st_size
+            except OSError as error:
+                raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
+            if actual != num_bytes:
+                raise CorruptError(f"{path} has {actual} bytes, the manifest says {num_bytes}")
+
+
+def open_reader(path: Path, num_records: int) -> Any:
+    """Open a shard with the official reader, and check that it is whole."""
+    reader = array_record_module.ArrayRecordReader(str(path), "readahead_buffer_size:0")
+    # It opens damaged files without an error.
+    if not reader.ok() or reader.num_records() != num_records:
+        raise CorruptError(
+            f"{path} is damaged: its footer does not list the records of the manifest "
+            f"({num_records})"
+        )
+    return reader
 
 
 def read_index(folder: Path, shard: Mapping[str, Any], least: int) -> NDArray[np.uint32]:
-    """How many bytes each row of a shard has."""
+    """Return the size in bytes of each row of a shard."""
     path = folder / shard["index"]["path"]
     try:
         sizes: NDArray[np.uint32] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CorruptError(f"{path} is damaged: {error}") from None
     if sizes.dtype != np.uint32 or sizes.shape != (shard["num_records"],):
-        raise CorruptError(f"{path} does not list the {shard['num_records']} rows of its shard")
+        raise CorruptError(f"{path} does not list the rows of its shard ({shard['num_records']})")
     if len(sizes) and int(sizes.min()) < least:
         raise CorruptError(f"{path} lists a row of {sizes.min()} bytes, the least is {least}")
     return sizes
 
 
-def check_footer(path: Path, shard: Mapping[str, Any], expected: int) -> None:
-    with open(path, "rb", buffering=0) as file:
-        last = os.pread(file.fileno(), POSTSCRIPT_BYTES, max(0, shard["num_bytes"] - BLOCK_BYTES))
-    found = footer_start(last)
-    if found != expected or shard["num_bytes"] % BLOCK_BYTES:
+def check_footer(path: Path, num_bytes: int, expected: int) -> None:
+    """Raise a CorruptError if the footer of a shard is not where its index says."""
+    found = footer_start(path, num_bytes)
+    if found != expected:
         raise CorruptError(
             f"{path} is damaged or of another dataset: its rows end at byte {found}, "
             f"its index says {expected}"

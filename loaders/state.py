@@ -3,9 +3,9 @@
     {"version": 1, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
      "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]]}
 
-It holds what decided the batches that were handed out, up to `step`. A loader takes a state if it
-would have handed out the same ones; how it goes on is its own affair, so batch sizes and weights
-may change at that step.
+It holds everything that decided the batches before `step`. A loader takes a state if it would have
+made the same batches up to there. What comes after may differ: batch sizes and weights may change
+at that step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ VERSION = 1
 
 
 class State(dict[str, Any]):
-    """A dict; `decode` is what checkpoint handlers call that expect bytes (grain, MaxText)."""
+    """The state of a loader, a plain dict but for `decode`."""
 
     def decode(self) -> str:
+        """Return JSON; checkpoint handlers that expect bytes (grain, MaxText) call this."""
         return json.dumps(self)
 
 
 def make_state(
     step: int, sizes: BatchSizes, mixture: Mixture, fingerprints: Mapping[str, str]
 ) -> State:
+    """Return the state of a loader that has handed out the batches before `step`."""
     rows = sizes.first_row(step)
     return State(
         version=VERSION,
@@ -48,7 +50,7 @@ def make_state(
 
 
 def parse_state(state: Mapping[str, Any] | bytes | str) -> State:
-    """A state, from itself or from its JSON."""
+    """Return a state, given itself or its JSON; anything else is a ConflictError."""
     try:
         found = State(state if isinstance(state, Mapping) else json.loads(state))
         step, version = found["step"], found["version"]
@@ -74,7 +76,7 @@ _FIXES = {
 
 
 def check_state(state: State, expected: State) -> None:
-    """`expected`: what the loader itself would say at that step."""
+    """Raise a ConflictError unless a state equals the loader's own at that step, `expected`."""
     for key, fix in _FIXES.items():
         if state.get(key) != expected[key]:
             raise ConflictError(

@@ -1,10 +1,12 @@
 """Packed datasets for torch: rows by their number, or whole batches in the loader's order.
 
+    from torch.utils.data import DataLoader
+
     DataLoader(PackedRows("data/packed"), batch_size=8, shuffle=True)
     DataLoader(PackedBatches("data/packed", batch_size=8, seed=0), batch_size=None, num_workers=4)
 
 Batches come in the order of `dataprep.loaders.DataLoader`, whatever the number of workers; with
-`rank` and `world_size` each process gets its part of every batch. Ids are int64, as torch has them.
+`rank` and `world_size` each process gets its part of every batch. Ids are int64, as torch expects.
 """
 
 from __future__ import annotations
@@ -18,29 +20,29 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from dataprep.loaders.data import Mix, Source, open_packed
 from dataprep.loaders.loader import DataLoader
+from dataprep.loaders.open import Data, Mix, open_packed
 from dataprep.loaders.packed import Batch, empty_arrays
 from dataprep.loaders.views import UserView, ViewName, make_view
 
-Tensors = dict[str, Any]
+TensorBatch = dict[str, Any]  # name -> tensor
 
 
 class PackedRows(Dataset):  # type: ignore[misc]
-    """Row i as a view shows it: tensors of S."""
+    """A map-style dataset: row i as tensors of S numbers, named by a view."""
 
-    def __init__(self, data: Source, view: ViewName | UserView = "default") -> None:
+    def __init__(self, data: Data, view: ViewName | UserView = "default") -> None:
         self._dataset = open_packed(data)
         self._view = view
 
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, row: int) -> Tensors:
+    def __getitem__(self, row: int) -> TensorBatch:
         return self.__getitems__([row])[0]
 
-    def __getitems__(self, rows: Sequence[int]) -> list[Tensors]:
-        """What torch calls for a batch."""
+    def __getitems__(self, rows: Sequence[int]) -> list[TensorBatch]:
+        """Return many rows, read at once; torch calls this for a batch."""
         dataset = self._dataset
         view = make_view(self._view, dataset.masks)
         request = view.request(0, dataset.seq_len, dataset.masks)
@@ -51,11 +53,11 @@ class PackedRows(Dataset):  # type: ignore[misc]
 
 
 class PackedBatches(IterableDataset):  # type: ignore[misc]
-    """Batches from `start_step` on; takes the options of `DataLoader` but for mesh and prefetch."""
+    """Batches from `start_step` on; takes the options of `DataLoader` except mesh and prefetch."""
 
     def __init__(
         self,
-        data: Source | Mix,
+        data: Data | Mix,
         *,
         start_step: int = 0,
         rank: int = 0,
@@ -64,12 +66,12 @@ class PackedBatches(IterableDataset):  # type: ignore[misc]
     ) -> None:
         self._data, self._options = data, {**options, "prefetch": 0}
         self._start, self._rank, self._world = start_step, rank, world_size
-        len(self._loader.datasets)  # opened here, so that what is wrong shows here
+        len(self._loader.datasets)  # opened now, so that errors are raised here
 
     def __len__(self) -> int:
         return max(0, len(self._loader) - self._start)
 
-    def __iter__(self) -> Iterator[Tensors]:
+    def __iter__(self) -> Iterator[TensorBatch]:
         worker = get_worker_info()
         number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         # Torch takes a batch of each worker in turn, so this gives the steps in order.
@@ -86,6 +88,6 @@ class PackedBatches(IterableDataset):  # type: ignore[misc]
         return DataLoader(self._data, **self._options)
 
 
-def _tensors(batch: Batch) -> Tensors:
+def _tensors(batch: Batch) -> TensorBatch:
     found = {name: torch.from_numpy(array) for name, array in batch.items()}
     return {name: t.long() if t.dtype == torch.int32 else t for name, t in found.items()}

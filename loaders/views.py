@@ -1,8 +1,8 @@
 """What a batch looks like to a trainer: names, shifts and dtypes.
 
-A built-in view is a table: which array, how far shifted. What cannot be said so is done by
-`finish` on the finished arrays. A view of the user's own is a function that gets the rows as
-`dataset[[…]]` gives them, S + 1 of each, and returns arrays of S.
+`VIEWS` has a table for each built-in view: which array, how far shifted. What a table cannot say,
+its `finish` does to the finished arrays. A view of the user's own is a function that gets the rows
+as `dataset[[…]]` returns them, S + 1 columns of each array, and returns arrays of S columns.
 
     default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
     lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,9 +32,10 @@ _KINDS = ("tokens", "segments", "positions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """name -> (tokens | segments | positions | the name of a mask, shift)"""
+    """The arrays of a view, by name."""
 
-    columns: dict[str, tuple[str, int]]
+    columns: dict[str, tuple[str, int]]  # (one of _KINDS or the name of a mask, shift)
+    modalities: bool = False  # whether the mask of each modality is added, as vision_mask
     finish: Callable[[Batch], Batch] | None = None
 
 
@@ -43,95 +44,36 @@ class View:
     """What to read for some columns, and how to name it."""
 
     masks: tuple[str, ...]  # of all datasets, `loss` first
-    table: Table | None  # None: the user's own
+    columns: dict[str, tuple[str, int]]  # as a table has them; empty if the view is the user's own
+    finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
 
     def request(self, start: int, width: int, masks: Sequence[str]) -> Request:
-        """`masks`: those that the dataset has; one that it lacks is all False."""
+        """Return what to read of a dataset with these masks; one that it lacks is all False."""
 
         def number(mask: str) -> int:
             return masks.index(mask) if mask in masks else ABSENT
 
-        if self.table is None:
+        if self.own is not None:
             found = tuple((number(mask), 0) for mask in self.masks)
             return replace(all_of_a_row(start, width + 1), masks=found)
-        wanted = self.table.columns.values()
+        wanted = self.columns.values()
         shifts = {kind: tuple(s for k, s in wanted if k == kind) for kind in _KINDS}
         found = tuple((number(k), s) for k, s in wanted if k not in _KINDS)
         return Request(start=start, width=width, masks=found, **shifts)
 
     def name(self, arrays: Arrays) -> Batch:
+        """Return the arrays of a request by their names."""
         if self.own is not None:
             return self.own(name_all(arrays, self.masks))
-        assert self.table is not None
         sources: dict[str, Any] = {
             "tokens": iter(arrays.tokens),
             "segments": iter(arrays.segments),
             "positions": iter(arrays.positions),
         }
         masks = iter(arrays.masks)
-        batch = {
-            name: next(sources.get(kind, masks)) for name, (kind, _) in self.table.columns.items()
-        }
-        return self.table.finish(batch) if self.table.finish else batch
-
-
-def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
-    """`masks`: those of the datasets, `loss` first."""
-    if callable(view):
-        return View(masks=tuple(masks), table=None, own=view)
-    if view not in get_args(ViewName):
-        names = ", ".join(get_args(ViewName))
-        raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
-    return View(masks=tuple(masks), table=_tables(masks)[view])
-
-
-def _tables(masks: Sequence[str]) -> dict[str, Table]:
-    modalities = {f"{mask}_mask": (mask, 0) for mask in masks[1:]}
-    return {
-        "default": Table(
-            columns={
-                "inputs": ("tokens", 0),
-                "targets": ("tokens", 1),
-                "loss_mask": ("loss", 1),
-                "segment_ids": ("segments", 0),
-                "positions": ("positions", 0),
-                **modalities,
-            }
-        ),
-        "lwm": Table(
-            columns={
-                "input_tokens": ("tokens", 0),
-                "target_tokens": ("tokens", 1),
-                "loss_masks": ("loss", 1),
-                "input_vision_masks": ("vision", 0),
-                "target_vision_masks": ("vision", 1),
-            },
-            finish=_finish_lwm,
-        ),
-        "maxtext": Table(
-            columns={
-                "inputs": ("tokens", 0),
-                "targets": ("tokens", 1),
-                "inputs_position": ("positions", 0),
-                "inputs_segmentation": ("segments", 0),
-                "targets_position": ("positions", 1),
-                "targets_segmentation": ("segments", 1),
-                "loss": ("loss", 1),
-            },
-            finish=_finish_maxtext,
-        ),
-        "hf": Table(
-            columns={
-                "input_ids": ("tokens", 0),
-                "attention_mask": ("segments", 0),
-                "labels": ("tokens", 0),
-                "position_ids": ("positions", 0),
-                "loss": ("loss", 0),
-            },
-            finish=_finish_hf,
-        ),
-    }
+        batch = {name: next(sources.get(kind, masks)) for name, (kind, _) in self.columns.items()}
+        return self.finish(batch) if self.finish else batch
 
 
 def _finish_lwm(batch: Batch) -> Batch:
@@ -149,3 +91,60 @@ def _finish_hf(batch: Batch) -> Batch:
     np.copyto(batch["labels"], -100, where=~loss)
     np.minimum(batch["attention_mask"], 1, out=batch["attention_mask"])
     return batch
+
+
+VIEWS: dict[ViewName, Table] = {
+    "default": Table(
+        columns={
+            "inputs": ("tokens", 0),
+            "targets": ("tokens", 1),
+            "loss_mask": ("loss", 1),
+            "segment_ids": ("segments", 0),
+            "positions": ("positions", 0),
+        },
+        modalities=True,
+    ),
+    "lwm": Table(
+        columns={
+            "input_tokens": ("tokens", 0),
+            "target_tokens": ("tokens", 1),
+            "loss_masks": ("loss", 1),
+            "input_vision_masks": ("vision", 0),
+            "target_vision_masks": ("vision", 1),
+        },
+        finish=_finish_lwm,
+    ),
+    "maxtext": Table(
+        columns={
+            "inputs": ("tokens", 0),
+            "targets": ("tokens", 1),
+            "inputs_position": ("positions", 0),
+            "inputs_segmentation": ("segments", 0),
+            "targets_position": ("positions", 1),
+            "targets_segmentation": ("segments", 1),
+            "loss": ("loss", 1),
+        },
+        finish=_finish_maxtext,
+    ),
+    "hf": Table(
+        columns={
+            "input_ids": ("tokens", 0),
+            "attention_mask": ("segments", 0),
+            "labels": ("tokens", 0),
+            "position_ids": ("positions", 0),
+            "loss": ("loss", 0),
+        },
+        finish=_finish_hf,
+    ),
+}
+
+
+def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
+    """Return a view of datasets that have these masks between them, `loss` first."""
+    if callable(view):
+        return View(masks=tuple(masks), columns={}, own=view)
+    if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
+        raise ConfigError(f"view {view!r} is not one of {', '.join(VIEWS)}, nor a function")
+    table = VIEWS[view]
+    added = {f"{mask}_mask": (mask, 0) for mask in masks[1:]} if table.modalities else {}
+    return View(masks=tuple(masks), columns={**table.columns, **added}, finish=table.finish)

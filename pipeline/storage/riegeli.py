@@ -1,17 +1,28 @@
-"""Byte ranges out of memory-mapped ArrayRecord files, past the official reader.
+"""Where the bytes of an uncompressed ArrayRecord file lie, in closed form, and copies of them.
 
-An uncompressed file of group size 1 is riegeli: 64 KiB blocks that begin with a 24-byte header,
-and in what is left of them, one after another, a signature of 40 bytes and a chunk a record:
+ArrayRecord stores riegeli: blocks of 64 KiB that begin with a header of 24 bytes. What is left of
+the blocks holds, one after another, a signature of 40 bytes, a chunk for each record (the group
+size is 1), the footer, and in a last block of its own the postscript:
 
-    chunk   40 bytes header | 0 | sizes' length | the record's size as varint | the record
+    file      ┊▒▒ signature │ chunk │ chunk │ chu┊▒▒nk │ chunk │ footer … ┊▒▒ postscript …┊
+    chunk     40 bytes header │ 0 │ sizes' length │ the record's size as varint │ the record
+    postscript  40 bytes header │ 0 │ 3 │ three sizes │ 08 where the footer starts │ 10 magic
 
-Counting only bytes that are not block headers ("logical"), the place of a record follows from the
-sizes of those before it; a logical byte L stands at 65536 · (L // 65512) + 24 + L % 65512.
+A logical place counts only the bytes that are not block headers (▒), so that the place of a record
+follows from the sizes of the records before it. A physical place is an offset in the file:
+
+    logical      0      83 = 40 + 43   65511   65512      83: the first byte of the first record
+    physical    24     107             65535   65560      logical + 24 · (1 + logical // 65512)
+
+All of this arithmetic is in this file. `arrayrecord` writes the files, `documents` and `rows` say
+what is in a record, and the loaders map all shards of a dataset at once.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +30,133 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import numbers_within, owner_of
 from dataprep.pipeline.types import Offsets
 
 BLOCK_BYTES = 1 << 16
 BLOCK_HEADER_BYTES = 24
 PAYLOAD_BYTES = BLOCK_BYTES - BLOCK_HEADER_BYTES
-SIGNATURE_BYTES = 40
-CHUNK_HEADER_BYTES = 40
+_SIGNATURE_BYTES = 40
+_CHUNK_HEADER_BYTES = 40
+_POSTSCRIPT_BYTES = 128  # enough of the last block to find where the footer starts
+_MAGIC = 0x71930E704FDAE05E
+
+
+# --- records ---
 
 
 def record_places(sizes: NDArray[Any]) -> Offsets:
-    """Logical place of every record's first byte, given the records' sizes."""
+    """Return the logical place of each record, given the sizes of all records.
+
+    >>> record_places(np.array([10, 10]))
+    array([ 83, 136])
+    """
     sizes = np.asarray(sizes, np.int64)
-    ahead = CHUNK_HEADER_BYTES + 2 + varint_bytes(sizes)
-    places: Offsets = SIGNATURE_BYTES + np.cumsum(ahead + sizes) - sizes
+    ahead = _CHUNK_HEADER_BYTES + 2 + varint_bytes(sizes)
+    places: Offsets = _SIGNATURE_BYTES + np.cumsum(ahead + sizes) - sizes
     return places
 
 
+def physical(places: Offsets) -> Offsets:
+    """Return where logical places are in the file.
+
+    >>> physical(np.array([0, 83, 65511, 65512]))
+    array([   24,   107, 65535, 65560])
+    """
+    return places // PAYLOAD_BYTES * BLOCK_BYTES + BLOCK_HEADER_BYTES + places % PAYLOAD_BYTES
+
+
+def record_starts(sizes: NDArray[Any]) -> tuple[Offsets, int]:
+    """Return where the records of these sizes start in the file, and where the footer does.
+
+    >>> record_starts(np.array([10, 10]))
+    (array([107, 160]), 170)
+    """
+    places = record_places(sizes)
+    stop = int(places[-1] + sizes[-1]) if len(sizes) else _SIGNATURE_BYTES
+    # A footer at the start of a block begins with the header of that block.
+    return physical(places), stop + BLOCK_HEADER_BYTES * -(-stop // PAYLOAD_BYTES)
+
+
+def locate(starts: Offsets, offset: int) -> tuple[Offsets, Offsets]:
+    """Return where byte `offset` of each record is, and how many bytes before the next header.
+
+    `starts` is where the records start, all in physical places.
+
+    >>> locate(np.array([107, 65530]), offset=6)
+    (array([  113, 65560]), array([65423, 65512]))
+    """
+    headers, used = np.divmod(starts % BLOCK_BYTES + (offset - BLOCK_HEADER_BYTES), PAYLOAD_BYTES)
+    return starts + BLOCK_HEADER_BYTES * headers + offset, PAYLOAD_BYTES - used
+
+
+def stretches_after(stop: int, num_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield (physical place, size) of the next `num_bytes` bytes after a block that ends at `stop`.
+
+    >>> list(stretches_after(65536, 70000))
+    [(65560, 65512), (131096, 4488)]
+    """
+    while num_bytes > 0:
+        size = min(num_bytes, PAYLOAD_BYTES)
+        yield stop + BLOCK_HEADER_BYTES, size
+        stop, num_bytes = stop + BLOCK_BYTES, num_bytes - size
+
+
+# --- the postscript ---
+
+
+def footer_start(path: Path, num_bytes: int) -> int:
+    """Return where the footer starts by the file's own postscript; -1 if it has no postscript."""
+    with open(path, "rb", buffering=0) as file:
+        start = max(0, num_bytes - BLOCK_BYTES)
+        found = _parse_postscript(os.pread(file.fileno(), _POSTSCRIPT_BYTES, start))
+    return -1 if num_bytes % BLOCK_BYTES else found
+
+
+def _parse_postscript(block: bytes) -> int:
+    """Return where the footer starts by the last block of a file; -1 if that is no postscript."""
+    place = BLOCK_HEADER_BYTES + _CHUNK_HEADER_BYTES
+    # No compression, three sizes of a byte each, then {1: footer, 2: magic} as a protocol buffer.
+    if len(block) < _POSTSCRIPT_BYTES or block[place : place + 2] != b"\x00\x03":
+        return -1
+    tag, place = block[place + 5], place + 6
+    footer, place = read_varint(block, place)
+    magic_tag, (magic, _) = block[place], read_varint(block, place + 1)
+    return footer if (tag, magic_tag, magic) == (0x08, 0x10, _MAGIC) else -1
+
+
+# --- varints: seven bits a byte, lowest first; the top bit says that more bytes follow ---
+
+
 def varint_bytes(values: Offsets) -> Offsets:
-    """Bytes that each value takes as a varint: [0, 127, 128, 20000] -> [1, 1, 2, 3]."""
+    """Return how many bytes each value takes as a varint.
+
+    >>> varint_bytes(np.array([0, 127, 128, 20000]))
+    array([1, 1, 2, 3])
+    """
     count = np.ones(len(values), np.int64)
     for bits in range(7, 64, 7):
         count += values >= 1 << bits
     return count
 
 
-def physical(places: Offsets) -> Offsets:
-    """Where logical bytes stand in the file."""
-    return places // PAYLOAD_BYTES * BLOCK_BYTES + BLOCK_HEADER_BYTES + places % PAYLOAD_BYTES
+def read_varint(data: bytes, place: int) -> tuple[int, int]:
+    r"""Return the number that starts at `place`, and the place after it.
+
+    >>> read_varint(b"\x07\xac\x02", 1)
+    (300, 3)
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    return value, place
+
+
+# --- copies ---
 
 
 class MappedShard:
@@ -71,10 +181,11 @@ class MappedShard:
     def copy_ranges(
         self, places: Offsets, lengths: Offsets, target: NDArray[Any], targets: Offsets
     ) -> None:
-        """Copy logical ranges [place, place + length) to byte offsets of the array `target`.
+        """Copy bytes [place, place + length) of the file to byte offsets `targets` of an array.
 
-        A Python loop over ranges, cut at block headers: a copy takes about as long as its loop
-        turn at some kilobytes, so many short ranges cost, and few long ones do not.
+        This is a Python loop over ranges, cut at block headers. A copy of some kilobytes takes
+        about as long as its turn of the loop, so many short ranges are slow, few long ones fast.
+        Places are logical.
         """
         if not len(places):
             return
@@ -102,10 +213,12 @@ class MappedShard:
 def _cut_at_blocks(
     places: Offsets, lengths: Offsets, targets: Offsets, first: Offsets, spans: Offsets
 ) -> tuple[Offsets, Offsets, Offsets]:
-    """The same ranges, none of which crosses a block header."""
-    owner = np.repeat(np.arange(len(places)), spans)
-    number = np.arange(len(owner)) - np.repeat(np.cumsum(spans) - spans, spans)
-    block = first[owner] + number
+    """Return the same ranges, cut so that none crosses a block header.
+
+    `first` is the block that each range begins in, `spans` the number of blocks that it touches.
+    """
+    owner = owner_of(spans)
+    block = first[owner] + numbers_within(spans)
     start = np.maximum(places[owner], block * PAYLOAD_BYTES)
     stop = np.minimum(places[owner] + lengths[owner], (block + 1) * PAYLOAD_BYTES)
     return start, stop - start, targets[owner] + start - places[owner]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.loaders.buffers import Buffers
 from dataprep.loaders.packed import Batch
+from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.watch import DiskWatch
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from support.packed import PAD, Packed, write_packed
 

@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.loaders import DataLoader
-from dataprep.loaders.mixture import Exhausted, Mixture, Part, plan_mixture
+from dataprep.loaders.mixture import (
+    Component,
+    Exhausted,
+    Mixture,
+    Shares,
+    lowest_terms,
+    plan_mixture,
+)
 from dataprep.loaders.order import shuffle
 from dataprep.loaders.schedule import BatchSizes
-from dataprep.loaders.share import Shares, lowest_terms
 from dataprep.pipeline.errors import ConfigError
 from support.packed import write_packed
 
@@ -124,7 +130,7 @@ def mix(
 ) -> Mixture:
     return plan_mixture(
         [
-            Part(name=name, num_rows=n, weights={r: Fraction(w) for r, w in shares.items()})
+            Component(name=name, num_rows=n, weights={r: Fraction(w) for r, w in shares.items()})
             for name, (n, shares) in parts.items()
         ],
         epochs=epochs,
@@ -138,7 +144,7 @@ def drawn(mixture: Mixture) -> list[list[int]]:
     """The rows of each dataset, in the order they are drawn."""
     assert mixture.num_rows is not None
     datasets, rows = mixture.locate(0, mixture.num_rows)
-    return [rows[datasets == i].tolist() for i in range(len(mixture.parts))]
+    return [rows[datasets == i].tolist() for i in range(len(mixture.components))]
 
 
 def test_stop_ends_before_the_first_row_that_is_not_there() -> None:

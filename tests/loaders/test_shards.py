@@ -15,19 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 from array_record.python import array_record_module
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dataprep.loaders import PackedDataset, open_dataset
 from dataprep.loaders import expand as with_numpy
-from dataprep.loaders.blocks import POSTSCRIPT_BYTES, footer_start, place_records
 from dataprep.loaders.expand import ABSENT, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import Expand, empty_arrays
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.manifest import read_manifest
-from dataprep.pipeline.storage.riegeli import BLOCK_BYTES
+from dataprep.pipeline.storage.riegeli import record_starts
 from support.packed import Packed, write_packed
 
 
@@ -44,42 +41,6 @@ def check_rows(packed: Packed, rows: list[int]) -> None:
     assert found["positions"].tolist() == packed.positions[rows].tolist()
     for name, mask in packed.masks.items():
         assert found[f"{name}_mask"].tolist() == mask[rows].tolist()
-
-
-# --- where records lie ---
-
-
-@given(st.lists(st.integers(1, 150_000), max_size=12))
-@settings(max_examples=25, deadline=None)
-def test_records_lie_where_their_sizes_say(sizes: list[int]) -> None:
-    path = Path(os.environ["DATAPREP_CACHE"]) / "sizes.arrayrecord"
-    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
-    rng = np.random.default_rng(len(sizes))
-    records = [rng.bytes(size) for size in sizes]
-    for record in records:
-        writer.write(record)
-    writer.close()
-    data = path.read_bytes()
-    starts, footer = place_records(np.array(sizes, np.uint32))
-    assert footer_start(data[-BLOCK_BYTES:][:POSTSCRIPT_BYTES]) == footer
-    for start, record in zip(starts.tolist(), records, strict=True):
-        found, place = b"", start
-        while len(found) < len(record):
-            room = BLOCK_BYTES - place % BLOCK_BYTES
-            found += data[place : place + min(room, len(record) - len(found))]
-            place += room + 24
-        assert found == record
-
-
-@pytest.mark.parametrize("size", [65512 - 40 - 40 - 45, 65512 - 40 - 45, 65512 - 45, 16383, 16384])
-def test_records_that_end_at_a_block_are_placed(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "x.arrayrecord"
-    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
-    for _ in range(3):
-        writer.write(b"\x07" * size)
-    writer.close()
-    _, footer = place_records(np.full(3, size, np.uint32))
-    assert footer_start(path.read_bytes()[-BLOCK_BYTES:][:POSTSCRIPT_BYTES]) == footer
 
 
 # --- rows ---
@@ -179,7 +140,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 def expansions() -> list[Any]:
     def compiled(*arguments: Any) -> None:
         pytest.importorskip("numba")
-        from dataprep.loaders.compiled import expand
+        from dataprep.loaders.expand_numba import expand
 
         expand(*arguments)
 
@@ -322,7 +283,7 @@ def test_a_damaged_row_is_named_when_it_is_read(whole: Packed) -> None:
     path = shard_paths(whole)[1]
     manifest = read_manifest(whole.folder)
     sizes = np.load(whole.folder / manifest["shards"][1]["index"]["path"])
-    starts, _ = place_records(sizes)
+    starts, _ = record_starts(sizes)
     data = bytearray(path.read_bytes())
     data[int(starts[9])] ^= 0x40  # of the number of its documents
     path.write_bytes(data)

@@ -1,7 +1,10 @@
-"""`expand` in one pass, compiled by numba: each row goes through the cache once.
+"""The same as `expand`, compiled by numba: one pass, so that each row is in the cache once.
 
-Gives what `expand.expand` gives, to the bit. Compiled at its first call on a machine, for some
-seconds, and kept by numba beside this file or in the user's cache.
+    a row     head │ tokens │ ends 3 7 │ loss runs 1 3 5 7 8
+    out       tokens, segments, positions and masks of one row, then the next row
+
+The results equal those of `expand` to the bit. Numba compiles at the first call on a machine, which
+takes some seconds, and keeps the code beside this file or in the user's cache.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.documents import U32
-from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES
+from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
@@ -24,10 +27,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _compiled(function: Function) -> Function:
+    """Have numba compile a function at its first call, and keep the code if it can."""
     options = {"nogil": True, "error_model": "numpy"}
     try:
         made: Function = njit(cache=True, **options)(function)
-    except RuntimeError:  # no place to keep it
+    except RuntimeError:  # there is no place to keep the code
         made = njit(**options)(function)
     return made
 
@@ -42,30 +46,24 @@ _CAUSES = {
 def expand(
     rows: RowBytes, layout: RowLayout, request: Request, out: Arrays, places: Offsets
 ) -> None:
-    """Row i into row places[i] of `out`; one whose parts do not fit together is a CorruptError."""
+    """Write row i into row places[i] of `out`; raise a CorruptError if a row contradicts itself."""
     stop = request.start + request.width + max(request.tokens, default=0)
     tokens = np.empty(stop - request.start if request.tokens else 0, layout.tokens)
     largest = int(rows.size.max(initial=layout.tail_start)) - layout.tail_start
     tail = np.empty(max(0, largest) // layout.ends.itemsize, layout.ends)
     head = np.empty(2 + layout.num_masks, U32)
     cause = _expand(
-        rows.memory,
-        rows.first,
-        rows.size,
-        rows.in_blocks,
+        (rows.memory, rows.first, rows.size, rows.in_blocks),
         places,
-        layout.capacity,
-        layout.head_bytes,
-        layout.tail_start,
-        request.start,
-        request.width,
-        (head, head.view(np.uint8)),
-        (tokens, tokens.view(np.uint8)),
-        (tail, tail.view(np.uint8)),
-        (out.tokens, np.array(request.tokens, np.int64)),
-        (out.segments, np.array(request.segments, np.int64)),
-        (out.positions, np.array(request.positions, np.int64)),
-        (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
+        (layout.capacity, layout.head_bytes, layout.tail_start),
+        (request.start, request.width),
+        tuple((array, array.view(np.uint8)) for array in (head, tokens, tail)),
+        (
+            (out.tokens, np.array(request.tokens, np.int64)),
+            (out.segments, np.array(request.segments, np.int64)),
+            (out.positions, np.array(request.positions, np.int64)),
+            (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
+        ),
     )
     if cause != _FITS:
         raise CorruptError(_CAUSES[cause])
@@ -81,22 +79,24 @@ def _move(source: Any, place: Any, out: Any, start: Any, count: Any) -> None:
 
 @_compiled
 def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> None:
-    """The bytes from `offset` on of the payload at `first`, without the block headers inside."""
+    """Fill `out` from byte `offset` of the payload at `first`, leaving out block headers.
+
+    For one row what `riegeli.locate` and `riegeli.stretches_after` do.
+    """
     count = len(out)
     if not in_blocks:
         _move(memory, first + offset, out, 0, count)
         return
-    room = BLOCK_BYTES - BLOCK_HEADER_BYTES
     inside = first % BLOCK_BYTES - BLOCK_HEADER_BYTES + offset
-    place = first + offset + inside // room * BLOCK_HEADER_BYTES
-    left = room - inside % room
+    place = first + offset + inside // PAYLOAD_BYTES * BLOCK_HEADER_BYTES
+    left = PAYLOAD_BYTES - inside % PAYLOAD_BYTES
     done = 0
     while done < count:
         size = min(left, count - done)
         _move(memory, place, out, done, size)
         done += size
         place += size + BLOCK_HEADER_BYTES
-        left = room
+        left = PAYLOAD_BYTES
 
 
 @_compiled
@@ -115,7 +115,7 @@ def _clip(place: Any, width: Any) -> Any:
 
 @_compiled
 def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
-    """Segment ids of one row, from `column` on."""
+    """Write the segment ids of one row, from `column` on."""
     width = len(out)
     done = _clip(left - column, width)
     out[:done] = 0
@@ -128,7 +128,7 @@ def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
 
 @_compiled
 def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
-    """Positions of one row, from `column` on."""
+    """Write the positions of one row, from `column` on."""
     width = len(out)
     done = _clip(left - column, width)
     out[:done] = 0
@@ -144,8 +144,17 @@ def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
 
 
 @_compiled
+def _count_all(segments: Any, positions: Any, row: Any, left: Any, ends: Any, start: Any) -> None:
+    """Write the segment ids and positions of one row."""
+    for k in range(len(segments[1])):
+        _number(segments[0][k, row], left, ends, start + segments[1][k])
+    for k in range(len(positions[1])):
+        _count(positions[0][k, row], left, ends, start + positions[1][k])
+
+
+@_compiled
 def _mark(out: Any, runs: Any, column: Any) -> None:
-    """A mask of one row, from `column` on."""
+    """Write a mask of one row, from `column` on."""
     width = len(out)
     done = 0
     for i in range(len(runs)):
@@ -155,62 +164,57 @@ def _mark(out: Any, runs: Any, column: Any) -> None:
 
 
 @_compiled
-def _expand(
-    memory: Any,
-    firsts: Any,
-    sizes: Any,
-    in_blocks: bool,
-    places: Any,
-    capacity: Any,
-    head_bytes: Any,
-    tail_start: Any,
-    start: Any,
-    width: Any,
-    heads: Any,
-    row_tokens: Any,
-    row_tail: Any,
-    tokens: Any,
-    segments: Any,
-    positions: Any,
-    masks: Any,
-) -> int:
-    head, head8 = heads
-    line, line8 = row_tokens
-    tail, tail8 = row_tail
+def _mark_all(masks: Any, row: Any, counts: Any, tail: Any, start: Any, capacity: Any) -> bool:
+    """Write the masks of one row; return False if the runs of a mask do not ascend to its end."""
+    out, wanted = masks
+    for k in range(len(wanted)):
+        if wanted[k, 0] == ABSENT:
+            out[k, row, :] = False
+    place = 0
+    for mask in range(len(counts)):
+        runs = tail[place : place + np.int64(counts[mask])]
+        place += len(runs)
+        if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
+            return False
+        for k in range(len(wanted)):
+            if wanted[k, 0] == mask:
+                _mark(out[k, row], runs, start + wanted[k, 1])
+    return True
+
+
+@_compiled
+def _expand(rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: Any) -> int:
+    """Write all rows; return _FITS, or what is wrong with the first bad row.
+
+    `room` is memory for the head, the tokens and the tail of one row, each with its bytes; `out` is
+    the tokens, segments, positions and masks of the batch, each with its shifts.
+    """
+    memory, firsts, sizes, in_blocks = rows
+    capacity, head_bytes, tail_start = layout
+    start, width = columns
+    (head, head8), (line, line8), (tail, tail8) = room
+    tokens, segments, positions, masks = out
     token_bytes = line.itemsize * start
     for i in range(len(firsts)):
         first, row = firsts[i], places[i]
         if len(line):
             _copy(memory, first, head_bytes + token_bytes, in_blocks, line8)
             for k in range(len(tokens[1])):
-                shift = tokens[1][k]
-                _move(line, shift, tokens[0][k, row], 0, width)
+                _move(line, tokens[1][k], tokens[0][k, row], 0, width)
         if len(segments[1]) + len(positions[1]) + len(masks[1]) == 0:
             continue
         _copy(memory, first, 0, in_blocks, head8)
-        count = np.int64(head[0])
+        num_ends = np.int64(head[0])
+        count = num_ends
         for k in range(2, len(head)):
             count += head[k]
         if tail_start + count * tail.itemsize != sizes[i]:
             return _BAD_HEAD
         _copy(memory, first, tail_start, in_blocks, tail8[: count * tail.itemsize])
-        left, place = np.int64(head[1]), np.int64(head[0])
-        ends = tail[:place]
+        left, ends = np.int64(head[1]), tail[:num_ends]
         if not _ascend(ends, left, capacity):
             return _BAD_ENDS
-        for k in range(len(segments[1])):
-            _number(segments[0][k, row], left, ends, start + segments[1][k])
-        for k in range(len(positions[1])):
-            _count(positions[0][k, row], left, ends, start + positions[1][k])
-        for k in range(len(masks[1])):
-            if masks[1][k, 0] == ABSENT:
-                masks[0][k, row, :] = False
-        for mask in range(len(head) - 2):
-            runs = tail[place : place + np.int64(head[2 + mask])]
-            place += len(runs)
-            if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
-                return _BAD_ENDS
-            for k in range(len(masks[1])):
-                if masks[1][k, 0] == mask:
-                    _mark(masks[0][k, row], runs, start + masks[1][k, 1])
+        _count_all(segments, positions, row, left, ends, start)
+        if not _mark_all(masks, row, head[2:], tail[num_ends:], start, capacity):
+            return _BAD_ENDS
     return _FITS

@@ -1,0 +1,206 @@
+"""Step -> batch, as host arrays or on the user's mesh.
+
+    step 7  ─►  which rows: (dataset, row) of each           `BatchReader.rows`
+            ─►  one buffer for all arrays of the batch       `buffers`
+            ─►  tokens, segments, positions, masks           `packed`, one read for each dataset
+            ─►  {"inputs": …, "targets": …}                  `views`
+            ─►  the same as jax arrays, if there is a mesh   `BatchMaker`, `place`
+
+Every batch is a function of the datasets, the order and the step; a host reads only the rows and
+columns that its own devices hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dataprep.loaders.buffers import ALIGNMENT, Buffers
+from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.mixture import Mixture
+from dataprep.loaders.packed import Batch, PackedDataset
+from dataprep.loaders.paging import DiskWatch
+from dataprep.loaders.schedule import BatchSizes
+from dataprep.loaders.views import View
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.types import Offsets
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh, PartitionSpec
+
+    from dataprep.loaders.place import Placement
+
+AnyBatch = dict[str, Any]  # of numpy arrays, or of jax arrays on a mesh
+
+PADDING = -1  # in place of the number of a dataset: there is no row, fill with padding
+_BLOCK_ROWS = 4096  # rows whose order is computed at once
+
+
+class ArraySpec(NamedTuple):
+    """What `DataLoader.element_spec` says of an array where there is no mesh."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class BatchReader:
+    """Reads any part of any batch; holds no position."""
+
+    def __init__(
+        self,
+        datasets: Sequence[PackedDataset],
+        mixture: Mixture,
+        sizes: BatchSizes,
+        view: View,
+    ) -> None:
+        self._datasets, self._mixture, self._sizes, self._view = datasets, mixture, sizes, view
+        self._buffers = Buffers()
+        self._watch = DiskWatch()
+        self._order = lru_cache(maxsize=8)(mixture.locate)
+        self._request = lru_cache(maxsize=64)(view.request)
+
+    def rows(self, step: int) -> tuple[Offsets, Offsets]:
+        """Return the dataset (or PADDING) and the row in it, for each row of a batch."""
+        start, size = self._sizes.first_row(step), self._sizes.size(step)
+        limit = self._mixture.num_rows
+        stop = start + size if limit is None else min(start + size, limit)
+        datasets = np.full(size, PADDING, np.int64)
+        rows = np.zeros(size, np.int64)
+        while start < stop:
+            first = start - start % _BLOCK_ROWS
+            last = first + _BLOCK_ROWS if limit is None else min(first + _BLOCK_ROWS, limit)
+            until = min(stop, last)
+            place = start - self._sizes.first_row(step)
+            for target, part in zip((datasets, rows), self._order(first, last), strict=True):
+                target[place : place + until - start] = part[start - first : until - first]
+            start = until
+        return datasets, rows
+
+    def will_need(self, step: int, wanted: Offsets | None = None) -> None:
+        """Start to read the wanted rows of a batch, if reads have come from the disk of late."""
+        if not self._watch.reads():
+            return
+        datasets, rows = self._wanted(step, wanted)
+        for number, dataset in enumerate(self._datasets):
+            mine = rows[datasets == number]
+            if len(mine):
+                dataset.will_need(mine)
+
+    def read(self, step: int, columns: tuple[int, int], wanted: Offsets | None = None) -> Batch:
+        """Return columns [start, stop) of the wanted rows of a batch (ascending; None: all)."""
+        datasets, rows = self._wanted(step, wanted)
+        start, width = columns[0], columns[1] - columns[0]
+        requests = [self._request(start, width, dataset.masks) for dataset in self._datasets]
+        out = self._allocate(requests[0], len(rows))
+        for number, dataset in enumerate(self._datasets):
+            places = np.flatnonzero(datasets == number)
+            if len(places):
+                dataset.read(rows[places], requests[number], out, places)
+        missing = np.flatnonzero(datasets == PADDING)
+        if len(missing):
+            out.tokens[:, missing] = self._datasets[0].pad
+            for array in (out.segments, out.positions, out.masks):
+                array[:, missing] = 0
+        return self._view.name(out)
+
+    def _wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
+        datasets, rows = self.rows(step)
+        return (datasets, rows) if wanted is None else (datasets[wanted], rows[wanted])
+
+    def _allocate(self, request: Request, num_rows: int) -> Arrays:
+        """Return arrays for a batch, all in one buffer."""
+        *parts, total = _layout(request, num_rows)
+        buffer = self._buffers.take(total)
+        arrays = (
+            buffer[start:stop].view(kind).reshape(shape) for start, stop, kind, shape in parts
+        )
+        tokens, segments, positions, masks = arrays
+        return Arrays(tokens=tokens, segments=segments, positions=positions, masks=masks)
+
+
+class BatchMaker:
+    """Makes the batch of a step; the thread that reads ahead calls it.
+
+    It holds no position, but for the last step whose rows it told the system to read.
+    """
+
+    def __init__(
+        self, reader: BatchReader, sizes: BatchSizes, seq_len: int, placement: Placement | None
+    ) -> None:
+        self.reader, self._sizes, self._seq_len = reader, sizes, seq_len
+        self._placement = placement
+        self._announced = -1
+
+    def __call__(self, step: int) -> AnyBatch:
+        if step != self._announced:
+            self._announce(step)
+        self._announce(step + 1)  # so that the disk is read while this batch is made
+        if self._placement is None:
+            return self.reader.read(step, (0, self._seq_len))
+        return self._placement.place(
+            self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows)
+        )
+
+    def check(self) -> None:
+        """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh."""
+        for step in self._sizes.steps if self._placement else ():
+            assert self._placement is not None
+            self._placement.check(self._shape(step))
+
+    def spec(self, step: int) -> dict[str, Any]:
+        """Return shape and dtype (on a mesh, sharding too) of each array of a batch."""
+        row = self.reader.read(step, (0, self._seq_len), np.zeros(1, np.int64))
+        shapes = {name: (self._sizes.size(step), *a.shape[1:]) for name, a in row.items()}
+        if self._placement is None:
+            return {name: ArraySpec(shapes[name], array.dtype) for name, array in row.items()}
+        return {
+            name: self._placement.spec_of(shapes[name], array.dtype) for name, array in row.items()
+        }
+
+    def _announce(self, step: int) -> None:
+        self.reader.will_need(step, self._rows(step))
+        self._announced = step
+
+    def _rows(self, step: int) -> Offsets | None:
+        """Return the rows of a batch that this host reads; None: all."""
+        if self._placement is None:
+            return None
+        groups = self._placement.groups(self._shape(step))
+        return np.unique(np.concatenate([group.rows for group in groups]))
+
+    def _shape(self, step: int) -> tuple[int, int]:
+        return self._sizes.size(step), self._seq_len
+
+
+def make_placement(mesh: Mesh | None, spec: PartitionSpec | None) -> Placement | None:
+    """Return how batches are placed on a mesh; None where there is no mesh."""
+    if mesh is None:
+        if spec is not None:
+            raise ConfigError(f"spec {spec} needs a mesh")
+        return None
+    from dataprep.loaders.place import Placement  # without a mesh, jax need not be there
+
+    return Placement(mesh, spec)
+
+
+@lru_cache(maxsize=64)
+def _layout(request: Request, num_rows: int) -> tuple[Any, ...]:
+    """Return (first byte, last byte, dtype, shape) of each kind of array, then the size of all."""
+    kinds = (
+        (len(request.tokens), np.int32),
+        (len(request.segments), np.int32),
+        (len(request.positions), np.int32),
+        (len(request.masks), np.bool_),
+    )
+    parts: list[Any] = []
+    start = 0
+    for count, kind in kinds:
+        shape = (count, num_rows, request.width)
+        stop = start + prod(shape) * np.dtype(kind).itemsize
+        parts.append((start, stop, kind, shape))
+        start = stop + -stop % ALIGNMENT
+    return *parts, start
