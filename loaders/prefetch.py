@@ -16,15 +16,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-Made = TypeVar("Made")
+Ahead = TypeVar("Ahead")
 
 
-class Prefetch(Generic[Made]):
+class Prefetch(Generic[Ahead]):
     """A thread that makes something for each step, at most `depth` ahead of who takes it."""
 
-    def __init__(self, make: Callable[[int], Made], steps: Iterable[int], depth: int) -> None:
+    def __init__(self, make: Callable[[int], Ahead], steps: Iterable[int], depth: int) -> None:
         self._make, self._steps, self._depth = make, steps, depth
-        self._ready: deque[Made] = deque()
+        self._ready: deque[Ahead] = deque()
         self._error: BaseException | None = None
         self._closed = self._finished = False
         self._changed = threading.Condition()
@@ -33,7 +33,7 @@ class Prefetch(Generic[Made]):
         atexit.register(self.close)
         self._thread.start()
 
-    def take(self) -> Made:
+    def take(self) -> Ahead:
         """Return the next one, waiting for it; raise StopIteration after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._finished or self._closed)
@@ -71,7 +71,7 @@ class Prefetch(Generic[Made]):
                 self._finished = True
                 self._changed.notify_all()
 
-    def _put(self, item: Made) -> None:
+    def _put(self, item: Ahead) -> None:
         with self._changed:
             if not self._closed:
                 self._ready.append(item)
