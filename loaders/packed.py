@@ -154,7 +154,7 @@ def empty_arrays(request: Request, num_rows: int) -> Arrays:
 
 @cache
 def fastest_expand() -> Expand:
-    """Compiled where numba is installed (extra: fast), else numpy; they agree to the bit."""
+    """Return numba's `expand`, or NumPy's where numba is missing; they agree to the bit."""
     try:
         from dataprep.loaders.compiled import expand
     except ImportError:

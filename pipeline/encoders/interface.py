@@ -106,7 +106,7 @@ class EncoderSpec:
     kind: Kind
     about: str
     settings: type[BaseModel]
-    packages: tuple[str, ...]  # what it imports beyond dataprep's own dependencies
+    packages: tuple[str, ...]  # what it imports; their versions go into the manifest
     extra: str  # pip install 'dataprep-jax[EXTRA]' brings them; "" for none
     takes_weights: bool
     open: Callable[[Any, Weights | None], Encoder]  # (settings, weights)
