@@ -26,6 +26,7 @@ POSTSCRIPT_BYTES = 128  # at size - BLOCK_BYTES; enough of the last block to fin
 def place_records(sizes: NDArray[Any]) -> tuple[Offsets, int]:
     """Where each record of these sizes starts in the file, and where the footer does.
 
+    >>> import numpy as np
     >>> place_records(np.array([10, 10]))
     (array([107, 160]), 170)
     """

@@ -21,15 +21,11 @@ from packaging.requirements import Requirement
 
 from dataprep.pipeline.encoders import find_encoder
 from dataprep.pipeline.encoders.registry import BUILT_IN
+from support.modules import FOLDERS, OPTIONAL, ROOT, modules_of
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("cli", "configs", "loaders", "pipeline")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 
-# Packages that a module may import at its top although an install can lack them: torch is an extra,
-# and numba is left out on Pythons that it does not support.
-OPTIONAL = ("numba", "torch")
 # The user's packages: a plain install brings all of them.
 ORDINARY = {
     "array-record", "datasets", "jax", "multiprocess", "numpy", "tokenizers", "tqdm", "typer",
@@ -44,15 +40,6 @@ def files_of_the_tree() -> set[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     }
-
-
-def modules_of(folder: str) -> list[str]:
-    """dataprep.FOLDER and everything under it, by its files: pkgutil sees nothing when editable."""
-    names = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        names.append(".".join(("dataprep", *parts)).removesuffix(".__init__"))
-    return names
 
 
 def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str:
@@ -235,7 +222,7 @@ for name in {modules!r}:
 
 def imported_by(folder: str, cwd: Path, setup: str = "") -> set[str]:
     """Top-level modules present after the import of everything in dataprep.FOLDER."""
-    modules = modules_of(folder)
+    modules = list(modules_of(folder))
     load = IMPORT_ALL.format(modules=modules, optional=OPTIONAL)
     names = python(f"import sys\n{setup}\n{load}\nprint(*sys.modules)", cwd=cwd).split()
     assert modules[0] in names  # the folder itself needs nothing optional
