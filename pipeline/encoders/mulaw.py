@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dataprep.configs.strict import Model
+from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Waveform, Weights
 
 VERSION = 2  # another one where the codes of a sound change

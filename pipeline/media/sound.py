@@ -14,16 +14,16 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs.base import Loudness
 from dataprep.pipeline.media.packages import needed
 from dataprep.pipeline.media.values import Blob
 from dataprep.pipeline.media.whole import check_whole
 
-Loudness = Literal["peak", "rms", "none"]
 RMS = 0.1
 FULL_SCALE = 32767  # of 16 bits
 # Computed in float64: rounded to float32, its samples are the same with and without the vector
