@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
 
-from dataprep.cli.make import DryRun, Json, Log, OnError, Overwrite, Quiet, Set, cache_dir
+from dataprep.cli.make import DryRun, Json, Log, Overwrite, Quiet, Set, cache_dir
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import EncodeConfig, load_config
+from dataprep.configs.base import Loudness, OnError
 from dataprep.configs.model import ModalitiesConfig
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.encode.recipe import encode, plan_of
@@ -24,8 +25,6 @@ from dataprep.pipeline.encoders import (
 )
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.tokenize.recipe import Outcome
-
-Loudness = Literal["peak", "rms", "none"]
 
 EXAMPLE = (
     "Example: dataprep encode photos/ --encoder patches --out data/codes, then "

@@ -11,17 +11,19 @@ from pydantic import BaseModel
 
 from dataprep.cli.show import Progress, megabytes, print_json
 from dataprep.configs import PackConfig, TokenizeConfig, load_config
+from dataprep.configs.base import (
+    Compat,
+    Compression,
+    EngineName,
+    OnError,
+    Overflow,
+    Side,
+    StrategyName,
+)
 from dataprep.pipeline.pack.recipe import pack
 from dataprep.pipeline.tokenize.plan import Plan
 from dataprep.pipeline.tokenize.recipe import Outcome, plan_of, tokenize
 
-Engine = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
-OnError = Literal["fail", "skip", "quarantine"]
-Compat = Literal["none", "lwm"]
-Strategy = Literal["best_fit", "first_fit", "concat", "pad"]
-Overflow = Literal["split", "truncate", "drop"]
-Side = Literal["left", "right"]
-Compression = Literal["none", "zstd"]
 LogFormat = Literal["text", "json"]
 
 
@@ -104,7 +106,7 @@ def tokenize_command(
         ),
     ] = None,
     compat: Annotated[Compat | None, typer.Option(help=describe("compat"))] = None,
-    engine: Annotated[Engine | None, typer.Option(help=describe("engine"))] = None,
+    engine: Annotated[EngineName | None, typer.Option(help=describe("engine"))] = None,
     limit: Annotated[int | None, typer.Option(help=describe("limit"))] = None,
     shard_bytes: Annotated[int | None, typer.Option(help=describe("shard_bytes"))] = None,
     max_record_bytes: Annotated[int | None, typer.Option(help=describe("max_record_bytes"))] = None,
@@ -155,7 +157,7 @@ def pack_command(
     ] = None,
     sets: Set = None,
     seq_len: Annotated[int | None, typer.Option(help=about("seq_len"))] = None,
-    strategy: Annotated[Strategy | None, typer.Option(help=about("strategy"))] = None,
+    strategy: Annotated[StrategyName | None, typer.Option(help=about("strategy"))] = None,
     overflow: Annotated[Overflow | None, typer.Option(help=about("overflow"))] = None,
     truncate_side: Annotated[Side | None, typer.Option(help=about("truncate_side"))] = None,
     pad_side: Annotated[Side | None, typer.Option(help=about("pad_side"))] = None,

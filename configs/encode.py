@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
-from dataprep.configs.strict import MaxErrors, Model
+from dataprep.configs.base import Loudness, MaxErrors, Model, OnError
 
 Settings = dict[str, bool | int | float | str]
 
@@ -38,13 +36,13 @@ class EncodeConfig(Model):
     exif_rotate: bool = Field(
         False, description="turn pictures as their EXIF says; LWM does not, so neither do we"
     )
-    loudness: Literal["peak", "rms", "none"] = Field(
+    loudness: Loudness = Field(
         "peak", description="of sounds: scale the peak to 1, or the RMS to 0.1, or leave it"
     )
 
     limit: int | None = Field(None, ge=1, description="encode only the first N records")
     shard_records: int = Field(1024, ge=1, description="records a shard, at most")
-    on_error: Literal["fail", "skip", "quarantine"] = Field(
+    on_error: OnError = Field(
         "fail", description="bad records: stop, leave out (counted), or list in errors.jsonl too"
     )
     max_errors: MaxErrors = Field(None, description="more bad records end the run: N or P%")

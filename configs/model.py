@@ -6,17 +6,29 @@ set with `--set key=value`, nested keys with dots: `--set modalities.vision.max_
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from dataprep.configs.base import (
+    Auto,
+    CodebookLayout,
+    Compat,
+    Compression,
+    EngineName,
+    MaxErrors,
+    Model,
+    OnError,
+    Overflow,
+    PartialFrame,
+    RawDtype,
+    Side,
+    StrategyName,
+)
 from dataprep.configs.encode import EncodeConfig
-from dataprep.configs.strict import MaxErrors, Model
 
-Auto = Literal["auto"]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 CodebookSize = Annotated[int, Field(ge=1, le=1 << 31)]
-RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
 
 class VisionConfig(Model):
@@ -41,7 +53,7 @@ class VisionConfig(Model):
         ge=0,
         description="added to codes, end_of_frame and end_of_media, for one shared vocabulary",
     )
-    partial_frame: Literal["drop", "error"] = Field(
+    partial_frame: PartialFrame = Field(
         "drop", description="codes after the last full frame: drop them (counted) or refuse"
     )
     raw_dtype: RawDtype = Field(
@@ -72,7 +84,7 @@ class AudioConfig(Model):
     end: str | tuple[TokenId, ...] = Field("</audio>", description="end tag, like start")
     codebooks: int = Field(1, ge=1, le=1024, description="codes in one frame")
     codebook_size: CodebookSize = Field(1024, description="codes outside [0, this) are errors")
-    layout: Literal["flatten", "delay", "first"] = Field(
+    layout: CodebookLayout = Field(
         "flatten",
         description="codebooks frame by frame, each one step later than the one before, or only "
         "the first (the others are counted as thinned)",
@@ -86,7 +98,7 @@ class AudioConfig(Model):
     code_offset: int = Field(
         0, ge=0, description="added to codes and fill, for one shared vocabulary"
     )
-    partial_frame: Literal["drop", "error"] = Field(
+    partial_frame: PartialFrame = Field(
         "error", description="codes after the last full frame: drop them (counted) or refuse"
     )
     raw_dtype: RawDtype = Field(
@@ -130,18 +142,12 @@ class PackConfig(Model):
     seq_len: int = Field(
         2048, ge=1, le=1 << 26, description="inputs a row; it holds one token more"
     )
-    strategy: Literal["best_fit", "first_fit", "concat", "pad"] = Field(
-        "best_fit", description="how documents are laid into rows"
-    )
-    overflow: Literal["split", "truncate", "drop"] = Field(
+    strategy: StrategyName = Field("best_fit", description="how documents are laid into rows")
+    overflow: Overflow = Field(
         "split", description="documents longer than a row: cut them up, shorten or leave out"
     )
-    truncate_side: Literal["left", "right"] = Field(
-        "right", description="with truncate: which end is lost"
-    )
-    pad_side: Literal["left", "right"] = Field(
-        "right", description="with strategy pad: where padding goes"
-    )
+    truncate_side: Side = Field("right", description="with truncate: which end is lost")
+    pad_side: Side = Field("right", description="with strategy pad: where padding goes")
     max_segments: int | None = Field(None, ge=1, description="documents a row, at most")
     keep_blocks: bool = Field(
         True, description="do not cut inside a block of vision or audio codes"
@@ -152,10 +158,10 @@ class PackConfig(Model):
     window: int = Field(1 << 22, ge=1, description="pieces that are planned together")
     pad_id: int | None = Field(None, ge=0, description="default: the tokenizer's pad, else 0")
     seed: int = Field(0, description="of the order of rows")
-    compat: Literal["none", "lwm"] = Field(
+    compat: Compat = Field(
         "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
     )
-    compression: Literal["none", "zstd"] = Field(
+    compression: Compression = Field(
         "none", description="zstd: smaller, for archives; cannot be memory-mapped"
     )
     shard_rows: int = Field(16384, ge=1, description="rows a shard, at most")
@@ -192,16 +198,16 @@ class TokenizeConfig(Model):
         description="let the tokenizer add its own special tokens around every text field; "
         "auto: only under compat lwm with fields_from, as LWM's vision processor does",
     )
-    compat: Literal["none", "lwm"] = Field("none", description="lwm: reproduce LWM's quirks too")
+    compat: Compat = Field("none", description="lwm: reproduce LWM's quirks too")
     modalities: ModalitiesConfig = Field(default_factory=lambda: ModalitiesConfig())
 
-    engine: Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"] = Field(
+    engine: EngineName = Field(
         "auto", description="tokenizer engine; auto: the fastest that is proven equal"
     )
     limit: int | None = Field(None, ge=1, description="read only the first N records")
     shard_bytes: int = Field(256 << 20, ge=1 << 16, description="size of a shard, at most about")
     max_record_bytes: int = Field(1 << 30, ge=1024, description="a longer record is an error")
-    on_error: Literal["fail", "skip", "quarantine"] = Field(
+    on_error: OnError = Field(
         "fail", description="bad records: stop, leave out (counted), or list in errors.jsonl too"
     )
     max_errors: MaxErrors = Field(None, description="more bad records end the run: N or P%")

@@ -158,10 +158,7 @@ def empty_arrays(request: Request, num_rows: int) -> Arrays:
 
 @cache
 def fastest_expand() -> Expand:
-    """Return the compiled `expand` if numba is installed (extra: fast), else that of numpy.
-
-    They agree to the bit.
-    """
+    """Return numba's `expand`, or NumPy's where numba is missing; they agree to the bit."""
     try:
         from dataprep.loaders.expand_numba import expand
     except ImportError:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 # What has codes, in the order of their masks.
-MODALITIES = ("vision", "audio")
+Modality = Literal["vision", "audio"]
+MODALITIES: tuple[Modality, ...] = ("vision", "audio")
 
 # A raw record; keys are the user's field names.
 Record = Mapping[str, Any]

@@ -29,7 +29,7 @@ import numpy as np
 from dataprep.pipeline.encoders import find_weights, open_encoder
 from dataprep.pipeline.encoders.vqgan.weights import LWM, parameter_shapes, write_tensors
 from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
-from dataprep.pipeline.media.resample import resample
+from dataprep.pipeline.media.sound import resample
 
 
 def main() -> None:
@@ -105,7 +105,7 @@ def bench_sound() -> None:
     encoder: Any = open_encoder("mulaw")
     at_rate = resample(waveform, 44100, 16000)
     resampled = per_second(seconds, lambda: resample(waveform, 44100, 16000))
-    say("resample 44100 to 16000", resampled, "seconds of sound/s, NumPy's threads")
+    say("resample 44100 to 16000", resampled, "seconds of sound/s, one core")
     say("mulaw encode", per_second(seconds, lambda: encoder.encode(at_rate)), "seconds of sound/s")
 
 

@@ -65,8 +65,8 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def run_cli(tmp_path: Path) -> RunCli:
     """Run `dataprep ARGS` in a process of its own, by default in `tmp_path`.
 
-    >>> run_cli("stats", dataset, "--json").stdout
-    >>> run_cli("stats", "nowhere", check=False).code
+    run_cli("stats", dataset, "--json").stdout          what it printed
+    run_cli("stats", "nowhere", check=False).code       5
     """
 
     def run(

@@ -5,24 +5,31 @@ from __future__ import annotations
 import ast
 import filecmp
 import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import zipfile
-from importlib.metadata import version
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions, version
 from pathlib import Path, PurePosixPath
 
 import pytest
+from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("cli", "configs", "loaders", "pipeline")
+from dataprep.pipeline.encoders import find_encoder
+from dataprep.pipeline.encoders.registry import BUILT_IN
+from support.modules import FOLDERS, OPTIONAL, ROOT, modules_of
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 
-# Modules whose import may fail because what they serve is not a dependency of ours.
-OPTIONAL = ("grain", "jax", "numba", "torch")
+# The user's packages: a plain install brings all of them.
+ORDINARY = {
+    "array-record", "datasets", "jax", "multiprocess", "numpy", "tokenizers", "tqdm", "typer",
+}  # fmt: skip
 
 
 def files_of_the_tree() -> set[str]:
@@ -33,15 +40,6 @@ def files_of_the_tree() -> set[str]:
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     }
-
-
-def modules_of(folder: str) -> list[str]:
-    """dataprep.FOLDER and everything under it, by its files: pkgutil sees nothing when editable."""
-    names = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        names.append(".".join(("dataprep", *parts)).removesuffix(".__init__"))
-    return names
 
 
 def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str:
@@ -78,6 +76,49 @@ def test_package_data_names_listed_packages_and_files_that_exist() -> None:
                 package,
                 pattern,
             )
+
+
+def names_of(requirements: Iterable[str]) -> set[str]:
+    return {Requirement(text).name.lower().replace("_", "-") for text in requirements}
+
+
+def extras() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+    return found
+
+
+def test_a_plain_install_brings_the_packages_that_the_user_chose() -> None:
+    requirements = PROJECT["project"]["dependencies"]
+    assert names_of(requirements) >= ORDINARY
+    # A package that is always there belongs in no extra.
+    for name, extra in extras().items():
+        assert not names_of(extra) & names_of(requirements), name
+
+
+def test_every_package_that_the_code_imports_is_declared() -> None:
+    declared = names_of(PROJECT["project"]["dependencies"])
+    for name, extra in extras().items():
+        declared |= names_of(extra) if name != "dev" else set()
+    owners = packages_distributions()
+    for path in (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        for name in imported_names(path) - sys.stdlib_module_names - {"dataprep"}:
+            assert names_of(owners.get(name, [name])) & declared, (path, name)
+
+
+def test_what_the_tests_install_includes_every_extra_but_torch() -> None:
+    (itself,) = [
+        wanted for text in extras()["dev"] if (wanted := Requirement(text)).name == "dataprep-jax"
+    ]
+    assert itself.extras == set(extras()) - {"dev", "torch"}
+
+
+def test_every_extra_that_a_message_names_exists() -> None:
+    named = set()
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            named |= set(re.findall(r"dataprep-jax\[([a-z]+)\]", path.read_text(encoding="utf-8")))
+    specs = [find_encoder(name) for name in BUILT_IN]
+    assert named | {spec.extra for spec in specs} <= set(extras())
 
 
 # --- the wheel ----------------------------------------------------------------------------------
@@ -181,7 +222,7 @@ for name in {modules!r}:
 
 def imported_by(folder: str, cwd: Path, setup: str = "") -> set[str]:
     """Top-level modules present after the import of everything in dataprep.FOLDER."""
-    modules = modules_of(folder)
+    modules = list(modules_of(folder))
     load = IMPORT_ALL.format(modules=modules, optional=OPTIONAL)
     names = python(f"import sys\n{setup}\n{load}\nprint(*sys.modules)", cwd=cwd).split()
     assert modules[0] in names  # the folder itself needs nothing optional
@@ -193,13 +234,13 @@ def test_the_loaders_import_nothing_of_the_offline_stack(tmp_path: Path) -> None
     assert not imported & {"datasets", "tokenizers", "typer", "fastokens"}
 
 
+def test_the_loaders_import_jax_and_numba_only_when_they_are_used(tmp_path: Path) -> None:
+    names = python("import sys, dataprep.loaders\nprint(*sys.modules)", cwd=tmp_path).split()
+    assert not set(names) & {"jax", "jaxlib", "numba", "llvmlite", "scipy"}
+
+
 def test_the_pipeline_imports_no_jax(tmp_path: Path) -> None:
-    # Where jax is not installed, an import of it that is caught would leave no trace: an empty
-    # stand-in is the last place to look.
-    (tmp_path / "stand_in" / "jax").mkdir(parents=True)
-    (tmp_path / "stand_in" / "jax" / "__init__.py").touch()
-    setup = f"sys.path.append({str(tmp_path / 'stand_in')!r})"
-    assert "jax" not in imported_by("pipeline", tmp_path, setup)
+    assert not imported_by("pipeline", tmp_path) & {"jax", "jaxlib"}
 
 
 def imported_names(path: Path) -> set[str]:

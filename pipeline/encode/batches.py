@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder
-from dataprep.pipeline.encoders.interface import Codes, Kind
+from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.media import Decoded
 from dataprep.pipeline.media.decode import Frame
+from dataprep.pipeline.types import Modality
 
 
 class Encoding(Protocol):
@@ -33,7 +34,7 @@ class Encoding(Protocol):
         """[frames, tokens] of vision, [codebooks, frames] of audio."""
 
 
-def encoding_with(encoder: Encoder, kind: Kind) -> Encoding:
+def encoding_with(encoder: Encoder, kind: Modality) -> Encoding:
     if kind == "vision":
         return FrameEncoding(cast(ImageEncoder, encoder))
     return SoundEncoding(cast(AudioEncoder, encoder))

@@ -16,18 +16,17 @@ from typing import Any
 
 from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
-from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.media import FILES, TARRED, Entry, Found, find_media
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, split_source
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
-from dataprep.pipeline.types import Piece, Source, Task
+from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
 TASK_BYTES = (4 << 20, 64 << 20)  # of input: no less, no more
 FEWEST_FILES = 32  # of a task, if there are so many
-DEFAULT_COLUMN: dict[Kind, str] = {"vision": "image", "audio": "audio"}
+DEFAULT_COLUMN: dict[Modality, str] = {"vision": "image", "audio": "audio"}
 # Keys that do not decide what is written; the encoder's own are in its identity.
 NEUTRAL = frozenset(
     {"inputs", "out", "workers", "allow_empty", "max_errors", "encoder", "weights", "settings"}
@@ -37,7 +36,7 @@ NEUTRAL = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodePlan:
     config: dict[str, Any]  # an EncodeConfig as plain values, `column` and `into` filled in
-    kind: Kind
+    kind: Modality
     weights: Weights | None
     sources: tuple[Source, ...]
     tasks: tuple[Task, ...]

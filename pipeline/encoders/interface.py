@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from dataprep.pipeline.types import Modality
+
 Images = NDArray[np.uint8]  # u8[n, size, size, 3], RGB
 Waveform = NDArray[np.float32]  # f32[samples], within -1..1
 Codes = NDArray[np.int32]
-Kind = Literal["vision", "audio"]
 
 
 class ImageEncoder(Protocol):
@@ -103,10 +104,10 @@ class EncoderSpec:
     """An encoder that can be chosen by name; what a plugin's entry point must lead to."""
 
     name: str
-    kind: Kind
+    kind: Modality
     about: str
     settings: type[BaseModel]
-    packages: tuple[str, ...]  # what it imports beyond dataprep's own dependencies
+    packages: tuple[str, ...]  # what it imports; their versions go into the manifest
     extra: str  # pip install 'dataprep-jax[EXTRA]' brings them; "" for none
     takes_weights: bool
     open: Callable[[Any, Weights | None], Encoder]  # (settings, weights)

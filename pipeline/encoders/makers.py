@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.sources.tables import table_errors
+from dataprep.pipeline.types import Modality
 
 KEY = b"dataprep"  # of the schema's metadata
 
@@ -30,7 +30,7 @@ class Maker:
     """An encoder as far as its codes tell; without a name: nobody knows."""
 
     column: str
-    kind: Kind
+    kind: Modality
     encoder: str | None = None
     tokens_per_frame: int | None = None  # vision only
     num_codebooks: int | None = None  # audio only

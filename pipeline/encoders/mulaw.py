@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dataprep.configs.strict import Model
+from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Waveform, Weights
 
-VERSION = 1  # another one where the codes of a sound change
+VERSION = 2  # another one where the codes of a sound change
 MU = 255
 FULL_SCALE = 32767
 
@@ -70,7 +70,7 @@ SPEC = EncoderSpec(
     kind="audio",
     about="8-bit mu-law, one code a sample; no training",
     settings=MulawSettings,
-    packages=("soundfile",),
+    packages=("soundfile", "soxr"),
     extra="audio",
     takes_weights=False,
     open=_open,

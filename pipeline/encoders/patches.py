@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from dataprep.configs.strict import Model
+from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Images, Weights
 
 VERSION = 1  # another one where the codes of a picture change

@@ -106,7 +106,7 @@ def layout_of(manifest: Mapping[str, Any]) -> dict[str, Block]:
     # A manifest of an earlier version lacks the keys that came later.
     defaults = ModalitiesConfig().model_dump(mode="json")
     sections = manifest["config"].get("modalities", {})
-    blocks = {}
+    blocks: dict[str, Block] = {}
     for modality in MODALITIES:
         if modality in manifest["masks"]:
             tags = manifest.get(modality) or {"start": (), "end": ()}

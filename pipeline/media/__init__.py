@@ -5,7 +5,7 @@
     decode_item   an item               -> frames u8[size, size, 3], or a waveform f32[samples]
     decode_ahead  items                 -> the same for each in order, by threads if asked to
 
-Pillow, av and soundfile are imported where they are needed, not before.
+Pillow, av, soundfile and soxr are imported where they are needed, not before.
 """
 
 from dataprep.pipeline.media.decode import (

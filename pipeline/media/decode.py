@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs.base import Loudness
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.media.animation import (
     pages_at_rate,
@@ -27,7 +28,7 @@ from dataprep.pipeline.media.animation import (
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.media.pictures import UnknownPictureError, loaded, open_picture, to_square
 from dataprep.pipeline.media.read import Item
-from dataprep.pipeline.media.sound import Loudness, read_waveform
+from dataprep.pipeline.media.sound import read_waveform
 from dataprep.pipeline.media.values import Blob, Part
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
 

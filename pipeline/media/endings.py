@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Literal
 
-from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.types import Modality
 
 Medium = Literal["picture", "video", "sound"]
 
@@ -22,7 +22,7 @@ _MEDIA: dict[Medium, tuple[str, ...]] = {
     "sound": (".wav", ".flac", ".ogg", ".opus", ".mp3", ".aiff"),
 }
 _BY_ENDING = {ending: medium for medium, endings in _MEDIA.items() for ending in endings}
-WANTED: dict[Kind, tuple[Medium, ...]] = {"vision": ("picture", "video"), "audio": ("sound",)}
+WANTED: dict[Modality, tuple[Medium, ...]] = {"vision": ("picture", "video"), "audio": ("sound",)}
 TEXT, JSON = ".txt", ".json"
 TAR = ".tar"
 _PACKED_TAR = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
@@ -36,7 +36,7 @@ def medium_of(name: str) -> Medium | None:
     return _BY_ENDING.get(PurePosixPath(name).suffix.lower())
 
 
-def is_wanted(name: str, kind: Kind) -> bool:
+def is_wanted(name: str, kind: Modality) -> bool:
     return medium_of(name) in WANTED[kind]
 
 
@@ -57,5 +57,5 @@ def stem(name: str) -> str:
     return name.removesuffix(PurePosixPath(name).suffix)
 
 
-def endings_of(kind: Kind) -> str:
+def endings_of(kind: Modality) -> str:
     return " ".join(ending for medium in WANTED[kind] for ending in _MEDIA[medium])

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted
 from dataprep.pipeline.media.hashes import combine, hash_files
@@ -28,7 +27,7 @@ from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
 from dataprep.pipeline.sources.stream import is_url, naming
-from dataprep.pipeline.types import Source
+from dataprep.pipeline.types import Modality, Source
 
 FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
 
@@ -40,7 +39,7 @@ class Found:
     num_named: int = 0  # files that the records of a table name
 
 
-def find_media(spec: str, kind: Kind, column: str, cache_dir: Path | None) -> list[Found]:
+def find_media(spec: str, kind: Modality, column: str, cache_dir: Path | None) -> list[Found]:
     """The sources that `spec` names, at least one; tables have `column`."""
     if ":" in spec and (spec.startswith((hub.PREFIX, "synthetic:")) or is_url(spec)):
         return _tables(spec, column, cache_dir)
@@ -66,7 +65,7 @@ def _sorted(
     folder: str,
     names: list[str],
     spec: str,
-    kind: Kind,
+    kind: Modality,
     column: str,
     cache_dir: Path | None,
     *,
@@ -108,7 +107,7 @@ def _is_table(name: str, *, beside_media: bool) -> bool:
     return known is not None and known[0] not in (("text", "json") if beside_media else ("text",))
 
 
-def _files(folder: str, names: list[str], kind: Kind, cache_dir: Path | None) -> Found:
+def _files(folder: str, names: list[str], kind: Modality, cache_dir: Path | None) -> Found:
     entries = list_files(folder, names, kind)
     all_names = [name for entry in entries for name in entry.names]
     source = Source(
@@ -120,7 +119,7 @@ def _files(folder: str, names: list[str], kind: Kind, cache_dir: Path | None) ->
     return Found(source=source, entries=tuple(entries))
 
 
-def _tar(path: str, kind: Kind, cache_dir: Path | None) -> Found:
+def _tar(path: str, kind: Modality, cache_dir: Path | None) -> Found:
     entries = list_tar(path, kind)
     num_bytes, fingerprint = fingerprint_file(path, cache_dir)
     source = Source(kind=TARRED, path=path, num_bytes=num_bytes, fingerprint=fingerprint)

@@ -16,11 +16,11 @@ from typing import Any, cast
 
 import msgspec
 
-from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.stream import naming
+from dataprep.pipeline.types import Modality
 
 _BLOCK = 512  # what a tar is made of
 
@@ -56,7 +56,7 @@ def beside_name(name: str, span: Span) -> str:
     return stem(name) + span.ending if span.ending else name
 
 
-def list_files(folder: str, names: Sequence[str], kind: Kind) -> list[Entry]:
+def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]:
     """Entries of the named files below `folder`, which must be all that may belong together."""
     wanted = sorted(name for name in names if is_wanted(name, kind))
     beside = Beside(names)
@@ -131,7 +131,7 @@ def is_encoded(folder: str) -> bool:
         return False
 
 
-def list_tar(path: str, kind: Kind) -> list[Entry]:
+def list_tar(path: str, kind: Modality) -> list[Entry]:
     spans: dict[str, Span] = {}
     wanted: list[tuple[str, Span]] = []
     for member in _members(path):

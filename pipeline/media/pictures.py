@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.media.packages import needed
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,13 +30,12 @@ class UnknownPictureError(ValueError):
 
 def open_picture(data: bytes) -> Image:
     """Decoded and whole, of an animation the first frame; ValueError says what is wrong."""
-    import PIL.Image
-
+    pillow = needed("PIL.Image")
     if not data:
         raise ValueError("is empty")
     try:
-        picture = PIL.Image.open(io.BytesIO(data))
-    except PIL.UnidentifiedImageError:
+        picture = pillow.open(io.BytesIO(data))
+    except pillow.UnidentifiedImageError:
         raise UnknownPictureError("is not a picture of a known kind") from None
     except Exception as error:
         raise broken(error) from None
@@ -96,11 +95,6 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
     """u8[height, width, 3] as a PNG file, for what an encoder decodes."""
-    try:
-        import PIL.Image
-    except ImportError:
-        raise ConfigError("pictures need PIL; pip install 'dataprep-jax[vision]'") from None
-
     file = io.BytesIO()
-    PIL.Image.fromarray(pixels).save(file, "PNG")
+    needed("PIL.Image").fromarray(pixels).save(file, "PNG")
     return file.getvalue()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.media.packages import needed
 from dataprep.pipeline.media.sampling import Prepare, Shot, at_rate, places
 from dataprep.pipeline.media.values import Blob
 from dataprep.pipeline.media.whole import check_whole
@@ -81,8 +82,7 @@ def _pick(
 
 @contextmanager
 def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
-    import av
-
+    av = needed("av")
     if isinstance(source, io.BytesIO):
         source.seek(0)
     try:

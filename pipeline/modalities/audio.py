@@ -12,15 +12,14 @@ All of it stands under the mask, between the tags.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs.base import CodebookLayout
 from dataprep.pipeline.modalities.block import Wrapped, frame_fault, whole_frames
 from dataprep.pipeline.types import Ids, Offsets
-
-Layout = Literal["flatten", "delay", "first"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +30,7 @@ class AudioBlock:
     end: Ids
     codebooks: int
     codebook_size: int
-    layout: Layout
+    layout: CodebookLayout
     separate_codebooks: bool
     fill: int
     code_offset: int

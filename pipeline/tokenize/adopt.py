@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
 
+from dataprep.configs.base import Model
 from dataprep.configs.load import validate
 from dataprep.configs.model import ModalitiesConfig, TokenizeConfig
-from dataprep.configs.strict import Model
 from dataprep.pipeline.documents.rules import fields_of, modalities_of
-from dataprep.pipeline.encoders.interface import Kind
 from dataprep.pipeline.encoders.makers import Made, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.types import MODALITIES, Source
+from dataprep.pipeline.types import MODALITIES, Modality, Source
 
 MAX_THREADS = 8
 ENDS = ("end_of_frame", "end_of_media")
@@ -93,7 +92,7 @@ def _made(sources: Iterable[Source]) -> dict[str, Made]:
 
 
 def _uses(path: str, made: Made, column: str | None, modality: str) -> Iterator[Use]:
-    unknown = Maker(column=column or "", kind=cast(Kind, modality))
+    unknown = Maker(column=column or "", kind=cast(Modality, modality))
     for maker in made.by(column, modality) or [unknown]:
         if maker.kind != modality:
             raise ConfigError(

@@ -13,8 +13,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
+import soundfile
+from PIL import Image
 
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.media import Item, PictureRules, SoundRules, decode_item
@@ -24,7 +27,6 @@ from dataprep.pipeline.media.whole import check_whole
 from support.encoding import encode_here
 from support.media import decode, encoded, items_of, picture, sine
 
-Image = pytest.importorskip("PIL.Image")
 SOUND = SoundRules(rate=16000, loudness="none")
 
 
@@ -37,7 +39,6 @@ def moving(fps: float | None = None, frames: int | None = None) -> PictureRules:
 
 @pytest.fixture(scope="module")
 def sounds() -> dict[str, bytes]:
-    soundfile = pytest.importorskip("soundfile")
     found = {}
     for name, format, subtype in [
         ("wav", "WAV", "PCM_16"),
@@ -118,7 +119,6 @@ def test_lengths_that_a_stream_could_not_know_are_allowed(
 
 
 def test_samples_that_are_no_numbers_are_damage() -> None:
-    soundfile = pytest.importorskip("soundfile")
     file = io.BytesIO()
     soundfile.write(file, np.array([0, np.nan]), 16000, format="WAV", subtype="FLOAT")
     assert decode(file.getvalue(), SOUND).reason.startswith("is damaged")
@@ -153,7 +153,6 @@ def video(
     file: Any = None,
     **options: str,
 ) -> bytes:
-    av = pytest.importorskip("av")
     file = io.BytesIO() if file is None else file
     noise = np.random.default_rng(0).integers(0, 256, (num_frames, 48, 48, 3)).astype(np.uint8)
     with av.open(file, "w", format=format, options=options) as container:
@@ -267,7 +266,6 @@ def test_matroska_blocks_that_cannot_be_found_are_damage() -> None:
 
 def test_a_scene_cut_out_of_a_video_is_healthy() -> None:
     """Its first frames may need some that are gone: decoders leave them out."""
-    av = pytest.importorskip("av")
     options = {"x264-params": "open-gop=1:keyint=12:scenecut=0:bframes=3"}
     whole, part = io.BytesIO(), io.BytesIO()
     with av.open(whole, "w", format="mp4") as container:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from dataprep.configs.strict import Model
+from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Images, Weights
 from dataprep.pipeline.encoders.vqgan.network import decode_pixels, nearest_codes
 from dataprep.pipeline.encoders.vqgan.weights import (

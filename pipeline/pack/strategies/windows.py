@@ -67,8 +67,11 @@ def cut_windows(
 def plan_windows(windows: Iterable[Window], plan: Callable[[Window], Plan]) -> Iterator[Plan]:
     """The plans of all windows, with documents numbered through.
 
-    >>> windows = cut_windows([[5, 3], [9]], capacity=8, window=2)
+    >>> from dataprep.pipeline.pack.strategies.best_fit import best_fit
+    >>> windows = cut_windows([np.array([5, 3]), np.array([7])], capacity=8, window=2)
     >>> plans = plan_windows(windows, lambda w: best_fit(w.lengths, 8, window=w.index))
+    >>> [plan.document.tolist() for plan in plans]
+    [[0, 1], [2]]
     """
     for window in windows:
         yield _numbered_through(plan(window), window.first_document)

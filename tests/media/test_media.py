@@ -11,29 +11,22 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
+from PIL import Image
 
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.media import (
     Item,
     PictureRules,
-    SoundRules,
     decode_item,
     find_media,
 )
 from dataprep.pipeline.media.pictures import open_picture, to_square
-from dataprep.pipeline.media.resample import resample
-from dataprep.pipeline.media.sound import scaled
 from dataprep.pipeline.media.values import parts_of
 from dataprep.pipeline.media.video import is_video
-from support.media import RULES, decode, encoded, items_of, picture, sine
-
-Image = pytest.importorskip("PIL.Image")
-
+from support.media import RULES, decode, encoded, items_of, picture
 
 # --- pictures -----------------------------------------------------------------------------------
 
@@ -281,7 +274,6 @@ def test_a_caption_that_is_not_utf8_makes_a_bad_record(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def video() -> bytes:
     """20 frames at 10 a second; frame i is grey of level 10 i."""
-    av = pytest.importorskip("av")
     file = io.BytesIO()
     with av.open(file, "w", format="mp4") as container:
         stream = container.add_stream("mpeg4", rate=10)
@@ -340,84 +332,3 @@ def test_videos_are_known_by_their_first_bytes(video: bytes) -> None:
     assert not is_video(encoded(picture()))
     assert not is_video(b"\0\0\0 ftypavif")
     assert is_video(b"\x1aE\xdf\xa3....")
-
-
-# --- sounds -------------------------------------------------------------------------------------
-
-
-def sound(waveform: NDArray[Any], rate: int, format: str = "WAV") -> bytes:
-    soundfile = pytest.importorskip("soundfile")
-    file = io.BytesIO()
-    soundfile.write(file, waveform, rate, format=format)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [(44100, 16000), (48000, 16000), (16000, 24000), (8000, 44100), (11025, 7919)],
-)
-def test_a_resampled_sine_is_the_sine_at_the_other_rate(source: int, target: int) -> None:
-    frequency = 0.3 * min(source, target)
-    found, expected = resample(sine(source, frequency), source, target), sine(target, frequency)
-    assert abs(len(found) - len(expected)) <= 1
-    edge = target // 100
-    length = min(len(found), len(expected))
-    inner = slice(edge, length - edge)
-    assert np.abs(found[inner] - expected[inner]).max() < 1e-4
-
-
-def test_what_is_above_the_new_rates_half_is_gone() -> None:
-    found = resample(sine(44100, 10000), 44100, 16000)
-    assert np.abs(found[200:-200]).max() < 1e-4
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 3000), st.integers(1, 200), st.integers(1, 200))
-def test_resampling_keeps_constants_and_gives_every_sample(n: int, a: int, b: int) -> None:
-    found = resample(np.ones(n, np.float32), a * 100, b * 100)
-    assert len(found) == -(-n * b // a)
-    half = 40 * max(1.0, b / a)  # where the silence before and after is not felt
-    inner = found[int(half) + 1 : len(found) - int(half) - 1]
-    assert np.abs(inner - 1).max(initial=0) < 1e-5
-
-
-@pytest.mark.parametrize("format", ["WAV", "FLAC"])
-def test_a_stereo_file_becomes_one_waveform_of_peak_one(format: str) -> None:
-    left = sine(16000, 440)
-    data = sound(np.stack([left, np.zeros_like(left)], axis=1), 16000, format)
-    decoded = decode(data, SoundRules(rate=16000, loudness="peak"))
-    assert decoded.waveform is not None
-    assert decoded.waveform.dtype == np.float32
-    np.testing.assert_allclose(decoded.waveform, left / np.abs(left).max(), atol=2e-4)
-
-
-def test_loudness_is_of_the_peak_or_of_the_mean_square_or_left() -> None:
-    quiet = sine(16000, 440) / 10
-    assert np.abs(scaled(quiet, "peak")).max() == pytest.approx(1)
-    assert np.sqrt(np.mean(scaled(quiet, "rms") ** 2)) == pytest.approx(0.1, abs=1e-4)
-    assert (scaled(quiet, "none") == quiet).all()
-    assert (scaled(np.zeros(5, np.float32), "peak") == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"RIFF", "cannot be read as sound"),
-        (b"", "cannot be read as sound"),
-    ],
-)
-def test_a_bad_sound_has_a_reason(data: bytes, reason: str) -> None:
-    pytest.importorskip("soundfile")
-    assert reason in decode(data, SoundRules(rate=16000, loudness="peak")).reason
-
-
-def test_sounds_that_are_empty_cut_off_or_no_numbers_are_bad() -> None:
-    rules = SoundRules(rate=16000, loudness="peak")
-    assert "no sample" in decode(sound(np.zeros(0), 16000), rules).reason
-    noise = np.random.default_rng(0).uniform(-1, 1, 50000)
-    flac = sound(noise, 16000, "FLAC")
-    assert decode(flac[: len(flac) // 2], rules).reason
-    soundfile = pytest.importorskip("soundfile")
-    file = io.BytesIO()
-    soundfile.write(file, np.array([0, np.nan]), 16000, format="WAV", subtype="FLOAT")
-    assert "no numbers" in decode(file.getvalue(), rules).reason

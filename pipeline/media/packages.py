@@ -1,0 +1,28 @@
+"""The packages that decode media: imported when they are first needed, not before.
+
+needed("soundfile")    the module, or a ConfigError where it is not installed:
+                       sounds need soundfile; pip install 'dataprep-jax[audio]'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from dataprep.pipeline.errors import ConfigError
+
+# Module: the media that need it, the package, the extra that brings it.
+_PACKAGES = {
+    "PIL.Image": ("pictures", "PIL", "vision"),
+    "av": ("videos", "av", "video"),
+    "soundfile": ("sounds", "soundfile", "audio"),
+    "soxr": ("sounds of another rate than the encoder's", "soxr", "audio"),
+}
+
+
+def needed(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError:
+        media, package, extra = _PACKAGES[module]
+        raise ConfigError(f"{media} need {package}; pip install 'dataprep-jax[{extra}]'") from None
