@@ -36,7 +36,7 @@ Record = Mapping[str, Any]
 class Source:
     """One readable thing, described so that a worker can open it from this alone."""
 
-    kind: str  # jsonl | json | text | parquet | arrow | npy | hf | synthetic
+    kind: str  # one of sources.known.FORMATS, or what `media` lists itself: files | tar
     path: str  # a local path, an fsspec URL, or the `hf:`/`synthetic:` name
     num_bytes: int  # size as stored; -1 where it cannot be known
     fingerprint: str  # of the content
@@ -45,17 +45,11 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
 
 
-# What the records of a source are counted in, when people are told about one.
-UNITS = {"jsonl": "line", "json": "item", "text": "document"}  # of anything else: row
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """Records of `source` that start in [start, stop).
 
-    The unit is the source's own: bytes for jsonl and separated text, row groups for Parquet,
-    record batches for Arrow, rows for npy, records for synthetic, shards for streamed hub
-    datasets, and (0, 1) for what cannot be cut (compressed files, JSON arrays, whole texts).
+    The unit is that of the source's format (see `sources.known`): bytes, rows, row groups …
     """
 
     source: int  # index into the plan's sources

@@ -17,9 +17,9 @@ from typing import Any
 from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.media import FILES, TARRED, Entry, Found, find_media
+from dataprep.pipeline.media import Entry, Found, find_media, is_listed
 from dataprep.pipeline.media.endings import medium_of
-from dataprep.pipeline.sources import count_records, split_source
+from dataprep.pipeline.sources import count_records, format_of, split_source
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
@@ -162,7 +162,7 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
 def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
     """Pieces with their bytes, and their files where that is known without reading, else 0."""
     for i, item in enumerate(found):
-        if item.source.kind in (FILES, TARRED):
+        if is_listed(item.source):
             yield from _ranges(i, item.entries, size)
         else:
             yield from _parts(i, item, size)
@@ -187,13 +187,13 @@ def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int
         share = item.num_named / max(1, item.source.num_bytes)  # files a byte
         target = max(1, min(target, int(size.num_files / share)))
     # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
-    count_lines = item.source.kind != "hf"
+    count_lines = not format_of(item.source.kind).is_stream
     for piece, num_bytes in split_source(item.source, index, target, None, count_lines):
         yield piece, num_bytes, int(num_bytes * share)
 
 
 def count_in(source: Source, piece: Piece, stop_after: int) -> int:
-    if source.kind in (FILES, TARRED):
+    if is_listed(source):
         return min(piece.stop - piece.start, stop_after)
     return count_records(source, piece, stop_after)
 

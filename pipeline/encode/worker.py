@@ -44,6 +44,7 @@ from dataprep.pipeline.media import (
     SoundRules,
     Stream,
     decode_ahead,
+    is_listed,
     read_items,
 )
 from dataprep.pipeline.tokenize.sink import Cursor
@@ -186,7 +187,7 @@ class EncodeTasks:
         """Of the columns of a shard: this encoder, and those before it."""
         for i in set(shard.sources) - set(self._made):
             source = self._plan.sources[i]
-            self._made[i] = read_made(source.path).makers if source.kind == "parquet" else ()
+            self._made[i] = () if is_listed(source) else read_made(source).makers
         made = (self._made[i] for i in shard.sources)
         return {self._maker, *passed_on(zip(shard.columns, made, strict=True))}
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.stream import naming, open_file
-from dataprep.pipeline.sources.tables import table_errors
-from dataprep.pipeline.types import Modality
+from dataprep.pipeline.sources import format_of
+from dataprep.pipeline.types import Modality, Source
 
 KEY = b"dataprep"  # of the schema's metadata
 
@@ -71,19 +69,18 @@ def metadata_of(makers: Iterable[Maker]) -> dict[bytes, bytes]:
     return {KEY: f"[{','.join(texts)}]".encode()}
 
 
-def read_made(path: str) -> Made:
-    """From the footer of a local Parquet file, or of one behind a URL."""
-    import pyarrow.parquet as pq
-
-    with naming(path), closing(open_file(path)) as file, table_errors(path, "Parquet"):
-        schema = pq.read_schema(file)
+def read_made(source: Source) -> Made:
+    """From the schema of a table; nothing is said of other sources."""
+    schema = format_of(source.kind).schema(source)
+    if schema is None:
+        return Made()
     value = (schema.metadata or {}).get(KEY, b"[]")
     try:
         makers = msgspec.json.decode(value, type=tuple[Maker, ...])
     except msgspec.MsgspecError as error:
         raise InputError(
-            f"cannot read what {path} says of its codes, the metadata {KEY.decode()!r} of its "
-            f"schema: {error}; encode it again, or write it again without that"
+            f"cannot read what {source.path} says of its codes, the metadata {KEY.decode()!r} of "
+            f"its schema: {error}; encode it again, or write it again without that"
         ) from None
     return Made(makers=makers, columns=frozenset(schema.names))
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.storage.manifest import PIECES
-from dataprep.pipeline.types import UNITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def origin_of(folder: Path, manifest: dict[str, Any], shard: int, place: int) ->
     source = manifest["sources"][piece["source"]]
     return Origin(
         path=source["path"],
-        unit=UNITS.get(source["kind"], "row"),
+        unit=format_of(source["kind"]).unit,
         line=piece["first_line"] + int(row["line"]) + 1,
         byte_offset=int(row["offset"]),
     )

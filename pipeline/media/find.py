@@ -22,7 +22,7 @@ from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, i
 from dataprep.pipeline.media.hashes import combine, hash_files
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
-from dataprep.pipeline.sources import find_sources, hub
+from dataprep.pipeline.sources import find_sources, format_of, hub
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
@@ -37,6 +37,11 @@ class Found:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
     num_named: int = 0  # files that the records of a table name
+
+
+def is_listed(source: Source) -> bool:
+    """Whether it is a folder's files or a tar, whose pieces are ranges of `Found.entries`."""
+    return source.kind in (FILES, TARRED)
 
 
 def find_media(spec: str, kind: Modality, column: str, cache_dir: Path | None) -> list[Found]:
@@ -104,7 +109,9 @@ def _sorted(
 def _is_table(name: str, *, beside_media: bool) -> bool:
     """A `.json` with media around it is what stands beside one of them."""
     known = kind_by_name(name)
-    return known is not None and known[0] not in (("text", "json") if beside_media else ("text",))
+    if known is None or (beside_media and known[0] == "json"):
+        return False
+    return format_of(known[0]).holds_media
 
 
 def _files(folder: str, names: list[str], kind: Modality, cache_dir: Path | None) -> Found:

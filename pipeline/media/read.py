@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataprep.pipeline.media.find import FILES, TARRED
+from dataprep.pipeline.media.find import TARRED, is_listed
 from dataprep.pipeline.media.listing import Entry, Span, beside_name
 from dataprep.pipeline.media.values import Blob, Part, parts_of
-from dataprep.pipeline.sources import read_piece
+from dataprep.pipeline.sources import format_of, read_piece
 from dataprep.pipeline.sources.stream import is_url
 from dataprep.pipeline.types import Piece, Source
 
@@ -46,7 +46,7 @@ class Item:
 def read_items(
     source: Source, piece: Piece, entries: Sequence[Entry], column: str, *, from_line: int
 ) -> Iterator[Item]:
-    if source.kind in (FILES, TARRED):
+    if is_listed(source):
         chosen = entries[piece.start : piece.stop]
         for line, entry in enumerate(chosen[from_line:], from_line):
             yield _entry_item(source, entry, line)
@@ -78,14 +78,14 @@ def _entry_item(source: Source, entry: Entry, line: int) -> Item:
 
 
 def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> Iterator[Item]:
-    is_local = source.kind in ("jsonl", "json", "parquet", "arrow") and not is_url(source.path)
+    known = format_of(source.kind)
+    is_local = known.names_files and not is_url(source.path)
     folder = os.path.dirname(source.path) if is_local else None
-    is_json = source.kind in ("jsonl", "json")
     first_line = max(0, piece.first_line)
     within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
     short = os.path.basename(source.path) + within
     # A streamed row may be a whole decoded picture, whatever its size looks like.
-    batch_bytes = _STREAM_BATCH_BYTES if source.kind == "hf" else _BATCH_BYTES
+    batch_bytes = _STREAM_BATCH_BYTES if known.is_stream else _BATCH_BYTES
     batches = read_piece(source, piece, None, from_line=from_line, batch_bytes=batch_bytes)
     for records in batches:
         rows = records.as_rows()
@@ -105,7 +105,7 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
             if line in reasons:
                 yield Item(**item, reason=reasons[line])
             else:
-                yield _row_item(item, by_line[line], column, folder, is_json=is_json)
+                yield _row_item(item, by_line[line], column, folder, is_json=known.is_json)
 
 
 def _row_item(

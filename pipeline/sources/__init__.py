@@ -4,12 +4,23 @@
     split_source    a source                   -> pieces that can be read apart, with their bytes
     read_piece      a piece                    -> batches of records, with line and byte offset
     count_records   a piece                    -> how many records, without decoding them
+    lines_before    a piece                    -> the lines of its source before it
+    format_of       the kind of a source       -> its format, to ask what its unit is, its schema …
+
+What is inside, in the order of the data:
+
+    find  endings  remote  hub  fingerprint    names to sources
+    known ─► format                            FORMATS, the table; what an entry is
+      json/formats  text                       stream ─► lines or json/array ─► blocks ─► records
+      parquet  arrow                           row groups, record batches ─► tables ─► records
+      npy  streamed  synthetic                 rows
+    split (cuts)  read (batches)               the table's doors, and what formats share
 
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """
 
 from dataprep.pipeline.sources.find import changed_sources, find_sources
-from dataprep.pipeline.sources.npy import row_shape
+from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.sources.read import count_records, read_piece
 from dataprep.pipeline.sources.split import lines_before, split_source
 
@@ -17,8 +28,8 @@ __all__ = [
     "changed_sources",
     "count_records",
     "find_sources",
+    "format_of",
     "lines_before",
     "read_piece",
-    "row_shape",
     "split_source",
 ]

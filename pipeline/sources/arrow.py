@@ -6,16 +6,18 @@ have its end mark, because a stream that was cut between two batches looks whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from dataprep.pipeline.ragged import HeldBy
+from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
     broken_table,
     check_columns,
+    rows_before,
     slices,
     table_errors,
     table_records,
@@ -24,6 +26,68 @@ from dataprep.pipeline.types import Piece, Records, Source
 
 _FILE_MAGIC = b"ARROW1"
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_NO_COLUMN: frozenset[str] = frozenset()
+
+
+class Arrow(Format):
+    """Pieces are record batches."""
+
+    kind = "arrow"
+    endings = (".arrow",)
+    names_files = True
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        return cuts.groups(batch_sizes(source.path, keys), target_bytes)
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        line = 0
+        index = piece.start
+        with _open_batches(source.path, wanted.keys, piece.start) as batches:
+            for batch in batches:
+                if index == piece.stop:
+                    break  # only now, so that the last piece has met the end mark
+                index += 1
+                skipped = min(batch.num_rows, max(0, wanted.from_line - line))
+                line += skipped
+                yield nothing(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
+                for part in slices(batch.slice(skipped), wanted.batch_bytes):
+                    yield table_records(
+                        part,
+                        wanted,
+                        first_line=line,
+                        num_bytes=part.nbytes,
+                        path=source.path,
+                    )
+                    line += part.num_rows
+        if index < piece.stop:
+            cause = f"record batch {piece.stop - 1} is not there any more"
+            raise broken_table(source.path, "Arrow", cause)
+        yield nothing(next_line=line)
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        sizes = batch_sizes(source.path, _NO_COLUMN)
+        return sum(rows for rows, _ in sizes[piece.start : piece.stop])
+
+    def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
+        return rows_before(batch_sizes(source.path, _NO_COLUMN), starts)
+
+    def schema(self, source: Source) -> Any:
+        with _open(source.path) as (reader, _):
+            return reader.schema
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[Any, Any]]:
+    """(a reader of all columns, the file below it)"""
+    import pyarrow as pa
+
+    with ExitStack() as stack:
+        raw = stack.enter_context(closing(open_file(path))) if is_url(path) else None
+        with table_errors(path, "Arrow"):
+            file = pa.memory_map(path) if raw is None else pa.PythonFile(raw, "r")
+            stack.callback(file.close)
+            reader = _reader(file, None)
+        yield reader, file
 
 
 @contextmanager
@@ -33,26 +97,22 @@ def _open_batches(
     """Record batches from number `start` on, with the wanted columns only."""
     import pyarrow as pa
 
-    with ExitStack() as stack:
-        raw = stack.enter_context(closing(open_file(path))) if is_url(path) else None
-        with table_errors(path, "Arrow"):
-            file = pa.memory_map(path) if raw is None else pa.PythonFile(raw, "r")
-            stack.callback(file.close)
-            is_stream = file.read(len(_FILE_MAGIC)) != _FILE_MAGIC
-            reader = _reader(file, is_stream, None)
+    with _open(path) as (reader, file):
         check_columns(keys, reader.schema.names, path)
-        if keys is not None:
+        if keys:
             with table_errors(path, "Arrow"):
-                reader = _reader(file, is_stream, sorted(map(reader.schema.names.index, keys)))
-        if is_stream:
+                reader = _reader(file, sorted(map(reader.schema.names.index, keys)))
+        if isinstance(reader, pa.ipc.RecordBatchStreamReader):
             yield _streamed(reader, file, path, start)
         else:
             yield _indexed(reader, path, start)
 
 
-def _reader(file: Any, is_stream: bool, columns: list[int] | None) -> Any:
+def _reader(file: Any, columns: list[int] | None) -> Any:
     import pyarrow as pa
 
+    file.seek(0)
+    is_stream = file.read(len(_FILE_MAGIC)) != _FILE_MAGIC
     file.seek(0)
     options = pa.ipc.IpcReadOptions(included_fields=columns, use_threads=False)
     return (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file, options=options)
@@ -87,38 +147,3 @@ def batch_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]
     """(rows, bytes of the wanted columns) of each record batch."""
     with _open_batches(path, keys) as batches:
         return [(batch.num_rows, batch.nbytes) for batch in batches]
-
-
-def read_arrow(
-    source: Source,
-    piece: Piece,
-    keys: frozenset[str] | None,
-    *,
-    held_by: HeldBy,
-    from_line: int,
-    batch_bytes: int,
-) -> Iterator[Records]:
-    line = 0
-    index = piece.start
-    with _open_batches(source.path, keys, piece.start) as batches:
-        for batch in batches:
-            if index == piece.stop:
-                break  # only now, so that the last piece has met the end mark
-            index += 1
-            skipped = min(batch.num_rows, max(0, from_line - line))
-            line += skipped
-            yield nothing(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
-            for part in slices(batch.slice(skipped), batch_bytes):
-                yield table_records(
-                    part,
-                    keys,
-                    held_by=held_by,
-                    first_line=line,
-                    num_bytes=part.nbytes,
-                    path=source.path,
-                )
-                line += part.num_rows
-    if index < piece.stop:
-        cause = f"record batch {piece.stop - 1} is not there any more"
-        raise broken_table(source.path, "Arrow", cause)
-    yield nothing(next_line=line)

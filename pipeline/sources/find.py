@@ -21,8 +21,9 @@ from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import hub, synthetic
-from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.types import Source
@@ -71,7 +72,7 @@ def _describe(path: str, separator: str, cache_dir: Path | None) -> Source:
         num_bytes=num_bytes,
         fingerprint=fingerprint,
         compression=compression,
-        separator=separator if kind == "text" else "",
+        separator=separator if FORMATS[kind].has_separator else "",
     )
 
 
@@ -134,7 +135,7 @@ def _in_folder(folder: str) -> list[str]:
     if not files:
         raise InputError(
             f"no readable file in {folder}; name the files: {folder}/*.jsonl "
-            "(.npy files are only taken if named so)"
+            f"({' and '.join(ONLY_IF_NAMED)} files are only taken if named so)"
         )
     return files
 

@@ -21,7 +21,9 @@ import numpy as np
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.npy_header import read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.types import Piece, Records, Source
@@ -40,48 +42,47 @@ class _Rows:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def row_size(source: Source, keys: frozenset[str] | None) -> tuple[int, int]:
-    """(number of rows, bytes of each)"""
-    _check_keys(keys, source.path)
-    with _open(source.path) as (_, rows):
-        return rows.count, rows.num_bytes
+class Npy(Format):
+    """Pieces are rows."""
 
+    kind = "npy"
+    endings = (".npy",)
+    is_found_in_folders = False  # an array may be anything
 
-def row_shape(path: str) -> tuple[int, ...]:
-    """Of each record's codes."""
-    with _open(path) as (_, rows):
-        return rows.shape
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        _check_keys(keys, source.path)
+        with _open(source.path) as (_, rows):
+            return cuts.rows(rows.count, rows.num_bytes, target_bytes)
 
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        path = source.path
+        keys = _check_keys(wanted.keys, path)
+        num_lines = piece.stop - piece.start
+        line = min(wanted.from_line, num_lines)
+        with _open(path) as (file, rows):
+            if rows.count < piece.stop:
+                raise _broken(path, f"row {piece.stop - 1} is not there any more")
+            yield nothing(next_line=line, num_bytes=line * rows.num_bytes)
+            step = max(1, wanted.batch_bytes // max(1, rows.num_bytes))
+            while line < num_lines:
+                stop = min(line + step, num_lines)
+                lists = _read_rows(file, rows, piece.start + line, piece.start + stop, path)
+                yield Records(
+                    lines=np.arange(line, stop),
+                    offsets=np.full(stop - line, -1, np.int64),
+                    next_line=stop,
+                    num_bytes=(stop - line) * rows.num_bytes,
+                    columns=dict.fromkeys(keys, lists),
+                )
+                line = stop
+        yield nothing(next_line=line)
 
-def read_npy(
-    source: Source,
-    piece: Piece,
-    keys: frozenset[str] | None,
-    *,
-    from_line: int,
-    batch_bytes: int,
-) -> Iterator[Records]:
-    path = source.path
-    wanted = _check_keys(keys, path)
-    num_lines = piece.stop - piece.start
-    line = min(from_line, num_lines)
-    with _open(path) as (file, rows):
-        if rows.count < piece.stop:
-            raise _broken(path, f"row {piece.stop - 1} is not there any more")
-        yield nothing(next_line=line, num_bytes=line * rows.num_bytes)
-        step = max(1, batch_bytes // max(1, rows.num_bytes))
-        while line < num_lines:
-            stop = min(line + step, num_lines)
-            lists = _read_rows(file, rows, piece.start + line, piece.start + stop, path)
-            yield Records(
-                lines=np.arange(line, stop),
-                offsets=np.full(stop - line, -1, np.int64),
-                next_line=stop,
-                num_bytes=(stop - line) * rows.num_bytes,
-                columns=dict.fromkeys(wanted, lists),
-            )
-            line = stop
-    yield nothing(next_line=line)
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        return piece.stop - piece.start
+
+    def row_shape(self, source: Source) -> tuple[int, ...]:
+        with _open(source.path) as (_, rows):
+            return rows.shape
 
 
 def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:

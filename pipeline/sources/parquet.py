@@ -6,16 +6,18 @@ of a row group.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
-from dataprep.pipeline.ragged import HeldBy
+from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
     broken_table,
     check_columns,
+    rows_before,
     slices,
     table_errors,
     table_records,
@@ -24,6 +26,41 @@ from dataprep.pipeline.types import Piece, Records, Source
 
 # A repeated value is stored once: what the metadata calls small can be large when read.
 _MAX_ROWS = 8192
+_NO_COLUMN: frozenset[str] = frozenset()
+
+
+class Parquet(Format):
+    """Pieces are row groups."""
+
+    kind = "parquet"
+    endings = (".parquet",)
+    names_files = True
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        return cuts.groups(group_sizes(source.path, keys), target_bytes)
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        line = 0
+        with _open(source.path, wanted.keys) as file:
+            sizes = _group_sizes(file, wanted.keys)[piece.start : piece.stop]
+            if len(sizes) < piece.stop - piece.start:
+                cause = f"row group {piece.stop - 1} is not there any more"
+                raise broken_table(source.path, "Parquet", cause)
+            for group, size in enumerate(sizes, piece.start):
+                yield from _read_group(file, group, size, line, wanted, source.path)
+                line += size[0]
+        yield nothing(next_line=line)
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        sizes = group_sizes(source.path, _NO_COLUMN)
+        return sum(rows for rows, _ in sizes[piece.start : piece.stop])
+
+    def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
+        return rows_before(group_sizes(source.path, _NO_COLUMN), starts)
+
+    def schema(self, source: Source) -> Any:
+        with _open(source.path, _NO_COLUMN) as file:
+            return file.schema_arrow
 
 
 @contextmanager
@@ -71,47 +108,28 @@ def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
     return any(path_in_schema == key or path_in_schema.startswith(f"{key}.") for key in keys)
 
 
-def read_parquet(
-    source: Source,
-    piece: Piece,
-    keys: frozenset[str] | None,
-    *,
-    held_by: HeldBy,
-    from_line: int,
-    batch_bytes: int,
+def _read_group(
+    file: Any, group: int, size: tuple[int, int], line: int, wanted: Wanted, path: str
 ) -> Iterator[Records]:
-    path = source.path
-    line = 0
-    with _open(path, keys) as file:
-        sizes = _group_sizes(file, keys)[piece.start : piece.stop]
-        if len(sizes) < piece.stop - piece.start:
-            raise broken_table(path, "Parquet", f"row group {piece.stop - 1} is not there any more")
-        for group, (num_rows, num_bytes) in enumerate(sizes, piece.start):
-            group_end = line + num_rows
-            if group_end <= from_line:
-                line = group_end
-                yield nothing(next_line=line, num_bytes=num_bytes)
-                continue
-            num_bytes_of_row = num_bytes / max(1, num_rows)
-            rows_at_once = min(_MAX_ROWS, max(1, int(batch_bytes / max(1, num_bytes_of_row))))
-            for batch in _batches(file, group, rows_at_once, keys, path):
-                skipped = min(batch.num_rows, max(0, from_line - line))
-                line += skipped
-                yield nothing(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
-                for part in slices(batch.slice(skipped), batch_bytes):
-                    yield table_records(
-                        part,
-                        keys,
-                        held_by=held_by,
-                        first_line=line,
-                        num_bytes=int(part.num_rows * num_bytes_of_row),
-                        path=path,
-                    )
-                    line += part.num_rows
-            if line != group_end:
-                cause = f"row group {group} has not the {num_rows} rows it should have"
-                raise broken_table(path, "Parquet", cause)
-    yield nothing(next_line=line)
+    """The records of a row group of `size` = (rows, bytes), the first of which has `line`."""
+    num_rows, num_bytes = size
+    group_end = line + num_rows
+    if group_end <= wanted.from_line:
+        yield nothing(next_line=group_end, num_bytes=num_bytes)
+        return
+    num_bytes_of_row = num_bytes / max(1, num_rows)
+    rows_at_once = min(_MAX_ROWS, max(1, int(wanted.batch_bytes / max(1, num_bytes_of_row))))
+    for batch in _batches(file, group, rows_at_once, wanted.keys, path):
+        skipped = min(batch.num_rows, max(0, wanted.from_line - line))
+        line += skipped
+        yield nothing(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
+        for part in slices(batch.slice(skipped), wanted.batch_bytes):
+            part_bytes = int(part.num_rows * num_bytes_of_row)
+            yield table_records(part, wanted, first_line=line, num_bytes=part_bytes, path=path)
+            line += part.num_rows
+    if line != group_end:
+        cause = f"row group {group} has not the {num_rows} rows it should have"
+        raise broken_table(path, "Parquet", cause)
 
 
 def _batches(

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from dataprep.pipeline.sources.batches import batch_rows, nothing
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.hub import hub_errors
 from dataprep.pipeline.types import Piece, Records, Source
+
+
+class Streamed(Format):
+    """Pieces are shards."""
+
+    kind = "hf"
+    is_stream = True
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        count = int(_dataset(source).num_shards)
+        size = source.num_bytes // count if source.num_bytes >= 0 else target_bytes
+        return [Cut(start=i, stop=i + 1, num_bytes=size) for i in range(count)]
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        rows = _rows(source, piece.start, piece.stop)
+        line = sum(1 for _ in islice(rows, wanted.from_line))
+        yield nothing(next_line=line)
+        sized = ((row, rough_size(row)) for row in rows)
+        yield from batch_rows(sized, wanted.keys, first_line=line, batch_bytes=wanted.batch_bytes)
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        return sum(1 for _ in islice(_rows(source, piece.start, piece.stop), stop_after))
+
+    def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
+        counts = [sum(1 for _ in _rows(source, i, i + 1)) for i in range(starts[-1])]
+        totals = [0, *accumulate(counts)]
+        return [totals[start] for start in starts]
 
 
 @lru_cache(maxsize=8)
@@ -33,24 +61,6 @@ def _dataset(source: Source) -> Any:
         )
 
 
-def num_shards(source: Source) -> int:
-    return int(_dataset(source).num_shards)
-
-
-def count_rows(source: Source, piece: Piece, stop_after: int | None = None) -> int:
-    return sum(1 for _ in islice(_rows(source, piece), stop_after))
-
-
-def read_streamed(
-    source: Source, piece: Piece, keys: frozenset[str] | None, *, from_line: int, batch_bytes: int
-) -> Iterator[Records]:
-    rows = _rows(source, piece)
-    line = sum(1 for _ in islice(rows, from_line))
-    yield nothing(next_line=line)
-    sized = ((row, rough_size(row)) for row in rows)
-    yield from batch_rows(sized, keys, first_line=line, batch_bytes=batch_bytes)
-
-
 def rough_size(value: object) -> int:
     """Bytes, about: enough to end a batch in time.
 
@@ -67,9 +77,10 @@ def rough_size(value: object) -> int:
     return 8
 
 
-def _rows(source: Source, piece: Piece) -> Iterator[dict[str, Any]]:
+def _rows(source: Source, start: int, stop: int) -> Iterator[dict[str, Any]]:
+    """Of the shards from `start` to before `stop`."""
     dataset = _dataset(source)
-    for index in range(piece.start, piece.stop):
+    for index in range(start, stop):
         with hub_errors(source.path):
             rows = iter(dataset.shard(num_shards=dataset.num_shards, index=index))
         while True:

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import HeldBy, nothing_held
+from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import batch_rows, nothing
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
 Raw = Callable[..., Any]  # raw() -> one word of 64 random bits, raw(n) -> u64[n]
@@ -76,30 +78,31 @@ def find_synthetic(spec: str) -> Source:
     )
 
 
-def num_records(source: Source) -> int:
-    return int(source.options["n"])
+class Synthetic(Format):
+    """Pieces are records."""
+
+    kind = "synthetic"
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        return cuts.rows(int(source.options["n"]), _mean_bytes(source), target_bytes)
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        num_lines = piece.stop - piece.start
+        first_line = min(wanted.from_line, num_lines)
+        size = _mean_bytes(source)
+        yield nothing(next_line=first_line, num_bytes=first_line * size)
+        indices = range(piece.start + first_line, piece.stop)
+        rows = ((make(source, i, wanted.held_by), size) for i in indices)
+        yield from batch_rows(
+            rows, wanted.keys, first_line=first_line, batch_bytes=wanted.batch_bytes
+        )
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        return piece.stop - piece.start
 
 
-def mean_bytes(source: Source) -> int:
+def _mean_bytes(source: Source) -> int:
     return _MEAN_BYTES[source.options["what"]]
-
-
-def read_synthetic(
-    source: Source,
-    piece: Piece,
-    keys: frozenset[str] | None,
-    *,
-    held_by: HeldBy,
-    from_line: int,
-    batch_bytes: int,
-) -> Iterator[Records]:
-    num_lines = piece.stop - piece.start
-    first_line = min(from_line, num_lines)
-    size = mean_bytes(source)
-    yield nothing(next_line=first_line, num_bytes=first_line * size)
-    indices = range(piece.start + first_line, piece.stop)
-    rows = ((make(source, i, held_by), size) for i in indices)
-    yield from batch_rows(rows, keys, first_line=first_line, batch_bytes=batch_bytes)
 
 
 def make(source: Source, index: int, held_by: HeldBy = nothing_held) -> Record:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds, IntegerLists
+from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists
+from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.types import Offsets, RecordError, Records
 
@@ -49,6 +50,16 @@ def check_columns(keys: frozenset[str] | None, names: Sequence[str], path: str) 
             raise InputError(f"column {key!r} stands twice in {path}; rename one of them")
 
 
+def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
+    """Rows before each of some groups; `sizes`: (rows, bytes) of all groups.
+
+    >>> rows_before([(5, 0), (7, 0)], [0, 1, 2])
+    [0, 5, 12]
+    """
+    totals = [0, *accumulate(rows for rows, _ in sizes)]
+    return [totals[start] for start in starts]
+
+
 def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
     """Parts of a record batch of about `batch_bytes` each."""
     num_rows = batch.num_rows
@@ -59,18 +70,17 @@ def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
 
 def table_records(
     batch: Any,
-    keys: frozenset[str] | None,
+    wanted: Wanted,
     *,
-    held_by: HeldBy,
     first_line: int,
     num_bytes: int,
     path: str,
 ) -> Records:
-    names = batch.schema.names if keys is None else sorted(keys)
+    names = batch.schema.names if wanted.keys is None else sorted(wanted.keys)
     columns: dict[str, Sequence[Any]] = {}
     reasons: dict[int, str] = {}  # by row; the first column that is bad speaks
     for name in names:
-        columns[name], bad = _values(batch.column(name), name, path, held_by(name))
+        columns[name], bad = _values(batch.column(name), name, path, wanted.held_by(name))
         reasons = bad | reasons
     good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
     if reasons:

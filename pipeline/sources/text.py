@@ -1,18 +1,67 @@
 """Texts to records: each is `{"text": ...}`.
 
 Nothing between two separators is like a blank line: no record. Anything else is a text, blanks
-included, and is kept to the byte.
+included, and is kept to the byte. Without a separator the whole file is one text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 
-from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources import cuts
+from dataprep.pipeline.sources.blocks import (
+    Opened,
+    count_blocks,
+    count_lines,
+    open_blocks,
+    open_lines,
+    read_blocks,
+    split_lines_apart,
+)
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.lines import Block, split_whole
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
-from dataprep.pipeline.types import RecordError, Records
+from dataprep.pipeline.types import Piece, RecordError, Records, Source
 
 KEY = "text"
+
+
+class Text(Format):
+    """Pieces are byte ranges where there is a separator, else the whole."""
+
+    kind = "text"
+    endings = (".txt",)
+    unit = "document"
+    may_be_compressed = True
+    has_separator = True
+    holds_media = False
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        if not source.separator:
+            return cuts.whole(source)
+        return split_lines_apart(source, source.separator.encode(), target_bytes)
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        decode = TextRecords(wanted.keys, max_record_bytes=wanted.max_record_bytes)
+        return read_blocks(source, wanted, _open(source, piece, wanted), decode)
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        return count_blocks(_open(source, piece, Wanted()), _num_filled, stop_after)
+
+    def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
+        return count_lines(source, source.separator.encode(), starts)
+
+
+def _open(source: Source, piece: Piece, wanted: Wanted) -> Opened:
+    if source.separator:
+        return open_lines(source, piece, source.separator.encode(), wanted)
+    return open_blocks(source, wanted, split_whole)
+
+
+def _num_filled(block: Block) -> int:
+    return int((block.ends > block.starts).sum())
 
 
 class TextRecords:

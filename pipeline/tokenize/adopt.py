@@ -86,9 +86,9 @@ def _columns(config: Mapping[str, Any], index: int, modality: str) -> tuple[str 
 
 def _made(sources: Iterable[Source]) -> dict[str, Made]:
     """By path; several footers are read at once."""
-    paths = list(dict.fromkeys(source.path for source in sources if source.kind == "parquet"))
+    by_path = {source.path: source for source in sources}
     with ThreadPoolExecutor(MAX_THREADS) as pool:
-        return dict(zip(paths, pool.map(read_made, paths), strict=True))
+        return dict(zip(by_path, pool.map(read_made, by_path.values()), strict=True))
 
 
 def _uses(path: str, made: Made, column: str | None, modality: str) -> Iterator[Use]:

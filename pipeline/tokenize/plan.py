@@ -17,7 +17,7 @@ from dataprep.pipeline.documents.lay_out import add_document
 from dataprep.pipeline.documents.parts import Parts
 from dataprep.pipeline.documents.rules import Rules, Vocabulary, blocks_of, keys_wanted, make_rules
 from dataprep.pipeline.errors import ConfigError, InputError
-from dataprep.pipeline.sources import count_records, find_sources, row_shape, split_source
+from dataprep.pipeline.sources import count_records, find_sources, format_of, split_source
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
 from dataprep.pipeline.types import Piece, Source, Task
@@ -186,7 +186,10 @@ def _make_tasks(plan: Plan) -> list[Task]:
 def _check_codebooks(source: Source, rules: Rules) -> None:
     """A row of an .npy must say which codes are of which codebook."""
     books = [rules.blocks[f.modality].codebooks for f in rules.fields if f.kind == "codes"]
-    if source.kind == "npy" and max(books, default=1) > 1 and len(row_shape(source.path)) == 1:
+    if max(books, default=1) == 1:
+        return
+    shape = format_of(source.kind).row_shape(source)
+    if shape is not None and len(shape) == 1:
         raise InputError(
             f"{source.path} has rows without codebooks, but modalities.audio.codebooks is "
             f"{max(books)}; save it as an array of [records, codebooks, frames]"

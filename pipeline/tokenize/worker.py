@@ -23,7 +23,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import temporary
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
-from dataprep.pipeline.sources import lines_before, read_piece
+from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.plan import Plan, rules_of
 from dataprep.pipeline.tokenize.sink import (
     FILES,
@@ -33,7 +33,7 @@ from dataprep.pipeline.tokenize.sink import (
     marker_path,
     shard_path,
 )
-from dataprep.pipeline.types import UNITS, Ids, Offsets, Piece, Records, Task
+from dataprep.pipeline.types import Ids, Offsets, Piece, Records, Task
 
 PLAN = "plan.json"
 ENGINE = "engine.json"
@@ -118,7 +118,7 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
                 records, remaining = _take(records, remaining)
             batch = process(records, rules, engine, find_unencodable, piece.first_line)
             if batch.errors and plan.config["on_error"] == "fail":
-                raise InputError(_first_error(batch, plan, piece, rules))
+                raise InputError(_first_error(batch, plan, piece))
             sink.add(batch, place)
             report.count(
                 documents=len(batch.origins),
@@ -167,14 +167,13 @@ def _take(records: Records, count: int) -> tuple[Records, int]:
     return limited, 0
 
 
-def _first_error(batch: Processed, plan: Plan, piece: Piece, rules: Rules) -> str:
+def _first_error(batch: Processed, plan: Plan, piece: Piece) -> str:
     error = batch.errors[0]
     source = plan.sources[piece.source]
     first_line = piece.first_line
     if first_line < 0:
-        first_line = lines_before(source, piece, keys_wanted(rules))
-    unit = UNITS.get(source.kind, "row")
-    place = f"{unit} {first_line + error.line + 1} of {source.path}"
+        first_line = lines_before(source, piece)
+    place = f"{format_of(source.kind).unit} {first_line + error.line + 1} of {source.path}"
     if error.offset >= 0:
         place += f" (byte {error.offset})"
     return (

@@ -44,6 +44,7 @@ from dataprep.pipeline.look.inspect import (
 from dataprep.pipeline.look.media import FindDecoder, Media, whole_codes, write_media
 from dataprep.pipeline.look.origins import pieces_of_row
 from dataprep.pipeline.modalities.blocks import make_block
+from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.tokenize.recipe import Outcome, plan_of
 from support.encoding import encode_here, png, rows_of
 from support.inprocess import tokenize_here, write_lines
@@ -633,7 +634,7 @@ def test_of_several_columns_each_has_its_own_encoder(codes: Path, tmp_path: Path
     with pytest.raises(ConfigError, match=r"nothing tells what made the vision codes of .*two"):
         adopted(tmp_path, path, fields="vision,vision_own")
     # Of several origins in one column (encode wrote a shard of several inputs) all must agree.
-    (maker,) = read_made(str(shard)).makers
+    (maker,) = read_made(find_sources(str(shard))[0]).makers
     for other in (Maker(column="vision", kind="vision"), replace(maker, tokens_per_frame=16)):
         pq.write_table(table.replace_schema_metadata(metadata_of([maker, other])), path)
         with pytest.raises(ConfigError, match=r"tokenize them apart"):

@@ -617,7 +617,7 @@ def npy(path: Path, array: np.ndarray[Any, Any], **kwargs: Any) -> Source:
 def npy_rows(source: Source, target_bytes: int = 1 << 20, **kwargs: Any) -> list[Any]:
     rows = []
     for piece, _ in split_source(source, 0, target_bytes, VISION, True):
-        assert piece.first_line == len(rows) == lines_before(source, piece, VISION)
+        assert piece.first_line == len(rows) == lines_before(source, piece)
         for batch in read_piece(source, piece, VISION, **kwargs):
             rows += rows_of(batch)
     return [row["vision"] for row in rows]

@@ -1,0 +1,80 @@
+"""Ways to cut a source, for formats to choose from.
+
+    whole          what cannot be cut: compressed files, JSON arrays
+    byte_ranges    [k*T, (k+1)*T): files that are read in lines
+    groups         neighbours put together up to T bytes: row groups, record batches
+    rows           so many records of one size as make T bytes
+
+Cuts depend on sizes and on T alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import accumulate
+
+from dataprep.pipeline.sources.format import Cut
+from dataprep.pipeline.types import Source
+
+
+def whole(source: Source) -> list[Cut]:
+    return [Cut(start=0, stop=1, num_bytes=source.num_bytes)]
+
+
+def byte_ranges(num_bytes: int, target_bytes: int) -> list[Cut]:
+    """
+    >>> [(cut.start, cut.stop) for cut in byte_ranges(10, target_bytes=4)]
+    [(0, 4), (4, 8), (8, 10)]
+    """
+    if num_bytes < 0:
+        return [Cut(start=0, stop=sys.maxsize, num_bytes=-1)]
+    return [
+        Cut(start=start, stop=stop, num_bytes=stop - start)
+        for start in range(0, max(1, num_bytes), target_bytes)
+        for stop in (min(start + target_bytes, num_bytes),)
+    ]
+
+
+def groups(sizes: Sequence[tuple[int, int]], target_bytes: int) -> list[Cut]:
+    """`sizes`: (rows, bytes) of each group.
+
+    >>> [(cut.start, cut.stop, cut.first_line) for cut in groups([(5, 3), (5, 3), (5, 9)], 6)]
+    [(0, 2, 0), (2, 3, 10)]
+    """
+    first_lines = [0, *accumulate(rows for rows, _ in sizes)]
+    return [
+        Cut(
+            start=start,
+            stop=stop,
+            num_bytes=sum(num_bytes for _, num_bytes in sizes[start:stop]),
+            first_line=first_lines[start],
+        )
+        for start, stop in merge([num_bytes for _, num_bytes in sizes], target_bytes)
+    ]
+
+
+def merge(sizes: Sequence[int], target_bytes: int) -> list[tuple[int, int]]:
+    """Ranges of neighbours that are at most `target_bytes` together, or one alone.
+
+    >>> merge([3, 3, 3, 9, 1], 6)
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    ranges = []
+    start = total = 0
+    for i, size in enumerate(sizes):
+        if i > start and total + size > target_bytes:
+            ranges.append((start, i))
+            start, total = i, 0
+        total += size
+    return [*ranges, (start, len(sizes))]
+
+
+def rows(count: int, size: int, target_bytes: int) -> list[Cut]:
+    """`count` records of `size` bytes each."""
+    step = max(1, target_bytes // max(1, size))
+    return [
+        Cut(start=start, stop=stop, num_bytes=(stop - start) * size, first_line=start)
+        for start in range(0, max(1, count), step)
+        for stop in (min(start + step, count),)
+    ]
