@@ -68,6 +68,27 @@ def test_every_listed_folder_is_a_regular_package() -> None:
         assert (ROOT / folder / "__init__.py").is_file(), folder
 
 
+# Rooms whose door, the docstring of __init__.py, draws what is inside.
+ROOMS = (
+    "pipeline/encoders",
+    "pipeline/encoders/vqgan",
+    "pipeline/engine",
+    "pipeline/engine/proof",
+    "pipeline/media",
+)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_door_of_a_room_has_a_line_for_every_file_in_it(room: str) -> None:
+    folder = ROOT / room
+    inside = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    inside |= {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    drawn = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert drawn
+    lines = {line.split()[0] for line in drawn.splitlines() if line.startswith("    ")}
+    assert inside - lines == set()
+
+
 def test_package_data_names_listed_packages_and_files_that_exist() -> None:
     for package, patterns in SETUPTOOLS["package-data"].items():
         assert package in SETUPTOOLS["packages"]

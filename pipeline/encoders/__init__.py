@@ -1,11 +1,16 @@
 """Encoders: pictures and sound to discrete codes.
 
-patches, mulaw    no training, exact everywhere
-vqgan             LWM's, in JAX, with weights from a file
-plugins           by the entry point group `dataprep.encoders`
+    interface   the contract: u8[n, 256, 256, 3] -> i32[n, 256], or f32[samples] -> i32[1, frames]
+    patches     the mean colour of each cell of a grid, 0..8191; no training, the same everywhere
+    mulaw       each sample as 8 bits, 0..255; no training
+    vqgan/      LWM's trained network in JAX, 0..8191, with weights from a file
+    registry    "patches" -> the encoder of that name, ours or that of an installed package
+    makers      which encoder made a column of codes: written into the Parquet file itself
 
-encoder = open_encoder("patches", {"cells": 8})
-codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
+    encoder = open_encoder("patches", {"cells": 8})
+    codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
+
+An encoder loads its packages and weights with the first call.
 """
 
 from dataprep.pipeline.encoders.interface import (

@@ -4,10 +4,11 @@
     audio    f32[samples] at `rate` ─►  codes[num_codebooks, frames]
 
 An encoder is opened in the parent, which asks it only for its attributes, and in every worker,
-which calls it. So opening must be cheap: weights and packages are loaded by the first call.
+which calls it. So opening must be cheap: the first call loads weights and packages.
 
-Codes must depend on the input alone. An encoder whose arithmetic can differ in the last bit with
-the shape of a batch is always given batches of the same shape, cut by content (`encode_batches`).
+Codes must depend on the input alone. The arithmetic of an encoder may differ in the last bit with
+the shape of a batch, so every batch has the same shape, and which pictures share one depends on
+the input alone (`encode.batches`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Codes = NDArray[np.int32]
 class ImageEncoder(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that decides the codes, as plain values: a part of the fingerprint."""
+        """Everything that decides the codes, as plain values; part of the fingerprint."""
 
     @property
     def codebook_size(self) -> int: ...
@@ -44,11 +45,11 @@ class ImageEncoder(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Pictures in a call; a last batch that is not full is filled up with black ones."""
+        """Pictures in a call; a last batch that is not full is filled up with black pictures."""
 
     @property
     def max_processes(self) -> int | None:
-        """None: as many as there are workers; 1 for what owns a device."""
+        """How many processes may have it open: None for any number, 1 where it owns a device."""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -101,7 +102,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """An encoder that can be chosen by name; what a plugin's entry point must lead to."""
+    """An encoder that can be chosen by name: what the entry point of a plugin must name."""
 
     name: str
     kind: Modality

@@ -4,7 +4,7 @@
                                  "kind":"vision","tokens_per_frame":256}]
 
 A column that came with the records of another dataset of codes keeps its maker. Where a shard has
-values of several origins in one column, each is listed, also the one that nobody knows.
+values of several origins in one column, each is listed, the unknown one too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY = b"dataprep"  # of the schema's metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """An encoder as far as its codes tell; without a name: nobody knows."""
+    """What is known of the encoder of a column; all None where nothing is."""
 
     column: str
     kind: Modality
@@ -36,7 +36,7 @@ class Maker:
 
     @property
     def facts(self) -> dict[str, int]:
-        """By the keys of modalities.KIND; none where nobody knows."""
+        """What is known, by the keys of the config section modalities.KIND."""
         frame = "tokens_per_frame" if self.kind == "vision" else "codebooks"
         of_frame = self.tokens_per_frame if self.kind == "vision" else self.num_codebooks
         named = {frame: of_frame, "codebook_size": self.codebook_size}
@@ -51,9 +51,9 @@ class Made:
     columns: frozenset[str] = frozenset()  # that it has
 
     def by(self, column: str | None, kind: str) -> list[Maker]:
-        """Makers of a column, None: of any of this kind.
+        """Makers of the column, or of every column of this kind where `column` is None.
 
-        One whose own column is gone speaks for what that may have been renamed to.
+        A maker whose own column is gone counts too: the column may have been renamed.
         """
         if column is None:
             return [maker for maker in self.makers if maker.kind == kind]
@@ -63,7 +63,7 @@ class Made:
 
 
 def metadata_of(makers: Iterable[Maker]) -> dict[bytes, bytes]:
-    """For a schema; the same bytes for any order."""
+    """The metadata of a schema; the same bytes whatever the order of the makers."""
     said = ({k: v for k, v in asdict(maker).items() if v is not None} for maker in set(makers))
     texts = sorted(json.dumps(item, sort_keys=True, separators=(",", ":")) for item in said)
     return {KEY: f"[{','.join(texts)}]".encode()}

@@ -78,7 +78,7 @@ class Patches:
 
 
 def _pack(colours: NDArray[np.int64]) -> Codes:
-    """[..., 3] of 0..255 -> codes.
+    """Colours of 0..255 in [..., 3] to codes.
 
     >>> _pack(np.array([255, 128, 128])).item() == 0b11111_1000_1000
     True
@@ -90,7 +90,7 @@ def _pack(colours: NDArray[np.int64]) -> Codes:
 
 
 def _unpack(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Codes -> [..., 3], the middle of each bin."""
+    """Codes to colours in [..., 3], each the middle of its bin."""
     channels = []
     for bits in reversed(BITS):
         width = 1 << (8 - bits)

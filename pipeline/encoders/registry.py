@@ -1,4 +1,4 @@
-"""Encoders by name: our own, and those that packages bring by entry points.
+"""Encoders by name: our own, and those of installed packages, found by entry points.
 
 A package that has an encoder says so in its pyproject.toml, and its `SPEC` is an `EncoderSpec`:
 
@@ -50,7 +50,7 @@ def find_encoder(name: str) -> EncoderSpec:
 def open_encoder(
     name: str, settings: Mapping[str, Any] | None = None, weights: Weights | None = None
 ) -> Encoder:
-    """The encoder, with its settings checked; nothing heavy is loaded yet."""
+    """Return the encoder, its settings checked; nothing heavy is loaded yet."""
     spec = find_encoder(name)
     lacking = missing_packages(spec)
     if lacking:

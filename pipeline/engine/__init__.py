@@ -1,13 +1,24 @@
 """Tokenizer engines behind one call: texts -> (flat ids, offsets).
 
+    hub          "gpt2" -> tokenizer.json in the local cache of the Hugging Face hub
+    special      tokenizer_config.json -> BOS is <s>, id 1; EOS is </s>, id 2; no padding
+    files        a path or a name -> TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …)
+    vocabulary   "</s>" -> 2; and what each token spells: "Ġthe" -> " the"
+    interface    the contract: ["ab c", ""] -> ids u32 [397, 269], offsets i64 [0, 2, 2]
+    reference    what is right by definition: `tokenizers`, `sentencepiece` or UTF-8 bytes
+    rewrite      a tokenizer.json -> one of the same meaning that a fast engine can load
+    fast         fastokens, gigatoken and splintr behind the contract; none is trusted
+    proof/       a fast engine -> on which code points it differs from the reference
+    exact        a fast engine, with the reference for the texts that hold such a code point
+    select       "auto" -> the fastest engine that is proven equal; loaded in every worker
+    decode       ids -> text for people to look at
+
     files     = resolve_tokenizer("path/or/name")
     selection = select_engine("auto", files, cache_dir=...)     proves engines, once
     engine    = load_engine(selection, files)                   in every worker
     ids, offsets = engine.encode(["some text", "another"])
 
-`tokenizers` (or `sentencepiece`, for a .model) is the truth. A faster engine is used where a sweep
-over all of Unicode, the vocabulary and hostile texts found it equal; the code points on which it
-is not are sent to the truth. No engine is imported before it is loaded.
+No engine is imported before it is loaded.
 """
 
 from dataprep.pipeline.engine.decode import load_decoder, template_ids

@@ -18,7 +18,10 @@ from dataprep.pipeline.engine.special import read_tokenizer_config
 
 
 def load_decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
-    """Special tokens are shown; ids that the tokenizer does not have appear as <|id|>."""
+    """Return the function that turns ids into text.
+
+    Special tokens are shown; ids that the tokenizer does not have appear as <|id|>.
+    """
     if files.kind == "bytes":
         names = {id: token for token, id in BYTES_SPECIAL.items()}
         return _runs_decoder(names.get, lambda ids: bytes(ids).decode("utf-8", "replace"), 256)
@@ -37,7 +40,7 @@ def load_decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
 
 
 def template_ids(files: TokenizerFiles) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What `add_special_tokens=True` puts before and after a text: ((101,), (102,)) for BERT."""
+    """Ids that the tokenizer adds before and after a text: ((101,), (102,)) for BERT."""
     if files.kind == "bytes":
         return (), ()
     if files.kind == "sentencepiece":

@@ -1,7 +1,7 @@
 """Fast engines behind the one interface: fastokens, gigatoken, splintr.
 
-Each adapter says which version is installed and loads a tokenizer. None of them is trusted: what
-they give is used where `prove` found it equal to the reference. Packages are imported on loading.
+Each adapter says which version is installed and loads a tokenizer. No engine is trusted: its ids
+are used only where `prove` found them equal to the reference's. Packages are imported on loading.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Adapter:
     installed: Callable[[str], str | None] = installed_version
 
     def version(self) -> str | None:
-        """None where it is not installed."""
+        """The installed version; None where it is not installed."""
         return self.installed(self.distribution)
 
 
@@ -56,7 +56,7 @@ class FastEngine:
 def load_fast(
     name: str, files: TokenizerFiles, *, adapters: Mapping[str, Adapter] | None = None
 ) -> Engine:
-    """Raises EngineUnavailableError where the engine cannot be had for this tokenizer."""
+    """Load an engine; EngineUnavailableError where it is missing or cannot read this tokenizer."""
     adapter = (ADAPTERS if adapters is None else adapters)[name]
     version = adapter.version()
     if version is None:
@@ -129,9 +129,9 @@ def _load_splintr(files: TokenizerFiles, data: bytes) -> Encode:
 
 
 def _added_around(tokenizer: Any) -> tuple[int, int]:
-    """How many ids it puts before and after every text: "" -> [101, 102], "a" -> [101, 1037, 102]
+    """How many ids the tokenizer puts before and after every text.
 
-    [101, 102] and [101, 1037, 102] share one id in front, so (1, 1).
+    "" gives [101, 102] and "a" gives [101, 1037, 102]: they share one id in front, so (1, 1).
     """
     empty: list[int] = list(tokenizer.encode(""))
     letter: list[int] = list(tokenizer.encode("a"))

@@ -12,12 +12,16 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def looks_like_hub_name(name: str) -> bool:
-    """gpt2, org/name; not ./x, /x, a/b/c, x.json, x.model"""
+    """Whether it could be the name of a repository, and not a path.
+
+    >>> [looks_like_hub_name(name) for name in ("gpt2", "org/name", "./x", "a/b/c", "x.json")]
+    [True, True, False, False, False]
+    """
     return bool(_HUB_NAME.fullmatch(name)) and not name.endswith((".json", ".model"))
 
 
 def fetch(name: str, tried: Path) -> Path:
-    """The defining file of hub repository `name`, with its config files beside it."""
+    """Download the defining file of hub repository `name`, its config files beside it."""
     failures = []
     for defining in ("tokenizer.json", "tokenizer.model"):
         try:

@@ -1,6 +1,7 @@
-"""The truth: `tokenizers` for tokenizer.json, `sentencepiece` for .model, UTF-8 for bytes.
+"""The reference: `tokenizers` for tokenizer.json, `sentencepiece` for .model, UTF-8 for bytes.
 
-Every other engine is held against these. Loading one costs hundreds of MB with a large vocabulary.
+Its ids are right by definition, and every other engine is compared with it. With a large
+vocabulary, loading it costs hundreds of MB.
 """
 
 from __future__ import annotations

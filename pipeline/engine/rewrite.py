@@ -1,4 +1,4 @@
-"""A tokenizer.json said in other words, for engines that refuse the original.
+"""Rewrite a tokenizer.json for engines that refuse the original.
 
 A rewritten file means the same to `tokenizers`; the proof is made with it, so that a mistake here
 rules an engine out and never changes an id.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# A vocabulary with more missing ids than this is something else than a vocabulary with gaps.
+# With more missing ids than this, the file is no vocabulary with a few gaps.
 MAX_HOLES = 100_000
 
 
@@ -38,7 +38,7 @@ def without_holes(data: bytes) -> str | None:
 
 
 def without_control_tokens(data: str | bytes | None) -> str | None:
-    """Match no special token in texts; None where there is no JSON to rewrite."""
+    """Take out the special tokens, so that no text matches one; None where there is no JSON."""
     if data is None:
         return None
     tokenizer: dict[str, Any] = json.loads(data)

@@ -1,4 +1,8 @@
-"""Choose an engine for a run, and load the choice in a worker."""
+"""Choose an engine for a run, and load it in every worker.
+
+"auto"  ->  Selection(name="fastokens", version="0.3.5", proof=…)
+            rejected: gigatoken, not installed; splintr, slower than tokenizers
+"""
 
 from __future__ import annotations
 
@@ -46,9 +50,10 @@ def select_engine(
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> Selection:
-    """`requested`: auto, the reference by name, or a fast engine by name."""
+    """Choose the engine; `requested` is auto, the name of the reference or of a fast engine."""
     adapters = ADAPTERS if adapters is None else adapters
-    if requested in (reference_name(files), "tokenizers"):  # the slow and certain one
+    # "tokenizers" stands for the reference of every kind of tokenizer.
+    if requested in (reference_name(files), "tokenizers"):
         return _reference(files)
     if requested == "auto":
         return _automatic(files, cache_dir, sweep, adapters)
@@ -72,7 +77,7 @@ def load_engine(
     *,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> Engine:
-    """The engine of a selection, which may have come as JSON."""
+    """Load the engine of a selection, which may come as JSON."""
     if isinstance(selection, str | bytes):
         selection = msgspec.json.decode(selection, type=Selection)
     elif not isinstance(selection, Selection):

@@ -1,7 +1,7 @@
 """Tokens by name, and the texts that a vocabulary is made of.
 
 Nothing here encodes: it looks tokens up for people who name BOS, EOS or padding themselves, and
-gives the prover the strings on which two engines are most likely to part.
+gives the proof the strings on which two engines are most likely to differ.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
 
 
 def read_token_texts(files: TokenizerFiles) -> list[str]:
-    """What each token spells, in order of ids; tokens that are no whole text are left out.
+    """The text of each token, in order of ids; tokens that are no whole text are left out.
 
     Ġthe -> " the", ##ing -> "ing", ▁the -> " the", half of a UTF-8 sequence -> left out
     """

@@ -1,12 +1,30 @@
 """Raw media in: folders, tars and tables of pictures, videos and sounds.
 
-    find_media    what the user names   -> sources, with a list of what a folder or tar holds
-    is_listed     a source              -> whether it is such a list, and not a table
-    read_items    a piece of a source   -> items: where the media are, the columns beside them
-    decode_item   an item               -> frames u8[size, size, 3], or a waveform f32[samples]
-    decode_ahead  items                 -> the same for each in order, by threads if asked to
+Finding what there is:
 
-Pillow, av, soundfile and soxr are imported where they are needed, not before.
+    endings     cats/tom.jpg is a picture, and cats/tom.txt beside it is its text
+    listing     a folder or a tar -> entries: cats/tom.jpg of 48,211 bytes, its .txt, its .json
+    tables      a table -> whether its column holds bytes, or the paths of files
+    hashes      many small files -> hashes of their content, remembered between runs
+    find        "photos/" -> sources, each with its entries and a fingerprint
+
+Reading it:
+
+    values      a value of the column -> its bytes: binary, base64, a path, {bytes, path}, a list
+    read        a piece of a source -> items: where the bytes are, the columns that go with them
+
+Decoding it:
+
+    packages    Pillow, av, soundfile and soxr, each imported when it is first needed
+    whole       a file -> whether it has all the bytes that its headers promise
+    pictures    a picture of 640x480 -> u8[256, 256, 3], scaled and cropped as LWM does it
+    sampling    --fps 2 -> the frames at 0, 0.5, 1 … seconds; --frames 4 -> 0, 6, 12 and 19 of 20
+    animation   a GIF, WebP or TIFF -> its frames or pages
+    video       an MP4, Matroska, AVI or MPEG -> its frames
+    sound       a sound of 44,100 samples a second -> f32[n], mono, at 16,000 a second
+    decode      an item -> Decoded: frames u8[256, 256, 3] or a waveform f32[n], and its columns
+
+Other rooms call `find_media`, `read_items`, and `decode_item` or `decode_ahead`.
 """
 
 from dataprep.pipeline.media.decode import (

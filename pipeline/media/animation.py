@@ -1,7 +1,7 @@
-"""Pictures that move or have pages (GIF, WebP, APNG, AVIF, TIFF), taken as videos are.
+"""Pictures that move or have pages (GIF, WebP, APNG, AVIF, TIFF), sampled like videos.
 
 A frame that states no time is shown for 0.1 s, as browsers do; pages of a TIFF have no times at
-all. Not counted as frames are what stands in for an APNG that cannot be played, the smaller copies
+all. Left out are the still picture that an APNG shows where it cannot be played, the smaller copies
 and masks of a TIFF, and the second picture of an MPO, which is for the other eye.
 """
 

@@ -1,4 +1,8 @@
-"""An item to what an encoder takes: frames or a waveform, and the columns that stay beside them.
+"""Decode an item into what an encoder takes, with the columns that go beside it.
+
+    tom.jpg, tom.txt "a cat"   ->  frames [u8[256, 256, 3]], columns {"text": "a cat"}
+    tom.wav                    ->  waveform f32[n]
+    tom.jpg, cut off           ->  reason "cannot be read as a picture: …"
 
 A picture is decoded at once, so that threads can do it; frames of a video or an animation are
 decoded when they are asked for, since all of them may not fit memory.
@@ -58,14 +62,14 @@ class Decoded:
     columns: dict[str, Any]
     frames: Iterable[Frame] = ()  # of vision; taking them may raise ValueError
     waveform: NDArray[np.float32] | None = None  # of audio
-    reason: str = ""  # it could not be decoded
+    reason: str = ""  # why it could not be decoded
 
 
-Stream = Iterator[tuple[int, Decoded]]  # with the place of its piece in the task
+Stream = Iterator[tuple[int, Decoded]]  # (place of the item's piece in the task, the item)
 
 
 def decode_item(item: Item, rules: PictureRules | SoundRules) -> Decoded:
-    """Never fails for a bad item: the reason is said in the result."""
+    """Decode one item. A bad one raises nothing: the result holds the reason."""
     if item.reason:
         return Decoded(item=item, columns={}, reason=item.reason)
     try:
@@ -182,7 +186,7 @@ def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
 def decode_ahead(
     items: Iterator[tuple[int, Item]], rules: PictureRules | SoundRules, threads: int
 ) -> Stream:
-    """Decoded items in order; with threads, some of them before they are asked for."""
+    """Yield items decoded, in order; threads decode some before they are asked for."""
     if threads <= 1:
         for place, item in items:
             yield place, decode_item(item, rules)

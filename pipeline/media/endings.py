@@ -29,7 +29,8 @@ _PACKED_TAR = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 
 
 def medium_of(name: str) -> Medium | None:
-    """
+    """The medium that a file is by its name; None for any other file.
+
     >>> medium_of("a/b.JPG"), medium_of("a/b.txt")
     ('picture', None)
     """
@@ -49,7 +50,7 @@ def is_packed_tar(name: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """What a picture and the files beside it have in common.
+    """The part of the name that a picture and the files beside it share.
 
     >>> stem("cats/tom.v2.jpg")
     'cats/tom.v2'

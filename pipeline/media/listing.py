@@ -26,7 +26,7 @@ _BLOCK = 512  # what a tar is made of
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """Bytes of a file in a tar; a file of its own has offset -1."""
+    """Where the bytes of a file lie in a tar; for a file by itself the offset is -1."""
 
     offset: int
     size: int
@@ -46,18 +46,18 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def names(self) -> list[str]:
-        """Of all its files."""
+        """Names of all its files."""
         spans = (self.span, self.text, self.json)
         return [beside_name(self.name, span) for span in spans if span]
 
 
 def beside_name(name: str, span: Span) -> str:
-    """Of the file that `span` is of, beside or in place of the one of that name."""
+    """Name of the file that `span` describes: `name`, or the .txt or .json beside it."""
     return stem(name) + span.ending if span.ending else name
 
 
 def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]:
-    """Entries of the named files below `folder`, which must be all that may belong together."""
+    """Entries of the media among `names`, which must include the files beside them too."""
     wanted = sorted(name for name in names if is_wanted(name, kind))
     beside = Beside(names)
 
@@ -78,7 +78,7 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
 
 
 class Beside:
-    """Which of some files have the endings of texts and columns, in upper or lower case."""
+    """Which .txt and .json files stand beside which media, in upper or lower case."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._endings: dict[str, list[str]] = {}  # by stem
@@ -88,7 +88,7 @@ class Beside:
                 self._endings.setdefault(stem(name), []).append(ending)
 
     def endings_of(self, name: str, place: str) -> tuple[str, str]:
-        """Of the .txt and the .json beside a file, as they are written; "" where there is none."""
+        """Endings of the .txt and the .json beside a file, as written; "" where there is none."""
         found = {TEXT: "", JSON: ""}
         for ending in self._endings.get(stem(name), ()):
             other = found[ending.lower()]
@@ -104,8 +104,8 @@ class Beside:
 def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
     """Names of all files below a folder, hidden ones left out.
 
-    A folder that is its own ancestor is not entered again, and a dataset not at all: an output
-    below its own input is not to be read the next time.
+    A folder that is its own ancestor is not entered again. A dataset is not entered at all: where
+    an output lies below its input, the next run must not read it.
     """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)

@@ -3,8 +3,8 @@
     any size ─► RGB ─► the short side to `size` (the long one truncated to whole pixels), bicubic
              ─► the middle size x size
 
-Alpha is dropped and the turn that EXIF asks for is not made, unless it is asked for: LWM does
-neither. More than 8 bits a channel is refused, since such a picture would come out white.
+Alpha is dropped. The turn that EXIF asks for is made only with --exif-rotate, since LWM does not
+make it. More than 8 bits a channel is refused, since such a picture would come out white.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class UnknownPictureError(ValueError):
 
 
 def open_picture(data: bytes) -> Image:
-    """Decoded and whole, of an animation the first frame; ValueError says what is wrong."""
+    """Decode a picture, of an animation the first frame; ValueError says what is wrong."""
     pillow = needed("PIL.Image")
     if not data:
         raise ValueError("is empty")
@@ -43,7 +43,7 @@ def open_picture(data: bytes) -> Image:
 
 
 def loaded(picture: Image) -> Image:
-    """The picture with its pixels; ValueError says what is wrong."""
+    """Return the picture with its pixels decoded; ValueError says what is wrong."""
     try:
         picture.load()
     except Exception as error:
@@ -52,7 +52,7 @@ def loaded(picture: Image) -> Image:
 
 
 def broken(error: Exception) -> Exception:
-    """Decoders raise all kinds: OSError, SyntaxError, struct.error, zlib.error, …"""
+    """Return what to raise for an error of a decoder: OSError, SyntaxError, zlib.error, …"""
     if isinstance(error, MemoryError):
         return error
     from PIL.Image import MAX_IMAGE_PIXELS, DecompressionBombError
@@ -63,7 +63,7 @@ def broken(error: Exception) -> Exception:
 
 
 def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArray[np.uint8]:
-    """u8[size, size, 3]; ValueError says what is wrong."""
+    """Return u8[size, size, 3]; ValueError says what is wrong."""
     from PIL import ImageOps
     from PIL.Image import Resampling
 
@@ -84,7 +84,8 @@ def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArra
 
 
 def resized(width: int, height: int, size: int) -> tuple[int, int]:
-    """
+    """Width and height at which the short side is `size`.
+
     >>> resized(500, 333, 256), resized(333, 500, 256)
     ((384, 256), (256, 384))
     """
@@ -94,7 +95,7 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
-    """u8[height, width, 3] as a PNG file, for what an encoder decodes."""
+    """u8[height, width, 3] as a PNG file, to show what an encoder decodes."""
     file = io.BytesIO()
     needed("PIL.Image").fromarray(pixels).save(file, "PNG")
     return file.getvalue()

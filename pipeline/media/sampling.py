@@ -1,4 +1,4 @@
-"""Which frames are taken of what moves, be it a video or an animation.
+"""Which frames to take of a video or an animation.
 
     fps F      the frame that is on screen at 0, 1/F, 2/F … seconds
     frames N   np.linspace(0, F-1, N) as whole numbers, of all F; all of them if there are fewer
@@ -24,12 +24,12 @@ class Shot:
     """A frame and when it is on screen, in seconds."""
 
     start: Fraction
-    stop: Fraction  # if nothing follows it
+    stop: Fraction  # where no other frame follows
     frame: Any
 
 
 def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
-    """Frames, one at a time: those of a long video do not fit memory."""
+    """Yield frames one at a time: those of a long video do not fit memory."""
     step = 1 / Fraction(str(fps))
     shown: Shot | None = None
     begin = due = Fraction(0)
@@ -48,7 +48,8 @@ def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
 
 
 def places(total: int, count: int) -> list[int]:
-    """
+    """Which frames to take: `count` of `total`, evenly spread; all where there are fewer.
+
     >>> places(20, 4), places(3, 4)
     ([0, 6, 12, 19], [0, 1, 2])
     """

@@ -33,7 +33,7 @@ _BLOCK = 1 << 20
 
 
 def read_waveform(blob: Blob, rate: int, loudness: Loudness) -> NDArray[np.float32]:
-    """f32[samples] within -1..1; ValueError says what is wrong."""
+    """Return f32[samples] within -1..1; ValueError says what is wrong."""
     waveform, own_rate = _read_mono(blob)
     if not np.isfinite(waveform).all():
         raise ValueError("is damaged: it holds samples that are no numbers; copy or make it again")
@@ -67,7 +67,7 @@ def scaled(waveform: NDArray[np.float32], loudness: Loudness) -> NDArray[np.floa
 
 
 def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
-    """f32[samples] as a WAV file of 16 bits, for what an encoder decodes."""
+    """f32[samples] as a WAV file of 16 bits, to hear what an encoder decodes."""
     levels = np.rint(np.clip(waveform, -1, 1) * np.float32(FULL_SCALE)).astype("<i2")
     data = io.BytesIO()
     with wave.open(data, "wb") as file:
@@ -79,7 +79,7 @@ def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
 
 
 def _mono_blocks(file: Any) -> Iterator[NDArray[np.float32]]:
-    # Not file.blocks(): of a cut off MP3 it gives memory that nobody has written to.
+    # Not file.blocks(): for an MP3 that is cut off it gives memory that was never written to.
     while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
         yield block.mean(axis=1, dtype=np.float32)
 

@@ -1,4 +1,4 @@
-"""The media column of a record: what it may hold, and where the bytes are.
+"""What the media column of a record may hold, and where the bytes are.
 
     bytes                         Parquet binary
     {"bytes": …, "path": …}       an Image or Audio feature of `datasets`; bytes, or their base64
@@ -28,7 +28,7 @@ _HEAD_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Bytes to be had: they are here, or in a file, or in a part of one."""
+    """The bytes of a picture, video or sound: in memory, in a file, or in a part of a tar."""
 
     data: bytes | None = None
     path: str = ""
@@ -37,7 +37,7 @@ class Blob:
     name: str = ""  # of the file, or of the one in a tar: what its ending says it is
 
     def read(self) -> bytes:
-        """Raises ValueError with the cause."""
+        """Return all the bytes; ValueError says why they cannot be read."""
         if self.data is not None:
             return self.data
         data = self._from_file(-1 if self.offset < 0 else self.size)
@@ -50,7 +50,7 @@ class Blob:
         return self.data[:_HEAD_BYTES] if self.data is not None else self._from_file(_HEAD_BYTES)
 
     def opened(self) -> str | io.BytesIO:
-        """For libraries that take either; a large file is not read for it."""
+        """A path or a stream, for libraries that take either; a whole file is not read for it."""
         return self.path if self.data is None and self.offset < 0 else io.BytesIO(self.read())
 
     def _from_file(self, size: int) -> bytes:
@@ -66,9 +66,9 @@ Part = Blob | Any  # or a picture of PIL, as streamed datasets give it
 
 
 def parts_of(value: Any, folder: str | None, *, is_json: bool = False) -> list[Part]:
-    """What the column holds, at least one; ValueError says what is wrong.
+    """Return the parts of the value, at least one; ValueError says what is wrong.
 
-    `folder`: where relative paths begin; None where there are no files beside the table.
+    `folder` is what relative paths are relative to; None where no files lie beside the table.
     """
     if not isinstance(value, list):
         return [_part(value, folder, is_json)]
@@ -80,7 +80,7 @@ def parts_of(value: Any, folder: str | None, *, is_json: bool = False) -> list[P
 
 
 def paths_in(value: Any) -> Iterator[str]:
-    """The paths among the values of a column."""
+    """Yield the paths in a value of the column."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str) and _is_path(item):
             yield item

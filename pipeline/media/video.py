@@ -1,4 +1,4 @@
-"""Frames of a video, at a rate or so many of them (see `sampling`). Sound is left out.
+"""Frames of a video, at a rate or a number of them (see `sampling`). Its sound is not read.
 
 A video that is cut off or damaged is refused, where that can be known: its container ends early,
 packets or frames are marked as corrupt, packets end before the time that the container states for
@@ -35,7 +35,7 @@ def is_video(head: bytes) -> bool:
 
 
 def frames_at_rate(blob: Blob, fps: float, prepare: Prepare) -> Iterator[NDArray[np.uint8]]:
-    """One at a time: a long video does not fit memory."""
+    """Yield frames one at a time: a long video does not fit memory."""
     source = blob.opened()
     check_whole(source)
     with _opened(source) as (container, stream):
@@ -68,7 +68,7 @@ def frames_by_count(blob: Blob, count: int, prepare: Prepare) -> list[NDArray[np
 def _pick(
     source: str | io.BytesIO, count: int, total: int, prepare: Prepare
 ) -> tuple[list[NDArray[np.uint8]], int]:
-    """The wanted frames of `total`, and how many there really are."""
+    """Return the wanted frames of `total`, and how many frames there really are."""
     wanted = set(places(total, count))
     frames = []
     num_decoded = 0
@@ -109,7 +109,7 @@ def _packets(container: Any, stream: Any) -> Iterator[Any]:
 
 
 def _decoded(container: Any, stream: Any) -> Iterator[Any]:
-    """All frames; ValueError where some are damaged or missing."""
+    """Yield all frames; ValueError where some are damaged or missing."""
     last_packet = last_frame = end = Fraction(-1)  # seconds
     for packet in _packets(container, stream):
         time = packet.pts if packet.pts is not None else packet.dts

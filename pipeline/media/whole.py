@@ -1,4 +1,4 @@
-"""Whether a file has all the bytes that its own headers speak of.
+"""Whether a file has all the bytes that its own headers promise.
 
     WAV (RIFF, RIFX, RF64), AIFF   the chunk of samples ends within the file
     AVI                            so does each RIFF chunk
@@ -6,8 +6,9 @@
     MP4, QuickTime                 so do the boxes of media and of their index
     Ogg                            the last page is whole and says that the stream ends
 
-Decoders take less for a shorter file. Lengths that a stream's writer could not know (0, or as large
-as the field allows) are not checked, nor is what is within a block: that is for the decoder.
+Decoders take a file that is cut off for a shorter one. Not checked are lengths that the writer of a
+stream could not know (0, or as large as the field allows), and the inside of blocks, which the
+decoder checks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SEGMENT, _CLUSTER = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75"  # elements that h
 
 
 def check_whole(source: str | io.BytesIO) -> None:
-    """ValueError where the file ends too early, or is damaged; nothing for other kinds of files."""
+    """Raise ValueError where the file is cut off or damaged; files of other kinds pass."""
     if isinstance(source, io.BytesIO):
         _check(source)
         source.seek(0)
@@ -83,7 +84,7 @@ def _check_samples(file: BinaryIO, size: int, wanted: bytes, order: Order) -> No
 
 
 def _check_avi(file: BinaryIO, size: int) -> None:
-    """One RIFF chunk, or one for each gigabyte."""
+    """Check each RIFF chunk: there is one, or one for each gigabyte."""
     place = 0
     while place + 8 <= size:
         name, stated = _chunk(file, place, "little")
@@ -108,7 +109,7 @@ def _check_boxes(file: BinaryIO, size: int) -> None:
 
 
 def _check_matroska(file: BinaryIO, size: int) -> None:
-    """Elements one after the other; those that hold others are entered, not jumped over."""
+    """Check one element after the other, also those within segments and clusters."""
     place, end = 0, size
     while place < end:
         head = _at(file, place, 12)
@@ -133,7 +134,7 @@ def _check_matroska(file: BinaryIO, size: int) -> None:
 
 
 def _width(first: bytes) -> int:
-    """Bytes of a number or a name of Matroska, by its first; 9: it is none.
+    """How many bytes a number or a name of Matroska has, by the first of them; 9: it is neither.
 
     >>> _width(bytes([0x81])), _width(bytes([0x40])), _width(bytes([0]))
     (1, 2, 9)
@@ -153,7 +154,7 @@ def _check_ogg(file: BinaryIO, size: int) -> None:
 
 
 def _check_end(place: int, stated: int, size: int, *, is_known: bool = False) -> None:
-    # Who writes to a pipe states nothing, or about as much as 31 or 32 bits can.
+    # A writer to a pipe cannot know the length: it states 0, or nearly what 31 or 32 bits can hold.
     is_streamed = -stated % (1 << 31) < 1 << 16 and not is_known
     if not is_streamed and place + stated > size:
         raise ValueError(

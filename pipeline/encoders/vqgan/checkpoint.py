@@ -1,7 +1,7 @@
-"""LWM's pickled checkpoint to safetensors, without running what a pickle may hold.
+"""LWM's pickled checkpoint to safetensors, without running any code of the pickle.
 
 A pickle is a program: it can name any function and have it called. This reader knows the few names
-that arrays and plain containers need, gives harmless functions of its own for them, and refuses
+that arrays and plain containers need, calls harmless functions of its own instead, and refuses
 every other name before anything is called.
 
     numpy arrays (any version), flax FrozenDict, jax arrays, OrderedDict    read
@@ -79,7 +79,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 class _Array:
-    """Stands for `numpy.ndarray` where a pickle names the type; never made an object of."""
+    """Stands for `numpy.ndarray` where a pickle names the type; never instantiated."""
 
 
 def _reconstruct(kind: object, shape: object, typecode: object) -> NDArray[Any]:
@@ -94,7 +94,7 @@ def _from_buffer(buffer: bytes, dtype: np.dtype[Any], shape: Any, order: str) ->
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How early protocols write bytes."""
+    """Bytes as early protocols write them."""
     if encoding != "latin1":
         raise ConfigError(f"holds bytes written as {encoding!r}")
     return text.encode("latin1")

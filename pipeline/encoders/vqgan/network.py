@@ -1,4 +1,4 @@
-"""LWM's VQGAN as functions on its parameters (`vqgan_weights`), in JAX.
+"""LWM's VQGAN as functions on its parameters (see `weights`), in JAX.
 
     pictures ─► conv ─► levels: residual blocks, halve ─► middle ─► norm, silu, conv ─► quant_conv
              ─► the nearest of the codebook's vectors
@@ -7,8 +7,8 @@ Three things are as in LWM, where other VQGANs differ: halving pads below and to
 there is no attention; a group's variance is E[x²] - E[x]², at least 0. Distances are
 |z|² + |e|² - 2 z·e in float32, the first of equal ones wins.
 
-jax is imported by the functions: nothing here may load it before an encoder is called. Arithmetic
-is float32 throughout (`HIGHEST`), also where a device would take less for a matrix product.
+jax is imported within the functions, so that it is not loaded before an encoder is called. All
+arithmetic is float32 (`HIGHEST`), also where a device would take less for a matrix product.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parameters of LWM's VQGAN: their names, their shapes, and a file that has them.
+"""The parameters of LWM's VQGAN: their names, their shapes, and the file that holds them.
 
 Names are those of the flax checkpoint with dots between: `encoder.Conv_0.kernel`. The file is
 safetensors; its shapes say what the network looks like, and every tensor is checked against that:
@@ -55,7 +55,7 @@ LWM = Architecture(
 
 
 def parameter_shapes(network: Architecture) -> dict[str, Shape]:
-    """Every parameter of the network by name."""
+    """Shapes of all parameters of the network, by name."""
     widths, last = network.widths, network.widths[-1]
     shapes: dict[str, Shape] = {
         **_conv("encoder.Conv_0", 3, 3, widths[0]),
@@ -117,7 +117,7 @@ def _middle(name: str, width: int) -> dict[str, Shape]:
 
 
 def architecture_of(shapes: Mapping[str, Shape], place: str) -> Architecture:
-    """What network these parameters are of; a ConfigError names the first that does not fit."""
+    """Return the network that has these parameters; a ConfigError names one that does not fit."""
     try:
         levels = _count(shapes, "encoder.DownsamplingBlock_{}.ResnetBlock_0.Conv_0.kernel")
         blocks = _count(shapes, "encoder.DownsamplingBlock_0.ResnetBlock_{}.Conv_0.kernel")

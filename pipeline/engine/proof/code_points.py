@@ -1,11 +1,11 @@
-"""The code points of Unicode in the company that shows what an engine takes them for.
+"""Every code point of Unicode, in contexts that show what an engine takes it for.
 
 A text goes through normalisation, a split by character classes, and merging. An engine's tables
 for the first two may be of another Unicode version than the reference's, or wrong. Each context
 below is chosen so that a wrong class or combination changes ids:
 
     a·b      is it a letter, does it join words, is it dropped
-    ··x      white space: two spaces before a word part in another way than before white space
+    ··x      white space: two spaces before a word are split otherwise than before white space
     1·234    a number: digits are taken in groups
     !!·!!    a symbol or mark: runs of symbols stay together
     a·'s     a symbol takes the apostrophe along, a letter leaves it to the s
@@ -104,7 +104,7 @@ def _is_uniform(char: str) -> bool:
 
 
 def characters(ranges: Ranges) -> list[str]:
-    """Every character of the ranges, surrogates being none."""
+    """Every character of the ranges; surrogates are no characters."""
     codes = (code for first, last in ranges for code in range(first, last + 1))
     return [chr(code) for code in codes if code not in SURROGATES]
 
@@ -145,6 +145,6 @@ def marks() -> dict[int, list[str]]:
 
 
 def mark_contexts() -> list[Context]:
-    """Every mark before and after one mark of each class: do they change places."""
+    """Contexts that set a mark before and after one mark of each class: do they change places?"""
     others = [of_class[0] for _, of_class in sorted(marks().items())]
     return [Context("b", f"{m} ") for m in others] + [Context(f"b{m}", " ") for m in others]

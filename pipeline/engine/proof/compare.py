@@ -1,4 +1,4 @@
-"""Do two engines agree, and where not."""
+"""Compare the ids of two engines, and describe where they differ."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_sample(
     *,
     engine: str = "the engine",
 ) -> None:
-    """Raise where `ids` (flat with offsets, or a list per text) are not the reference's."""
+    """Raise if `ids` (flat with offsets, or one list a text) differ from the reference's."""
     if offsets is None:
         flat, offsets = flatten(ids)  # type: ignore[arg-type]  # lists where there are no offsets
     else:

@@ -1,4 +1,4 @@
-"""Seeded texts that look for trouble, and plain ones to measure speed on.
+"""Random texts that are hard to tokenize, and plain ones to measure speed on.
 
 The same seed gives the same texts. White space, numbers, contractions, runs of one character, many
 scripts, combining marks, emoji sequences, line ends, code, added tokens whole and damaged, tokens
@@ -34,7 +34,7 @@ LONG_RUN_LENGTHS = (511, 513, 1000, 2049, 5000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What this tokenizer adds to the specimens."""
+    """What the texts are made of beside the specimens: tokens and characters of a tokenizer."""
 
     added_tokens: Sequence[str]
     token_texts: Sequence[str]
@@ -105,7 +105,7 @@ class _Fuzzer:
         return "".join(make() + self._generator.choice(SPACES) for make in makers)
 
     def soup(self) -> str:
-        """Neighbours that nobody ever wrote: any characters, marks, ASCII, tokens, in any order."""
+        """Any characters, marks, ASCII and tokens in any order, as nobody would write them."""
         of = self._ingredients
         pools = [pool for pool in (of.characters, of.marks, ASCII, of.token_texts, SPACES) if pool]
         chosen = self._generator.choices(pools, k=self._generator.randint(2, 14))
@@ -127,7 +127,7 @@ class _Fuzzer:
         return f"{before}{text}{after}"
 
     def damaged(self, token: str) -> str:
-        """One in three whole, the others cut, parted by a space or in the other case."""
+        """The token whole (one time in three), cut, split by a space, or in the other case."""
         place = self._generator.randrange(len(token) + 1)
         ways = (token[:place], token[place:], f"{token[:place]} {token[place:]}", token.swapcase())
         return self._generator.choice((*ways, token, token))

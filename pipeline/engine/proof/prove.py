@@ -1,7 +1,7 @@
 """Find out, once for a tokenizer and an engine, where the engine equals the reference.
 
 Several engines are proven together, since most of the time goes into the reference. The result is
-cached; see `proof` for its form, `sweep` for the texts and `trial` for the verdict.
+cached. `record` has its form, `sweep` the texts, and `trial` the verdict on one engine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def prove_all(
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> list[Proof]:
-    """One proof for each name, in order; an engine that cannot be had is not equal."""
+    """Return one proof for each name, in order; an engine that cannot be loaded is not equal."""
     adapters = ADAPTERS if adapters is None else adapters
     sweep = sweep or Sweep()
     proofs: dict[str, Proof] = {}
@@ -125,7 +125,7 @@ def _try_out(
 
 
 def _run_trials(trials: Sequence[Trial], reference: Engine, material: Material) -> int:
-    """Characters that the reference encoded; stops early when every engine is out."""
+    """Run the trials until every engine is ruled out; return how many characters were encoded."""
     num_characters = 0
     for phase in (material.code_points(), material.pairs()):
         for chains in _batches(phase, lambda chain: len(chain.elements) * 8):

@@ -1,4 +1,4 @@
-"""The proof that an engine may be used, and the folder where proofs are kept.
+"""The result of a trial, and the folder of the cache where results are kept.
 
     cache_dir/engines/SHA256.json      named by everything that the proof depends on
 

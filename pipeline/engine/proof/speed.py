@@ -1,7 +1,7 @@
-"""How fast engines are on one thread, which is how workers use them.
+"""Measure how fast engines are on one thread, which is how workers use them.
 
-Thread pools of engines are made once a process and for all cores, so the measuring is done in a
-process of its own: `python -m dataprep.pipeline.engine.proof.speed` reads a request as JSON from
+An engine makes its thread pool once in a process, for all cores, so speed is measured in a process
+of its own: `python -m dataprep.pipeline.engine.proof.speed` reads a request as JSON from
 stdin and prints {name: MB/s of UTF-8}.
 """
 
@@ -26,7 +26,7 @@ ROUNDS = 5
 
 
 def single_threaded_environment() -> dict[str, str]:
-    """For worker processes, to be set before they import an engine."""
+    """Variables of worker processes, which must be set before they import an engine."""
     return {
         "RAYON_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -37,7 +37,7 @@ def single_threaded_environment() -> dict[str, str]:
 def speeds_on_one_thread(
     names: Sequence[str], files: TokenizerFiles, num_characters: int, seed: int
 ) -> dict[str, float]:
-    """Of the named engines and the reference; an engine that dies has none."""
+    """MB/s of the named engines and of the reference; an engine that crashes is left out."""
     request = {
         "names": list(names),
         "files": asdict(files),
@@ -61,7 +61,7 @@ def speeds_on_one_thread(
 def measure(
     engines: Mapping[str, Callable[[], Engine]], num_characters: int, seed: int
 ) -> dict[str, float]:
-    """The best of some rounds each; the reference gets one round of a quarter of the text."""
+    """MB/s of each: the best of some rounds, or of the reference one round on less text."""
     speeds: dict[str, float] = {}
     for name, load in engines.items():
         engine = load()

@@ -1,10 +1,10 @@
-"""Everything that an engine is tried on, as documents that can be taken apart again.
+"""All texts that an engine is tried on, as documents that can be taken apart again.
 
 Chain       code points of one context in one document: "aéb aêb aëb …". If the document
-            differs, its units are tried one by one; what differs is blamed on the unit's
-            code point, and documents with it will go to the reference.
-Strict      documents that must be equal, whatever is in them (once blamed code points are
-            taken out): one difference rules the engine out.
+            differs, its units are tried one by one; the code points of those that differ
+            are bad, and the reference will encode every text that holds one.
+Strict      documents that must be equal once bad code points are taken out: one difference
+            rules the engine out.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ADDED_TOKEN_CONTEXTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """How much is tried. The default is all of it; less is for trials of the trial itself."""
+    """How much is tried: all of it by default, less in the tests of this code."""
 
     # Code points to try in every context: planes 0 to 3 and 14. In the others nothing is assigned
     # but private use, and they are tried in rows.
@@ -117,7 +117,7 @@ class Material:
         yield from _cut(ALONE, characters(self.sweep.in_rows), ROW_UNITS_PER_DOCUMENT)
 
     def pairs(self) -> Iterator[Chain]:
-        """Tried after the code points, so that a pair is not blamed on its innocent half."""
+        """Tried after the code points, so that the good half of a pair is not taken for the bad."""
         if self.sweep.pairs:
             yield from _cut(PAIR_CONTEXT, composing_pairs())
             yield from _cut(PAIR_CONTEXT, hangul_pairs())

@@ -1,4 +1,4 @@
-"""One engine against the reference: what it may be trusted with.
+"""One engine against the reference: which code points it gets wrong, or why it is ruled out.
 
 document differs  ->  try its units one by one  ->  blame their code points
 the rest differs too, or a strict document does  ->  ruled out, with the shortest example found
@@ -27,7 +27,7 @@ class EngineFailedError(Exception):
 
 
 class Trial:
-    """An engine under trial. `why_not` is empty as long as nothing spoke against it."""
+    """An engine under trial. `why_not` is empty as long as nothing rules it out."""
 
     def __init__(self, engine: Engine, reference: Engine) -> None:
         self.engine = engine
@@ -47,7 +47,7 @@ class Trial:
 
     def _judge_chains(self, chains: Sequence[Chain], texts: Sequence[str], truth: Encoded) -> None:
         wrong = [chains[i] for i in differing(self._encode(texts), truth)]
-        # Whatever is bad already goes to the reference, in any company.
+        # A code point that is bad already goes to the reference, whatever stands beside it.
         known = [c for c in wrong if self.bad.isdisjoint(c.context.before + c.context.after)]
         doubted = self._still_wrong(known)
         if not doubted:
@@ -64,7 +64,7 @@ class Trial:
             self._rule_out(min((chain.text for chain in rest), key=len))
 
     def _still_wrong(self, chains: Sequence[Chain]) -> list[Chain]:
-        """Of chains that are wrong, those that are so without bad code points too."""
+        """Of chains that are wrong, those that stay wrong without their bad code points."""
         rests = [Chain(c.context, self._good(c.elements)) for c in chains]
         return [
             rests[i] for i in self._wrong([rest.text if rest.elements else "" for rest in rests])
@@ -123,7 +123,7 @@ class Trial:
 
 
 def reduce_text(text: str, is_wrong: Callable[[str], bool]) -> str:
-    """A short part of `text` that is still wrong, by leaving out ever smaller pieces."""
+    """Return a short part of `text` that is still wrong, found by leaving out pieces."""
     size, tries = len(text) // 2, 0
     while size and tries < MAX_REDUCTIONS:
         start = 0
@@ -139,7 +139,11 @@ def reduce_text(text: str, is_wrong: Callable[[str], bool]) -> str:
 
 
 def compact(codes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """[1, 2, 3, 7] -> ((1, 3), (7, 7))"""
+    """Code points as inclusive ranges.
+
+    >>> compact([1, 2, 3, 7])
+    ((1, 3), (7, 7))
+    """
     ranges: list[tuple[int, int]] = []
     for code in codes:
         if ranges and ranges[-1][1] == code - 1:
