@@ -19,13 +19,12 @@ from pathlib import Path
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted
-from dataprep.pipeline.media.hashes import combine, hash_files
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.sources import find_sources, format_of, hub
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.find import dataset_kind
-from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.types import Modality, Source
 

@@ -91,7 +91,8 @@ def read_blocks(
             line = next_line
             yield batch
         rest = stream.stored_bytes - taken if source.compression else 0
-    yield nothing(next_line=line, num_bytes=rest)
+    if rest or not line:
+        yield nothing(next_line=line, num_bytes=rest)
 
 
 def count_blocks(opened: Opened, count: Callable[[Block], int], stop_after: int) -> int:
@@ -109,11 +110,13 @@ def split_lines_apart(source: Source, separator: bytes, target_bytes: int) -> li
     """Byte ranges, where lines can be told apart from within the file."""
     if source.compression:
         return cuts.whole(source)
-    with ByteStream(source.path, "", chunk_bytes=4) as chunks:
-        check_encoding(next(iter(chunks), b""), source.path)
     if overlaps_itself(separator):
         target_bytes = max(1, source.num_bytes)
-    return cuts.byte_ranges(source.num_bytes, target_bytes)
+    ranges = cuts.byte_ranges(source.num_bytes, target_bytes)
+    if len(ranges) > 1:  # only the reader of the first would see the mark of another encoding
+        with ByteStream(source.path, "", chunk_bytes=4) as chunks:
+            check_encoding(next(iter(chunks), b""), source.path)
+    return ranges
 
 
 def overlaps_itself(separator: bytes) -> bool:

@@ -29,14 +29,21 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     if name.startswith(("http://", "https://")):
         name = urlsplit(name).path
     name = name.partition("::")[0]
-    compression = ""
-    for ending, how in _COMPRESSIONS.items():
-        if name.endswith(ending):
-            name, compression = name.removesuffix(ending), how
-    for ending, known in _BY_ENDING.items():
-        if name.endswith(ending) and (not compression or known.may_be_compressed):
-            return known.kind, compression
-    return None
+    stem, ending = _parted(name)
+    compression = _COMPRESSIONS.get(ending, "")
+    known = _BY_ENDING.get(_parted(stem)[1] if compression else ending)
+    if known is None or (compression and not known.may_be_compressed):
+        return None
+    return known.kind, compression
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """
+    >>> _parted("a/b.jsonl.gz")
+    ('a/b.jsonl', '.gz')
+    """
+    stem, dot, last = name.rpartition(".")
+    return stem, dot + last
 
 
 def is_found_in_folders(path: str) -> bool:

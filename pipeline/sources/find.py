@@ -6,8 +6,7 @@
     hf:…              hub.py
     synthetic:…       synthetic.py
 
-Sources come in the order of their paths. Each has the fingerprint of its content; several files
-are hashed at once.
+Sources come in the order of their paths. Each has the fingerprint of its content.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import hub, synthetic
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
-from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -46,34 +45,39 @@ def find_sources(spec: str, *, separator: str = "", cache_dir: Path | None = Non
         paths = find_urls(spec)
     else:
         paths = _find_local(spec)
-
-    def describe(path: str) -> Source:
-        return _describe(path, separator, cache_dir)
-
-    if len(paths) == 1:
-        return [describe(paths[0])]
-    with ThreadPoolExecutor(min(_MAX_THREADS, len(paths))) as pool:
-        return list(pool.map(describe, paths))
+    return _describe(paths, separator, cache_dir)
 
 
-def _describe(path: str, separator: str, cache_dir: Path | None) -> Source:
+def _describe(paths: Sequence[str], separator: str, cache_dir: Path | None) -> list[Source]:
+    if any(map(is_url, paths)):
+        with ThreadPoolExecutor(_MAX_THREADS) as pool:
+            kinds = list(pool.map(_kind, paths))
+            fingerprints = list(pool.map(fingerprint_url, paths))
+    else:
+        kinds = list(map(_kind, paths))
+        fingerprints = fingerprint_files(paths, cache_dir)
+    return [
+        Source(
+            kind=kind,
+            path=path,
+            num_bytes=num_bytes,
+            fingerprint=fingerprint,
+            compression=compression,
+            separator=separator if FORMATS[kind].has_separator else "",
+        )
+        for path, (kind, compression), (num_bytes, fingerprint) in zip(
+            paths, kinds, fingerprints, strict=True
+        )
+    ]
+
+
+def _kind(path: str) -> tuple[str, str]:
+    """(kind, compression)"""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
         raise InputError(f"the name of {path!r} is not UTF-8; rename it") from None
-    kind, compression = sniff_kind(path)
-    if is_url(path):
-        num_bytes, fingerprint = fingerprint_url(path)
-    else:
-        num_bytes, fingerprint = fingerprint_file(path, cache_dir)
-    return Source(
-        kind=kind,
-        path=path,
-        num_bytes=num_bytes,
-        fingerprint=fingerprint,
-        compression=compression,
-        separator=separator if FORMATS[kind].has_separator else "",
-    )
+    return sniff_kind(path)
 
 
 def _find_local(spec: str) -> list[str]:
@@ -142,12 +146,9 @@ def _in_folder(folder: str) -> list[str]:
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
     """Local files that are no longer what their fingerprints say."""
-    local = [s for s in sources if s.fingerprint.startswith("xxh3-128:") and not is_url(s.path)]
-    with ThreadPoolExecutor() as pool:
-        now = pool.map(lambda s: fingerprint_file(s.path, cache_dir)[1], local)
-        return [
-            s for s, fingerprint in zip(local, now, strict=True) if s.fingerprint != fingerprint
-        ]
+    local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
+    now = fingerprint_files([s.path for s in local], cache_dir)
+    return [s for s, (_, found) in zip(local, now, strict=True) if s.fingerprint != found]
 
 
 def dataset_kind(folder: str) -> str:
@@ -179,12 +180,14 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     if kind:  # an output below its own input is not to be read the next time
         return
     with naming(folder), os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if not entry.name.startswith("."))
-    for name in names:
-        path = os.path.join(folder, name)
-        if os.path.isdir(path):
+        shown = [entry for entry in entries if not entry.name.startswith(".")]
+    for entry in sorted(shown, key=lambda entry: entry.name):
+        path = os.path.join(folder, entry.name)
+        # What is known from the listing needs no look at the file; a link may lead anywhere.
+        is_link = entry.is_symlink()
+        if os.path.isdir(path) if is_link else entry.is_dir():
             yield from _walk(path, seen)
         elif is_found_in_folders(path):
-            if not os.path.isfile(path):
+            if not (os.path.isfile(path) if is_link else entry.is_file()):
                 raise InputError(f"{path} is no file that can be read: a pipe, or a broken link?")
             yield path

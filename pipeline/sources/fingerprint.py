@@ -1,85 +1,194 @@
-"""The fingerprint of a local file: a hash of its content, remembered while the file stays as it is.
+"""Hashes of the content of local files, remembered while the files stay as they are.
 
-The memory is one small JSON file for each path, valid for one (size, mtime, ctime, inode). A file
-that was written less than two seconds ago is not remembered: it could change again within the
-clock's grain and look the same. A memory that cannot be read or written is no error.
+    cache/hashes/1f0c….msgpack      one memory for each folder
+        a.jsonl   size, mtime, ctime, inode ─► 99aa06d3…
+
+A memory is good for a file that has the same four numbers. A file that was written less than two
+seconds ago is not remembered: it could change again within the clock's grain and look the same.
+Files that are small together are hashed each time, which is as quick as remembering them. A memory
+that cannot be read or written is no error.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
+import msgspec
 import xxhash
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.stream import naming
 
-_READ_BYTES = 4 << 20
+ABSENT = "absent"
+PREFIX = "xxh3-128:"
 _SETTLED_NS = 2_000_000_000
+_REMEMBERED_BYTES = 1 << 20  # of the files of one folder together
+_READ_BYTES = 4 << 20
+_THREADS = 8
+_CHUNK = 256  # files that a thread takes at once, if they are small
+
+Mark = tuple[int, int, int, int]  # size, mtime, ctime, inode
+Memory = dict[str, tuple[Mark, str]]  # by name
 
 
 def fingerprint_file(path: str, cache_dir: Path | None) -> tuple[int, str]:
-    """(size, `xxh3-128:` + hex of the whole content)."""
-    with naming(path):
-        before = os.stat(path)
-        remembered = _recall(path, before, cache_dir)
-        if remembered is not None:
-            return before.st_size, remembered
-        settled = time.time_ns() - before.st_mtime_ns > _SETTLED_NS
-        fingerprint = f"xxh3-128:{_hash(path)}"
-        after = os.stat(path)
-    if _identity(before) != _identity(after):
-        raise InputError(f"{path} changed while it was read; start again when it is complete")
-    if cache_dir is not None and settled:
-        _remember(path, before, cache_dir, fingerprint)
-    return before.st_size, fingerprint
+    return fingerprint_files([path], cache_dir)[0]
 
 
-def _hash(path: str) -> str:
+def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tuple[int, str]]:
+    """(size, `xxh3-128:` + hex) of each file."""
+    marks: list[Mark] = []
+    for path in paths:
+        try:
+            marks.append(_mark(os.stat(path)))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    hashed = _hash_all(paths, marks, cache_dir)
+    found: list[tuple[int, str]] = []
+    for path, mark, digest in zip(paths, marks, hashed, strict=True):
+        if isinstance(digest, OSError):
+            raise _unreadable(path, digest) from digest
+        found.append((mark[0], f"{PREFIX}{digest}"))
+    return found
+
+
+def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> list[str]:
+    """xxh3-128 of each file below `folder`, in hex; ABSENT for what cannot be read.
+
+    Why it cannot is told by who tries to decode it.
+    """
+    found: dict[str, Mark] = {}
+    for name in names:
+        with suppress(OSError, ValueError):  # ValueError: for a name that cannot be one
+            path = os.path.join(folder, name)
+            found[path] = _mark(os.stat(path))
+    hashed = dict(zip(found, _hash_all(list(found), list(found.values()), cache_dir), strict=True))
+    digests = (hashed.get(os.path.join(folder, name), ABSENT) for name in names)
+    return [digest if isinstance(digest, str) else ABSENT for digest in digests]
+
+
+def combine(names: Sequence[str], hashes: Sequence[str]) -> str:
+    """One fingerprint of files by name and content."""
     state = xxhash.xxh3_128()
-    buffer = memoryview(bytearray(_READ_BYTES))
-    with open(path, "rb", buffering=0) as file:
-        while (count := file.readinto(buffer)) > 0:
-            state.update(buffer[:count])
+    for name, digest in zip(names, hashes, strict=True):
+        state.update(f"{name}\0{digest}\n".encode())
+    return f"{PREFIX}{state.hexdigest()}"
+
+
+def _unreadable(path: str, error: OSError) -> InputError:
+    return InputError(f"cannot read {path}: {error.strerror or error}")
+
+
+def _mark(stat: os.stat_result) -> Mark:
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+
+def _hash_all(
+    paths: Sequence[str], marks: Sequence[Mark], cache_dir: Path | None
+) -> list[str | OSError]:
+    """The hash of each file, or why it cannot be read; `marks` were taken just now."""
+    settled_before = time.time_ns() - _SETTLED_NS
+    places = [os.path.split(path) for path in paths]
+    memories: dict[str, Memory] = {}
+    if cache_dir is not None:
+        memories = {f: _recall(_place(f, cache_dir)) for f in _large_folders(places, marks)}
+    hashed: dict[int, str | OSError] = {}
+    for i, (folder, name) in enumerate(places):
+        known = memories[folder].get(name) if folder in memories else None
+        if known is not None and known[0] == marks[i]:
+            hashed[i] = known[1]
+    new: dict[str, Memory] = {}
+    for i, digest in _hash_each(paths, marks, [i for i in range(len(paths)) if i not in hashed]):
+        hashed[i] = digest
+        folder, name = places[i]
+        if folder in memories and isinstance(digest, str) and marks[i][1] < settled_before:
+            new.setdefault(folder, {})[name] = (marks[i], digest)
+    if cache_dir is not None:
+        for folder, found in new.items():
+            _remember(folder, _place(folder, cache_dir), memories[folder] | found)
+    return [hashed[i] for i in range(len(paths))]
+
+
+def _large_folders(places: Sequence[tuple[str, str]], marks: Sequence[Mark]) -> list[str]:
+    """Folders whose files are worth a memory."""
+    totals = Counter[str]()
+    for (folder, _), mark in zip(places, marks, strict=True):
+        totals[folder] += mark[0]
+    return [folder for folder, total in totals.items() if total >= _REMEMBERED_BYTES]
+
+
+def _hash_each(
+    paths: Sequence[str], marks: Sequence[Mark], chosen: Sequence[int]
+) -> Iterator[tuple[int, str | OSError]]:
+    """The chosen files with their hashes; several are read at once."""
+
+    def hash_chunk(chunk: list[int]) -> list[tuple[int, str | OSError]]:
+        return [(i, _hash(paths[i], marks[i])) for i in chunk]
+
+    chunks = list(_chunks(chosen, [marks[i][0] for i in chosen]))
+    if len(chunks) <= 1:
+        return chain.from_iterable(map(hash_chunk, chunks))
+    with ThreadPoolExecutor(min(_THREADS, len(chunks))) as pool:
+        return chain.from_iterable(list(pool.map(hash_chunk, chunks)))
+
+
+def _chunks(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
+    """Neighbours put together until they are many or large."""
+    chunk: list[int] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        chunk.append(item)
+        total += size
+        if len(chunk) == _CHUNK or total >= _READ_BYTES:
+            yield chunk
+            chunk, total = [], 0
+    if chunk:
+        yield chunk
+
+
+def _hash(path: str, mark: Mark) -> str | OSError:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            state = xxhash.xxh3_128()
+            buffer = memoryview(bytearray(min(mark[0] + 1, _READ_BYTES)))
+            while (count := file.readinto(buffer)) > 0:
+                state.update(buffer[:count])
+            after = _mark(os.fstat(file.fileno()))
+    except OSError as error:
+        return error
+    if after != mark:
+        raise InputError(f"{path} changed while it was read; start again when it is complete")
     return state.hexdigest()
 
 
-def _identity(stat: os.stat_result) -> list[int]:
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+def _place(folder: str, cache_dir: Path) -> Path:
+    name = xxhash.xxh3_128_hexdigest(os.fsencode(os.path.abspath(folder)))
+    return cache_dir / "hashes" / f"{name}.msgpack"
 
 
-def _memory_path(path: str, cache_dir: Path) -> Path:
-    name = xxhash.xxh3_128_hexdigest(os.fsencode(os.path.abspath(path)))
-    return cache_dir / "sources" / f"{name}.json"
+def _recall(place: Path) -> Memory:
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.msgpack.decode(place.read_bytes(), type=Memory)
+    return {}
 
 
-def _recall(path: str, stat: os.stat_result, cache_dir: Path | None) -> str | None:
-    if cache_dir is None:
-        return None
-    try:
-        memory = json.loads(_memory_path(path, cache_dir).read_bytes())
-        fingerprint = memory["fingerprint"]
-        valid = memory["identity"] == _identity(stat) and fingerprint.startswith("xxh3-128:")
-        return str(fingerprint) if valid else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def _remember(path: str, stat: os.stat_result, cache_dir: Path, fingerprint: str) -> None:
-    target = _memory_path(path, cache_dir)
-    memory = {"path": path, "identity": _identity(stat), "fingerprint": fingerprint}
-    with suppress(OSError):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".tmp")
+def _remember(folder: str, place: Path, memory: Memory) -> None:
+    with suppress(OSError, UnicodeEncodeError):  # UnicodeEncodeError: a name that is not UTF-8
+        present = set(os.listdir(folder))
+        kept = {name: known for name, known in memory.items() if name in present}
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(memory, file)
-            os.replace(temporary, target)
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.msgpack.encode(kept))
+            os.replace(temporary, place)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)

@@ -165,8 +165,9 @@ def _make_tasks(plan: Plan) -> list[Task]:
     tasks: list[Task] = []
     pieces: list[Piece] = []
     num_bytes = 0
+    rules_by_input = [rules_of(plan, i) for i in range(len(plan.config["inputs"]))]
     for i, source in enumerate(plan.sources):
-        rules = rules_of(plan, plan.inputs[i])
+        rules = rules_by_input[plan.inputs[i]]
         _check_codebooks(source, rules)
         count_lines = bool(rules.fields_from) and plan.config["fields_index"] is None
         for piece, size in split_source(

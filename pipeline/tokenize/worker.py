@@ -10,14 +10,16 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import xxhash
 
-from dataprep.pipeline.documents.process import Processed, process
-from dataprep.pipeline.documents.rules import Rules, keys_wanted
+from dataprep.pipeline.documents.process import Processed
+from dataprep.pipeline.documents.rules import keys_wanted
+from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
 from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import temporary
@@ -109,41 +111,42 @@ def run_task(task: Task, plan: Plan, engine: SampledEngine, work: Path, send: Se
     report = Reporter(task.index, send)
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
-    for place in range(cursor.piece, len(task.pieces)):
-        from_line = cursor.line if place == cursor.piece else 0
-        piece = task.pieces[place]
-        rules = _rules(plan, piece.source)
-        for records in _read(plan, piece, rules, from_line):
-            if task.limit >= 0:
-                records, remaining = _take(records, remaining)
-            batch = process(records, rules, engine, find_unencodable, piece.first_line)
+    for group in gather(_read(task, plan, cursor, remaining)):
+        made = process_together(group, engine, find_unencodable)
+        for item, batch in zip(group, made, strict=True):
             if batch.errors and plan.config["on_error"] == "fail":
-                raise InputError(_first_error(batch, plan, piece))
-            sink.add(batch, place)
+                raise InputError(_first_error(batch, plan, item.piece))
+            sink.add(batch, item.place)
             report.count(
                 documents=len(batch.origins),
                 tokens=len(batch.documents.tokens),
                 num_bytes=batch.num_bytes,
                 errors=len(batch.errors),
             )
-            if task.limit >= 0 and remaining <= 0:
-                break
-        if task.limit >= 0 and remaining <= 0:
-            break
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
     return sink.finish()
 
 
-def _read(plan: Plan, piece: Piece, rules: Rules, from_line: int) -> Iterator[Records]:
-    return read_piece(
-        plan.sources[piece.source],
-        piece,
-        keys_wanted(rules),
-        from_line=from_line,
-        max_record_bytes=plan.config["max_record_bytes"],
-        held_by=rules.grammar.holds,
-    )
+def _read(task: Task, plan: Plan, cursor: Cursor, remaining: int) -> Iterator[PieceRecords]:
+    """The task's records from `cursor` on; of a task with a limit, `remaining` of them."""
+    rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
+    for place in range(cursor.piece, len(task.pieces)):
+        piece = task.pieces[place]
+        rules = rules_by_input(plan.inputs[piece.source])
+        for records in read_piece(
+            plan.sources[piece.source],
+            piece,
+            keys_wanted(rules),
+            from_line=cursor.line if place == cursor.piece else 0,
+            max_record_bytes=plan.config["max_record_bytes"],
+            held_by=rules.grammar.holds,
+        ):
+            if task.limit >= 0:
+                records, remaining = _take(records, remaining)
+            yield PieceRecords(place=place, piece=piece, rules=rules, records=records)
+            if task.limit >= 0 and remaining <= 0:
+                return
 
 
 def _take(records: Records, count: int) -> tuple[Records, int]:
@@ -180,10 +183,6 @@ def _first_error(batch: Processed, plan: Plan, piece: Piece) -> str:
         f"{place}: {error.reason}. To leave bad records out, --on-error skip; "
         "to list them too, --on-error quarantine"
     )
-
-
-def _rules(plan: Plan, source: int) -> Rules:
-    return rules_of(plan, plan.inputs[source])
 
 
 def _remove_leftovers(stem: Path, number: int) -> None:

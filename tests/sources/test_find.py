@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ import xxhash
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
+from dataprep.pipeline.sources.fingerprint import fingerprint_file
 from dataprep.pipeline.types import Piece, Source
 
 PINNED = "Laboris incididunt sint minim cupidatat, laboris culpa eu ip"
@@ -186,38 +188,65 @@ def age(path: Path, seconds: float = 10) -> None:
 
 
 def cached(cache: Path) -> list[Path]:
-    return list((cache / "sources").glob("*")) if (cache / "sources").exists() else []
+    return list((cache / "hashes").glob("*")) if (cache / "hashes").exists() else []
+
+
+LARGE = LINE * ((1 << 20) // len(LINE) + 1)  # enough to be remembered
 
 
 def test_a_fingerprint_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
     data, cache = tmp_path / "a.jsonl", tmp_path / "cache"
-    data.write_bytes(LINE)
+    data.write_bytes(LARGE)
     age(data)
     (source,) = find_sources(str(data), cache_dir=cache)
     (memory,) = cached(cache)
-    assert memory.suffix == ".json"
+    assert memory.suffix == ".msgpack"
     # A memory that was tampered with shows that it is used.
-    known = json.loads(memory.read_bytes())
-    memory.write_text(json.dumps(known | {"fingerprint": "xxh3-128:0"}))
+    known = msgspec.msgpack.decode(memory.read_bytes())
+    memory.write_bytes(msgspec.msgpack.encode({"a.jsonl": (known["a.jsonl"][0], "0")}))
     assert find_sources(str(data), cache_dir=cache)[0].fingerprint == "xxh3-128:0"
     assert find_sources(str(data))[0] == source
-    data.write_bytes(LINE.replace(b"a", b"b"))
+    data.write_bytes(LARGE.replace(b"a", b"b"))
     (changed,) = find_sources(str(data), cache_dir=cache)
     assert changed.fingerprint == f"xxh3-128:{xxhash.xxh3_128_hexdigest(data.read_bytes())}"
 
 
 def test_a_file_written_just_now_is_not_remembered(tmp_path: Path) -> None:
     data, cache = tmp_path / "a.jsonl", tmp_path / "cache"
-    data.write_bytes(LINE)
+    data.write_bytes(LARGE)
     age(data, seconds=-100)  # a clock that went back
     find_sources(str(data), cache_dir=cache)
     assert cached(cache) == []
 
 
+def test_files_that_are_small_together_are_not_remembered(tmp_path: Path) -> None:
+    data, cache = tmp_path / "a.jsonl", tmp_path / "cache"
+    data.write_bytes(LINE)
+    age(data)
+    find_sources(str(data), cache_dir=cache)
+    assert cached(cache) == []
+
+
+def test_a_folder_has_one_memory_that_forgets_files_that_are_gone(tmp_path: Path) -> None:
+    cache, folder = tmp_path / "cache", tmp_path / "data"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.jsonl").write_bytes(LARGE + name.encode())
+        age(folder / f"{name}.jsonl")
+    find_sources(str(folder / "a.jsonl"), cache_dir=cache)
+    find_sources(str(folder / "b.jsonl"), cache_dir=cache)
+    (memory,) = cached(cache)
+    assert set(msgspec.msgpack.decode(memory.read_bytes())) == {"a.jsonl", "b.jsonl"}
+    (folder / "a.jsonl").unlink()
+    find_sources(str(folder), cache_dir=cache)
+    assert cached(cache) == [memory]
+    assert set(msgspec.msgpack.decode(memory.read_bytes())) == {"b.jsonl", "c.jsonl"}
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"null", b'{"identity": 1}', b"\xff"])
 def test_a_broken_memory_is_ignored(tmp_path: Path, damage: bytes) -> None:
     data, cache = tmp_path / "a.jsonl", tmp_path / "cache"
-    data.write_bytes(LINE)
+    data.write_bytes(LARGE)
     age(data)
     expected = find_sources(str(data), cache_dir=cache)
     (memory,) = cached(cache)
@@ -228,10 +257,27 @@ def test_a_broken_memory_is_ignored(tmp_path: Path, damage: bytes) -> None:
 
 def test_a_memory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     data, cache = tmp_path / "a.jsonl", tmp_path / "cache"
-    data.write_bytes(LINE)
+    data.write_bytes(LARGE)
     age(data)
     cache.write_bytes(b"a file, not a folder")
-    assert find_sources(str(data), cache_dir=cache)[0].num_bytes == len(LINE)
+    assert find_sources(str(data), cache_dir=cache)[0].num_bytes == len(LARGE)
+
+
+def test_a_file_that_changes_while_it_is_hashed_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "a.jsonl"
+    data.write_bytes(LINE)
+    stat = os.stat
+
+    def stat_before_a_writer(path: str) -> os.stat_result:
+        found = stat(path)
+        data.write_bytes(LINE * 2)
+        return found
+
+    monkeypatch.setattr("dataprep.pipeline.sources.fingerprint.os.stat", stat_before_a_writer)
+    with pytest.raises(InputError, match=r"a\.jsonl changed while it was read"):
+        fingerprint_file(str(data), None)
 
 
 @pytest.fixture

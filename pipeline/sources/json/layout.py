@@ -33,8 +33,10 @@ def find_filled(block: Block) -> tuple[Offsets, bool]:
     If so, no object spans lines: within an object `,` `}` or `]` comes after `}`, never `{`.
     """
     codes = np.frombuffer(block.data, np.uint8)
-    filled = np.flatnonzero(block.ends > block.starts)
-    starts, ends = block.starts[filled], block.ends[filled]
+    starts, ends = block.starts, block.ends
+    filled = np.flatnonzero(ends > starts)
+    if len(filled) < len(starts):
+        starts, ends = starts[filled], ends[filled]
     ends = ends - (codes[ends - 1] == _RETURN)
     tidy = (ends > starts) & (codes[starts] == _OPEN) & (codes[ends - 1] == _CLOSE)
     if tidy.all():

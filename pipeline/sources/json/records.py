@@ -165,8 +165,8 @@ class JsonRecords:
         self._max_record_bytes = max_record_bytes
 
     def __call__(self, block: Block, first_line: int) -> Records:
-        too_long = (block.ends - block.starts) > self._max_record_bytes
-        if not too_long.any():
+        limit = self._max_record_bytes
+        if block.num_bytes <= limit or not (block.ends - block.starts > limit).any():
             records = self._all_at_once(block, first_line)
             if records is not None:
                 return records

@@ -1,0 +1,123 @@
+"""Small batches processed in one call, so that many small files cost little more than a large one.
+
+records     a.jsonl: lines 0 1 | b.jsonl: line 0 | c.jsonl: lines 0 1
+joined               lines 0 1                2                   3 4
+documents   processed as one batch, told apart again by their lines
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
+
+import numpy as np
+
+from dataprep.pipeline.documents.process import Encoder, FindUnencodable, Processed, process
+from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.storage.documents import Documents, slice_runs
+from dataprep.pipeline.types import Piece, Records
+
+_SMALL_BYTES = 1 << 16  # a larger batch is processed by itself
+_TOGETHER_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceRecords:
+    """A batch of records, and what it takes to make documents of them."""
+
+    place: int  # of the piece in its task
+    piece: Piece
+    rules: Rules
+    records: Records
+
+    @property
+    def may_be_joined(self) -> bool:
+        """Whether it is small, in plain columns, and its documents do not depend on their lines."""
+        records = self.records
+        if records.num_bytes > _SMALL_BYTES or self.rules.fields_from:
+            return False
+        columns = records.columns if len(records.lines) else {}
+        return columns is not None and all(isinstance(c, list) for c in columns.values())
+
+
+def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
+    """Neighbours that can be processed in one call, in order."""
+    group: list[PieceRecords] = []
+    num_bytes = 0
+    for batch in batches:
+        joins = batch.may_be_joined
+        if group and not (joins and batch.rules is group[0].rules and num_bytes < _TOGETHER_BYTES):
+            yield group
+            group, num_bytes = [], 0
+        group.append(batch)
+        num_bytes += batch.records.num_bytes
+        if not joins:
+            yield group
+            group, num_bytes = [], 0
+    if group:
+        yield group
+
+
+def process_together(
+    group: Sequence[PieceRecords], encoder: Encoder, find_unencodable: FindUnencodable
+) -> list[Processed]:
+    """What `process` makes of each batch of a group."""
+    rules = group[0].rules
+    if len(group) == 1:
+        first_line = group[0].piece.first_line
+        return [process(group[0].records, rules, encoder, find_unencodable, first_line)]
+    batches = [item.records for item in group]
+    firsts = [0, *accumulate(records.next_line for records in batches)]
+    processed = process(_joined(batches, firsts), rules, encoder, find_unencodable, -1)
+    return list(_apart(processed, batches, firsts))
+
+
+def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:
+    """One batch, in which the lines of each follow those of the one before."""
+    filled = [records.columns for records in batches if len(records.lines)]
+    numbered = list(zip(batches, firsts[:-1], strict=True))
+    return Records(
+        lines=np.concatenate([records.lines + first for records, first in numbered]),
+        offsets=np.concatenate([records.offsets for records in batches]),
+        next_line=firsts[-1],
+        num_bytes=sum(records.num_bytes for records in batches),
+        columns={
+            key: list(chain.from_iterable(columns[key] for columns in filled if columns))
+            for key in (filled[0] or {} if filled else {})
+        },
+        errors=[
+            replace(error, line=error.line + first)
+            for records, first in numbered
+            for error in records.errors
+        ],
+    )
+
+
+def _apart(
+    whole: Processed, batches: Sequence[Records], firsts: Sequence[int]
+) -> Iterator[Processed]:
+    documents = whole.documents
+    places = np.searchsorted(whole.origins["line"], firsts).tolist()
+    empty = np.searchsorted(whole.empty_lines, firsts).tolist()
+    errors = np.searchsorted([error.line for error in whole.errors], firsts).tolist()
+    ends = [0, *documents.ends.tolist()]
+    for i, (records, first) in enumerate(zip(batches, firsts, strict=False)):
+        start, stop = places[i : i + 2]
+        origins = whole.origins[start:stop]
+        origins["line"] -= first
+        yield Processed(
+            documents=Documents(
+                tokens=documents.tokens[ends[start] : ends[stop]],
+                ends=documents.ends[start:stop] - ends[start],
+                runs=tuple(slice_runs(runs, ends[start], ends[stop]) for runs in documents.runs),
+            ),
+            origins=origins,
+            errors=tuple(
+                replace(error, line=error.line - first)
+                for error in whole.errors[errors[i] : errors[i + 1]]
+            ),
+            empty_lines=whole.empty_lines[empty[i] : empty[i + 1]] - first,
+            next_line=records.next_line,
+            num_bytes=records.num_bytes,
+        )

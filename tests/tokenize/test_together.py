@@ -1,0 +1,83 @@
+"""Many small files are processed together, and nobody can tell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.pipeline.documents import together
+from tests.support.inprocess import tokenize_here
+from tests.support.toy import write_toy_tokenizer
+
+TEXTS = st.text("abc \n", max_size=12)
+LINES = st.one_of(
+    TEXTS.map(lambda text: json.dumps({"text": text})),
+    st.sampled_from(["", "  ", "{", '{"other": 1}', '{"text": 7}', '{"text": "\\ud800"}']),
+    st.tuples(TEXTS, TEXTS).map(lambda two: json.dumps({"body": two[0], "text": two[1]})),
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy_tokenizer(tmp_path_factory.mktemp("toy"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def made(out: Path, data: Path, tokenizer: Path, **config: object) -> dict[str, bytes]:
+    tokenize_here(
+        out,
+        inputs=[str(data / "*.jsonl"), {"path": str(data / "*.txt"), "text_separator": ""}],
+        tokenizer=str(tokenizer),
+        on_error="quarantine",
+        allow_empty=True,
+        **config,
+    )
+    return contents(out)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([".jsonl", ".txt"]), st.lists(LINES, max_size=5))),
+    st.sampled_from([None, 3]),
+    st.integers(1, 100),
+)
+def test_small_files_give_the_same_dataset_together_and_one_by_one(
+    tokenizer: Path, files: list[tuple[str, list[str]]], limit: int | None, together_bytes: int
+) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        data = Path(folder) / "data"
+        data.mkdir()
+        for i, (ending, lines) in enumerate([*files, (".jsonl", []), (".txt", ["abc"])]):
+            (data / f"{i}{ending}").write_text("".join(f"{line}\n" for line in lines))
+        patch.setattr(together, "_TOGETHER_BYTES", together_bytes)
+        joined = made(Path(folder) / "joined", data, tokenizer, limit=limit)
+        patch.setattr(together, "_SMALL_BYTES", -1)
+        alone = made(Path(folder) / "alone", data, tokenizer, limit=limit)
+    assert joined == alone
+
+
+def test_small_files_are_encoded_in_one_call(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(50):
+        (tmp_path / f"{i:02}.txt").write_text("abc")
+    (tmp_path / "a.jsonl").write_text('{"text": "abc"}\n')
+    sizes: list[int] = []
+    process = together.process
+
+    def counting(records, *rest):  # type: ignore[no-untyped-def]
+        sizes.append(len(records.lines))
+        return process(records, *rest)
+
+    monkeypatch.setattr(together, "process", counting)
+    made(tmp_path / "out", tmp_path, tokenizer)
+    assert sizes == [1, 50]  # one call for each input
