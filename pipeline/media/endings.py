@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from dataprep.pipeline.encoders.interface import Kind
+from dataprep.pipeline.sources.tars import PACKED_ENDINGS
 
 Medium = Literal["picture", "video", "sound"]
 
@@ -25,7 +26,6 @@ _BY_ENDING = {ending: medium for medium, endings in _MEDIA.items() for ending in
 WANTED: dict[Kind, tuple[Medium, ...]] = {"vision": ("picture", "video"), "audio": ("sound",)}
 TEXT, JSON = ".txt", ".json"
 TAR = ".tar"
-_PACKED_TAR = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 
 
 def medium_of(name: str) -> Medium | None:
@@ -45,7 +45,7 @@ def is_tar(name: str) -> bool:
 
 
 def is_packed_tar(name: str) -> bool:
-    return name.lower().endswith(_PACKED_TAR)
+    return name.lower().endswith(PACKED_ENDINGS)
 
 
 def stem(name: str) -> str:
