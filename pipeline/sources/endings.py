@@ -27,7 +27,10 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     >>> kind_by_name("a/b.jsonl.gz"), kind_by_name("a/b.md")
     (('jsonl', 'gz'), None)
     """
-    name = _file_name(path)
+    name = path.lower()
+    if name.startswith(("http://", "https://")):
+        name = urlsplit(name).path
+    name = name.partition("::")[0]
     compression = ""
     for ending, how in _COMPRESSIONS.items():
         if name.endswith(ending):
@@ -36,13 +39,6 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
         if name.endswith(ending) and (not compression or known.may_be_compressed):
             return known.kind, compression
     return None
-
-
-def _file_name(path: str) -> str:
-    name = path.lower()
-    if name.startswith(("http://", "https://")):
-        name = urlsplit(name).path
-    return name.partition("::")[0]
 
 
 def is_found_in_folders(path: str) -> bool:
@@ -54,7 +50,7 @@ def is_found_in_folders(path: str) -> bool:
 
 
 def _is_packed(path: str) -> bool:
-    return _file_name(path).endswith(_PACKED)
+    return path.lower().partition("::")[0].endswith(_PACKED)
 
 
 def unknown_ending(path: str) -> InputError:
