@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.sources.npy_header import NPY_MAGIC, read_npy_header
+from dataprep.pipeline.sources.npy_header import NPY_MAGIC, integers_in
 
 DIGITS = re.compile(r"0*[0-9]{1,18}")
 Integers = NDArray[Any]  # of any integer type
@@ -100,13 +99,6 @@ def _from_bytes(data: bytes, raw_dtype: np.dtype[Any]) -> Integers:
 
 def _from_npy(data: bytes) -> Integers:
     try:
-        header = read_npy_header(io.BytesIO(data))
+        return integers_in(data)
     except ValueError as error:
-        raise ValueError(f"holds an .npy that is of no use: {error}") from None
-    if len(data) != header.num_bytes:
-        raise ValueError(
-            f"holds an .npy of {len(data)} bytes, but an array of {header.shape} has "
-            f"{header.num_bytes}; it was cut, or something follows"
-        )
-    values = np.frombuffer(data, header.dtype, offset=header.position)
-    return values.astype(header.dtype.newbyteorder("="), copy=False).reshape(header.shape)
+        raise ValueError(f"holds {error}") from None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Literal
 
+from dataprep.pipeline.sources.tars import PACKED_ENDINGS
 from dataprep.pipeline.types import Modality
 
 Medium = Literal["picture", "video", "sound"]
@@ -25,7 +26,6 @@ _BY_ENDING = {ending: medium for medium, endings in _MEDIA.items() for ending in
 WANTED: dict[Modality, tuple[Medium, ...]] = {"vision": ("picture", "video"), "audio": ("sound",)}
 TEXT, JSON = ".txt", ".json"
 TAR = ".tar"
-_PACKED_TAR = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 
 
 def medium_of(name: str) -> Medium | None:
@@ -46,7 +46,7 @@ def is_tar(name: str) -> bool:
 
 
 def is_packed_tar(name: str) -> bool:
-    return name.lower().endswith(_PACKED_TAR)
+    return name.lower().endswith(PACKED_ENDINGS)
 
 
 def stem(name: str) -> str:

@@ -26,6 +26,7 @@ from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.stream import is_url, naming
+from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.types import Modality, Source
 
 FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
@@ -133,7 +134,13 @@ def _tar(path: str, kind: Modality, cache_dir: Path | None) -> Found:
 
 
 def _tables(spec: str, column: str, cache_dir: Path | None) -> list[Found]:
-    sources = find_sources(spec, cache_dir=cache_dir)
+    found = find_sources(spec, cache_dir=cache_dir)
+    sources = [source for source in found if source.kind != WebDataset.kind]
+    if not sources:
+        raise InputError(
+            f"{spec} names tars behind a URL, but tars of media are read from local files only; "
+            "copy them"
+        )
     return [_with_files(source, column, cache_dir) for source in sources]
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-import tarfile
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -20,9 +18,8 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.stream import naming
+from dataprep.pipeline.sources.tars import check_name, open_tar, tar_members
 from dataprep.pipeline.types import Modality
-
-_BLOCK = 512  # what a tar is made of
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +59,7 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
     beside = Beside(names)
 
     def span(name: str, ending: str = "") -> Span:
-        _check_name(name, folder)
+        check_name(name, folder)
         path = os.path.join(folder, name)
         with naming(path):
             found = os.stat(path)
@@ -134,14 +131,15 @@ def is_encoded(folder: str) -> bool:
 def list_tar(path: str, kind: Modality) -> list[Entry]:
     spans: dict[str, Span] = {}
     wanted: list[tuple[str, Span]] = []
-    for member in _members(path):
-        if member.issparse():
-            raise InputError(f"{member.name} of {path} is a sparse file; pack it again without")
-        _check_name(member.name, path)
-        span = Span(member.offset_data, member.size)
-        spans[member.name] = span
-        if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
-            wanted.append((member.name, span))
+    with open_tar(path) as file:
+        for member in tar_members(file, path):
+            if not member.isfile():
+                continue
+            check_name(member.name, path)
+            span = Span(member.offset_data, member.size)
+            spans[member.name] = span
+            if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
+                wanted.append((member.name, span))
     beside = Beside(spans)
 
     def span_beside(name: str, ending: str) -> Span | None:
@@ -152,32 +150,6 @@ def list_tar(path: str, kind: Modality) -> list[Entry]:
         Entry(name, span, *(span_beside(name, e) for e in beside.endings_of(name, path)))
         for name, span in wanted
     ]
-
-
-def _members(path: str) -> Iterator[tarfile.TarInfo]:
-    with naming(path):
-        size = os.stat(path).st_size
-        end = 0
-        try:
-            with tarfile.open(path, "r:") as tar:
-                for member in tar:
-                    end = -(-(member.offset_data + member.size) // _BLOCK) * _BLOCK
-                    if end > size:
-                        raise tarfile.ReadError(f"it ends within {member.name}")
-                    if member.isfile():
-                        yield member
-                    cast(Any, tar).members.clear()  # or it would keep all of them
-            if end + _BLOCK > size:  # tarfile itself takes that for the end
-                raise tarfile.ReadError("it has no end mark, so it may have been cut off")
-        except tarfile.TarError as error:
-            raise InputError(f"cannot read {path} as tar: {error}; copy or pack it again") from None
-
-
-def _check_name(name: str, place: str) -> None:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InputError(f"{name!a} in {place} is not UTF-8; rename it") from None
 
 
 def total_bytes(entries: Iterable[Entry]) -> int:

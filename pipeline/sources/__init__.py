@@ -14,6 +14,7 @@ What is inside, in the order of the data:
       json/formats  text                       stream ─► lines or json/array ─► blocks ─► records
       parquet  arrow                           row groups, record batches ─► tables ─► records
       npy  streamed  synthetic                 rows
+      webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               the table's doors, and what formats share
 
 `datasets` and `pyarrow` are imported where they are needed, not before.

@@ -4,6 +4,7 @@ a.jsonl       jsonl
 a.jsonl.gz    jsonl, compressed
 a.json        json or jsonl: some formats look into the file (`Format.sniff`)
 a.parquet.gz  unknown: tables are not compressed from outside
+a.tar.gz      refused: to be decompressed first
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataprep.pipeline.sources.known import FORMATS
 
 _COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
+_PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
 # Endings of files that are not taken from a folder.
 ONLY_IF_NAMED = [ending for ending, known in _BY_ENDING.items() if not known.is_found_in_folders]
 
@@ -47,9 +49,15 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def is_found_in_folders(path: str) -> bool:
-    """Whether a folder's file is meant when the folder is named."""
+    """Whether a folder's file is meant when the folder is named, if only to be refused."""
     known = kind_by_name(path)
-    return known is not None and FORMATS[known[0]].is_found_in_folders
+    if known is None:
+        return _is_packed(path)
+    return FORMATS[known[0]].is_found_in_folders
+
+
+def _is_packed(path: str) -> bool:
+    return path.lower().partition("::")[0].endswith(_PACKED)
 
 
 def unknown_ending(path: str) -> InputError:
@@ -63,6 +71,11 @@ def unknown_ending(path: str) -> InputError:
 def sniff_kind(path: str) -> tuple[str, str]:
     """(kind, compression) of a file that exists."""
     known = kind_by_name(path)
+    if known is None and _is_packed(path):
+        raise InputError(
+            f"{path} is compressed as a whole, so that it cannot be read in parts; decompress it, "
+            "or name the files to read without it"
+        )
     if known is None:
         raise unknown_ending(path)
     kind, compression = known

@@ -47,6 +47,7 @@ class Format(Protocol):
     endings: tuple[str, ...] = ()  # of file names; none: the user names it by a prefix, like hf:
     unit: str = "row"  # what people are told that its records are counted in
     may_be_compressed: bool = False  # .gz and .zst may follow the ending
+    packed_endings: tuple[str, ...] = ()  # of files that users are told to decompress
     is_found_in_folders: bool = True  # its files are taken when the user names their folder
     has_separator: bool = False  # --text-separator parts its records
     is_stream: bool = False  # comes over a network: rows are counted by reading them all

@@ -20,6 +20,7 @@ from dataprep.pipeline.sources.parquet import Parquet
 from dataprep.pipeline.sources.streamed import Streamed
 from dataprep.pipeline.sources.synthetic import Synthetic
 from dataprep.pipeline.sources.text import Text
+from dataprep.pipeline.sources.webdataset import WebDataset
 
 _ALL: tuple[Format, ...] = (
     Jsonl(),
@@ -28,6 +29,7 @@ _ALL: tuple[Format, ...] = (
     Parquet(),
     Arrow(),
     Npy(),
+    WebDataset(),
     Streamed(),
     Synthetic(),
 )

@@ -1,0 +1,133 @@
+"""Members of a tar, grouped by key as WebDataset does.
+
+    cats/1.jpg  cats/1.Vision.npy  cats/1.txt   cats/2.txt     members of the tar, in order
+    └────────── key "cats/1" ───────────────┘   └ "cats/2" ┘
+    jpg         vision.npy         txt          txt            extensions
+    –           vision             text         text           fields that they give
+
+The key is the path up to the first dot of its last part; what follows is the extension, in lower
+case. Neighbours of one key are a bundle. Hidden files, folders, what has no dot and what archivers
+add (`__MACOSX`, `__…__`) belong to none. Only headers are read here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dataprep.pipeline.sources.tars import check_end, check_name, end_of, tar_members
+
+KEY = "__key__"
+# The field of a member that has no name but its key; a .json gives as many as it has keys.
+_FIELDS = {"txt": "text", "json": "", "npy": "npy", "cls": "cls"}
+_NOT_DATA = re.compile(r"(?:\./)?(?:__MACOSX|__[^/]*__)(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    name: str  # cats/1.Vision.npy
+    key: str  # cats/1
+    extension: str  # vision.npy
+    field: str  # vision; "" where `kind` is json: all its keys
+    kind: str  # txt | json | npy | cls; "" for all others, which give no field
+    header: int  # its first byte in the tar
+    content: int  # where its bytes begin
+    size: int  # and how many there are
+    is_link: bool
+
+    def is_wanted(self, keys: frozenset[str] | None) -> bool:
+        if not self.kind or keys is None:
+            return bool(self.kind)
+        return self.field in keys if self.field else bool(keys - {KEY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """Members of one key: a record."""
+
+    members: tuple[Member, ...]
+
+    @property
+    def key(self) -> str:
+        return self.members[0].key
+
+    @property
+    def offset(self) -> int:
+        return self.members[0].header
+
+    def wanted(self, keys: frozenset[str] | None) -> list[Member]:
+        return [member for member in self.members if member.is_wanted(keys)]
+
+    def num_bytes(self, keys: frozenset[str] | None) -> int:
+        """Bytes of the tar that are read for some fields: all headers, and wanted contents."""
+        headers = sum(member.content - member.header for member in self.members)
+        return headers + sum(member.size for member in self.wanted(keys))
+
+
+def read_bundles(file: Any, path: str, start: int = 0, stop: int = sys.maxsize) -> Iterator[Bundle]:
+    """Bundles that begin in [start, stop), where `start` is 0 or the offset of one."""
+    gathered: list[Member] = []
+    end = start
+    for info in tar_members(file, path, start):
+        end = end_of(info)
+        member = _member(info, path)
+        if member is None:
+            continue
+        if gathered and member.key != gathered[0].key:
+            yield Bundle(members=tuple(gathered))
+            gathered = []
+        if not gathered and member.header >= stop:
+            return
+        gathered.append(member)
+    check_end(file, path, end)
+    if gathered:
+        yield Bundle(members=tuple(gathered))
+
+
+def _member(info: tarfile.TarInfo, path: str) -> Member | None:
+    """None for what belongs to no bundle."""
+    key, extension = split_name(info.name)
+    field, kind = field_of(extension)
+    is_link = info.islnk() or info.issym()
+    # A link holds nothing, but where it stands for a field, that should not go unnoticed.
+    if not key or not (info.isfile() or (is_link and kind)):
+        return None
+    check_name(info.name, path)
+    return Member(
+        name=info.name,
+        key=key,
+        extension=extension,
+        field=field,
+        kind=kind,
+        header=info.offset,
+        content=info.offset_data,
+        size=info.size,
+        is_link=is_link,
+    )
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """(key, extension); ("", "") for what has no key.
+
+    >>> split_name("v1.0/cats/1.Vision.NPY"), split_name("v1.0/README"), split_name("a/.b.txt")
+    (('v1.0/cats/1', 'vision.npy'), ('', ''), ('', ''))
+    """
+    folder, slash, last = name.rpartition("/")
+    first, dot, extension = last.partition(".")
+    if not first or not dot or _NOT_DATA.match(name):
+        return "", ""
+    return f"{folder}{slash}{first}", extension.lower()
+
+
+def field_of(extension: str) -> tuple[str, str]:
+    """(field, kind); ("", "") for what gives no field.
+
+    >>> field_of("txt"), field_of("vision.npy"), field_of("json"), field_of("jpg")
+    (('text', 'txt'), ('vision', 'npy'), ('', 'json'), ('', ''))
+    """
+    name, _, kind = extension.rpartition(".")
+    return (name or _FIELDS[kind], kind) if kind in _FIELDS else ("", "")
