@@ -52,6 +52,12 @@ def is_found_in_folders(path: str) -> bool:
     return known is not None and FORMATS[known[0]].is_found_in_folders
 
 
+def table_endings() -> list[str]:
+    """Of files whose columns may hold media."""
+    known = FORMATS.values()
+    return [e for f in known if f.holds_media and f.is_found_in_folders for e in f.endings]
+
+
 def unknown_ending(path: str) -> InputError:
     plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
     return InputError(
