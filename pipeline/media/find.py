@@ -3,7 +3,7 @@
     folder, glob          its pictures (videos, sounds) as one source, each of its tars as one
     a.jpg, a.mp4, a.wav   one source of one file
     a.tar                 one source
-    tables                .jsonl .json .parquet .arrow, hf:…, URLs of these: as `sources` finds them
+    tables                .jsonl .csv .parquet …, hf:…, URLs of these: as `sources` finds them
 
 A folder with both pictures and tables is refused: only the user knows which of them to read.
 Files that the records of a table name by path are a part of its fingerprint.
@@ -22,7 +22,7 @@ from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, i
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.sources import find_sources, format_of, hub
-from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.endings import kind_by_name, table_endings
 from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -100,18 +100,19 @@ def _sorted(
         found += _tables(os.path.join(folder, name), column, cache_dir)
     if not found:
         raise InputError(
-            f"no file to encode in {spec}; known endings are {endings_of(kind)} .tar .jsonl "
-            ".json .parquet .arrow"
+            f"no file to encode in {spec}; known endings are {endings_of(kind)} .tar "
+            f"{' '.join(table_endings())}"
         )
     return found
 
 
 def _is_table(name: str, *, beside_media: bool) -> bool:
-    """A `.json` with media around it is what stands beside one of them."""
-    known = kind_by_name(name)
-    if known is None or (beside_media and known[0] == "json"):
+    """A `.json` or `.csv` with media around it tells of them."""
+    found = kind_by_name(name)
+    if found is None:
         return False
-    return format_of(known[0]).holds_media
+    known = format_of(found[0])
+    return known.holds_media and not (beside_media and known.tells_of_media)
 
 
 def _files(folder: str, names: list[str], kind: Modality, cache_dir: Path | None) -> Found:

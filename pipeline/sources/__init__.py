@@ -11,7 +11,7 @@ What is inside, in the order of the data:
 
     find  endings  remote  hub  fingerprint    names to sources
     known ─► format                            FORMATS, the table; what an entry is
-      json/formats  text                       stream ─► lines or json/array ─► blocks ─► records
+      json/formats  text  csv                  stream ─► lines, json/array … ─► blocks ─► records
       parquet  arrow                           row groups, record batches ─► tables ─► records
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records

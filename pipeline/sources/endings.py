@@ -60,6 +60,12 @@ def _is_packed(path: str) -> bool:
     return path.lower().partition("::")[0].endswith(_PACKED)
 
 
+def table_endings() -> list[str]:
+    """Of files whose columns may hold media."""
+    known = FORMATS.values()
+    return [e for f in known if f.holds_media and f.is_found_in_folders for e in f.endings]
+
+
 def unknown_ending(path: str) -> InputError:
     plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
     return InputError(

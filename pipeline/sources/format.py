@@ -52,6 +52,7 @@ class Format(Protocol):
     has_separator: bool = False  # --text-separator parts its records
     is_stream: bool = False  # comes over a network: rows are counted by reading them all
     holds_media: bool = True  # `encode` may find media in its columns
+    tells_of_media: bool = False  # in a folder of media it is about them, and no table to encode
     names_files: bool = False  # records may name files by paths relative to the source's folder
     is_json: bool = False  # records are JSON objects: {"path": …} is written by the user
 

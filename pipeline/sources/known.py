@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.arrow import Arrow
+from dataprep.pipeline.sources.csv import Csv
 from dataprep.pipeline.sources.format import Format
 from dataprep.pipeline.sources.json.formats import Json, Jsonl
 from dataprep.pipeline.sources.npy import Npy
@@ -26,6 +27,7 @@ _ALL: tuple[Format, ...] = (
     Jsonl(),
     Json(),
     Text(),
+    *(Csv("csv", ","), Csv("tsv", "\t")),
     Parquet(),
     Arrow(),
     Npy(),

@@ -209,6 +209,16 @@ def test_a_file_that_a_record_names_is_part_of_the_fingerprint(tmp_path: Path) -
     assert fingerprint() != before
 
 
+def test_a_csv_may_name_pictures_and_beside_them_it_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(encoded(picture()))
+    (tmp_path / "labels.csv").write_text('image,text\na.png,"a ""cat"""\n')
+    (item,) = items_of(tmp_path / "labels.csv")
+    decoded = decode_item(item, RULES)
+    assert (item.source, decoded.columns) == ("labels.csv:2", {"text": 'a "cat"'})
+    assert len(list(decoded.frames)) == 1
+    assert [item.source for item in items_of(tmp_path)] == ["a.png"]
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -66,6 +66,7 @@ class Json(Format):
     endings = (".json",)
     unit = "item"
     may_be_compressed = True
+    tells_of_media = True
     names_files = True
     is_json = True
 

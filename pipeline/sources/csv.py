@@ -1,0 +1,282 @@
+"""Tables as text: `.csv` (commas) and `.tsv` (tabs), as RFC 4180 has them.
+
+    text,label\\n            row 1 names the columns
+    "one, ""two""\\n…",a\\n  row 2: {"text": 'one, "two"\\n…', "label": "a"}
+
+All values are texts. Rows end in LF or CRLF; a quoted field may hold line breaks, and quotes that
+are doubled; a blank line is no row. Rows are found here, by quotes and line breaks alone, and
+decoded by the `csv` module in its strict mode, many at once: what it refuses is an error of the
+row, and the next row begins where a lenient reader would begin it.
+
+Pieces are byte ranges that start with a row. Where rows start is only known from the file's start
+on: a large file is looked through when it is cut, and one behind a URL is not cut.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources import cuts
+from dataprep.pipeline.sources.blocks import count_blocks, read_blocks
+from dataprep.pipeline.sources.csv_rows import RowFinder
+from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.lines import Block, BlockBuilder, without_bom
+from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
+from dataprep.pipeline.sources.stream import ByteStream, is_url
+from dataprep.pipeline.sources.tables import check_columns
+from dataprep.pipeline.types import Offsets, Piece, RecordError, Records, Source
+
+_SCAN_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 16
+_LONGEST_FIELD = (1 << 31) - 1  # what the csv module can be told on every platform
+
+
+class Csv(Format):
+    """Pieces are byte ranges from the start of a row to that of another."""
+
+    may_be_compressed = True
+    tells_of_media = True
+    names_files = True
+
+    def __init__(self, kind: str, delimiter: str) -> None:
+        self.kind = kind
+        self.endings = (f".{kind}",)
+        self._delimiter = delimiter
+
+    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+        self._header(source, keys)  # what is wrong with it is told before anything is read
+        if source.compression:
+            return cuts.whole(source)
+        if is_url(source.path) or source.num_bytes <= target_bytes:
+            return cuts.byte_ranges(source.num_bytes, max(1, source.num_bytes))
+        return list(self._ranges(source, target_bytes))
+
+    def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
+        decode = CsvRecords(self._header(source, wanted.keys), wanted, self._delimiter)
+        if piece.start == 0:  # the header has a line, but is no record
+            wanted = replace(wanted, from_line=max(1, wanted.from_line))
+        return read_blocks(source, wanted, self._open(source, piece, wanted), decode)
+
+    def count(self, source: Source, piece: Piece, stop_after: int) -> int:
+        header = int(piece.start == 0)
+        opened = self._open(source, piece, Wanted())
+        return max(0, count_blocks(opened, _num_filled, stop_after + header) - header)
+
+    def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
+        counts = np.zeros(len(starts), np.int64)
+        for rows in self._row_starts(source):
+            counts += np.searchsorted(rows, starts, side="right")
+            if rows[-1] >= starts[-1]:
+                break
+        return [int(count) for count in counts]
+
+    def _header(self, source: Source, keys: frozenset[str] | None) -> list[str]:
+        """The names of the columns, each wanted one (None: all) a name of its own."""
+        piece = Piece(source=0, start=0, stop=1)
+        with self._open(source, piece, Wanted(batch_bytes=_HEAD_BYTES)) as (_, blocks):
+            block = next(blocks, None)
+        if block is None:
+            raise InputError(f"{source.path} is empty, its row 1 must name columns; leave it out")
+        try:
+            names = _decode_row(block.data[: block.ends[0]], self._delimiter)
+            _check_names(names, names if keys is None else keys)
+        except ValueError as error:
+            raise InputError(f"row 1 of {source.path} (byte {block.position}) {error}") from None
+        check_columns(keys, names, source.path)
+        return names
+
+    @contextmanager
+    def _open(
+        self, source: Source, piece: Piece, wanted: Wanted
+    ) -> Iterator[tuple[ByteStream, Iterator[Block]]]:
+        stop = sys.maxsize if source.compression else piece.stop
+        with ByteStream(
+            source.path, source.compression, start=piece.start, chunk_bytes=wanted.batch_bytes
+        ) as stream:
+            yield stream, self._rows(iter(stream), source.path, piece.start, stop, wanted)
+
+    def _rows(
+        self, chunks: Iterator[bytes], path: str, start: int, stop: int, wanted: Wanted
+    ) -> Iterator[Block]:
+        """The rows that start before `stop`; the chunks start with a row."""
+        position = start
+        if start == 0:
+            position, chunks = without_bom(chunks, path)
+        builder = BlockBuilder(
+            position, batch_bytes=wanted.batch_bytes, max_record_bytes=wanted.max_record_bytes
+        )
+        rows = RowFinder(self._delimiter, position)
+        for chunk in chunks:
+            ends = rows.ends(chunk)
+            used = 0
+            if len(ends):
+                later = ends[:-1] + (position + 1)  # starts of all rows that end here but the first
+                num_rows = 1 + int(np.searchsorted(later, stop))
+                yield from builder.close(chunk, ends[:num_rows], 1)
+                used = int(ends[-1]) + 1
+                if num_rows < len(ends) or position + used >= stop:
+                    return
+            builder.extend(chunk[used:])
+            position += len(chunk)
+        rows.check_closed(path)
+        yield from builder.finish()
+
+    def _row_starts(self, source: Source) -> Iterator[Offsets]:
+        """Where rows start after the first, some at a time."""
+        with ByteStream(source.path, "", chunk_bytes=_SCAN_BYTES) as stream:
+            position, chunks = without_bom(iter(stream), source.path)
+            rows = RowFinder(self._delimiter, position)
+            for chunk in chunks:
+                starts = rows.ends(chunk) + (position + 1)
+                position += len(chunk)
+                starts = starts[starts < source.num_bytes]
+                if len(starts):
+                    yield starts
+        rows.check_closed(source.path)
+
+    def _ranges(self, source: Source, target_bytes: int) -> Iterator[Cut]:
+        """Cut before the first row that starts at or after a multiple of `target_bytes`."""
+        start = first_line = line = 0
+        target = target_bytes
+        for rows in self._row_starts(source):
+            while target <= rows[-1]:
+                place = int(np.searchsorted(rows, target))
+                stop = int(rows[place])
+                yield Cut(start=start, stop=stop, num_bytes=stop - start, first_line=first_line)
+                start, first_line = stop, line + place + 1
+                target = (stop // target_bytes + 1) * target_bytes
+            line += len(rows)
+        stop = source.num_bytes
+        yield Cut(start=start, stop=stop, num_bytes=stop - start, first_line=first_line)
+
+
+class CsvRecords:
+    """Turn blocks of rows into records."""
+
+    def __init__(self, names: Sequence[str], wanted: Wanted, delimiter: str) -> None:
+        keys = names if wanted.keys is None else sorted(wanted.keys)
+        self._places = {key: names.index(key) for key in keys}
+        self._num_columns = len(names)
+        self._delimiter = delimiter
+        self._max_record_bytes = wanted.max_record_bytes
+
+    def __call__(self, block: Block, first_line: int) -> Records:
+        limit = self._max_record_bytes
+        if block.num_bytes <= limit or not (block.ends - block.starts > limit).any():
+            records = self._all_at_once(block, first_line)
+            if records is not None:
+                return records
+        return self._one_by_one(block, first_line)
+
+    def _all_at_once(self, block: Block, first_line: int) -> Records | None:
+        """None where a row must be looked at by itself."""
+        data = block.data[int(block.starts[0]) : int(block.ends[-1]) + 1]
+        if b"\0" in data:
+            return None
+        try:
+            lines = io.StringIO(data.decode("utf-8"), newline="\n")
+            rows = list(_reader(lines, self._delimiter))
+        except (UnicodeDecodeError, csv.Error):
+            return None
+        lengths = set(map(len, rows))
+        if len(rows) != len(block.starts) or not lengths <= {0, self._num_columns}:
+            return None
+        filled = np.arange(len(rows))
+        if 0 in lengths:
+            filled = np.flatnonzero(np.fromiter(map(len, rows), np.int64, len(rows)))
+            rows = [row for row in rows if row]
+        return self._records(block, first_line, filled, rows)
+
+    def _one_by_one(self, block: Block, first_line: int) -> Records:
+        filled: list[int] = []
+        rows: list[list[str]] = []
+        errors: list[RecordError] = []
+        ranges = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+        for i, (start, end) in enumerate(ranges):
+            try:
+                row = self._row(block, start, end)
+            except ValueError as error:
+                offset = block.position + start
+                errors.append(RecordError(line=first_line + i, offset=offset, reason=str(error)))
+                continue
+            if row:
+                filled.append(i)
+                rows.append(row)
+        places = np.array(filled, np.int64)
+        return replace(self._records(block, first_line, places, rows), errors=tuple(errors))
+
+    def _row(self, block: Block, start: int, end: int) -> list[str]:
+        if end - start > self._max_record_bytes:
+            raise ValueError(too_long_reason(end - start, self._max_record_bytes))
+        row = _decode_row(block.data[start:end], self._delimiter)
+        if row and len(row) != self._num_columns:
+            raise ValueError(
+                f"has {_counted(len(row))}, but row 1 names {_counted(self._num_columns)}; "
+                f"put quotes around fields that hold {self._delimiter!r} or line breaks"
+            )
+        return row
+
+    def _records(
+        self, block: Block, first_line: int, filled: Offsets, rows: Sequence[Sequence[str]]
+    ) -> Records:
+        return Records(
+            lines=filled + first_line,
+            offsets=block.starts[filled] + block.position,
+            next_line=first_line + len(block.starts),
+            num_bytes=block.num_bytes,
+            columns={key: [row[place] for row in rows] for key, place in self._places.items()},
+        )
+
+
+def _reader(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    if csv.field_size_limit() < _LONGEST_FIELD:  # of all readers in this process: never lowered
+        csv.field_size_limit(_LONGEST_FIELD)
+    return csv.reader(lines, delimiter=delimiter, strict=True)
+
+
+def _decode_row(data: bytes, delimiter: str) -> list[str]:
+    """The fields of a row, none of a blank one; ValueError says what is wrong."""
+    if b"\0" in data:
+        raise ValueError(f"holds a NUL at byte {data.index(0)} of the row; write it as text")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"{invalid_utf8_reason(fault, 'row')}; write it as UTF-8") from None
+    try:
+        (row,) = _reader([text], delimiter)
+    except csv.Error as error:
+        raise ValueError(
+            f"not valid CSV: {error}; put quotes around fields that hold quotes or line breaks, "
+            "and double the quotes within"
+        ) from None
+    return row
+
+
+def _check_names(names: Sequence[str], wanted: Collection[str]) -> None:
+    if not names:
+        raise ValueError("is blank; begin with the row that names the columns")
+    if "" in wanted:
+        raise ValueError(f"has no name for column {names.index('') + 1}; name it")
+    twice = next((name for name in names if name in wanted and names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names column {twice!r} twice; rename one of them")
+
+
+def _counted(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _num_filled(block: Block) -> int:
+    """Rows that are not blank."""
+    if not block.is_kept:
+        return len(block.starts)
+    ranges = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
+    return sum(1 for start, end in ranges if block.data[start:end].strip(b"\r"))
