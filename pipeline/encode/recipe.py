@@ -10,7 +10,6 @@ Running the same command again goes on from the markers; on a finished dataset i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from dataprep.pipeline.encode.tables import TASKS, committed_shards, task_stem
 from dataprep.pipeline.encode.worker import PLAN, entries_path
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import disk_errors_named, write_atomic
-from dataprep.pipeline.jobs.executors import Message, run_jobs, usable_cores
+from dataprep.pipeline.jobs.executors import EXECUTORS, Message, usable_cores
 from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
@@ -110,10 +109,10 @@ def _execute(planned: Planned, config: EncodeConfig, work: Path, report: Report)
         task = plan.tasks[job]
         return f"task {job} ({plan.sources[task.pieces[0].source].path})"
 
-    run_jobs(
+    EXECUTORS["local"](
         [task.index for task in left],
-        module="dataprep.pipeline.encode.worker",
-        arguments=[str(work.absolute()), str(os.getpid())],
+        worker="dataprep.pipeline.encode.worker",
+        work=work,
         environment={**ONE_THREAD, **planned.encoder.environment},
         num_workers=planned.num_workers,
         describe=describe,

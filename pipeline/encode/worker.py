@@ -1,13 +1,12 @@
 """One worker process of `dataprep encode`: read -> decode -> encode -> write.
 
-Started as `python -m dataprep.pipeline.encode.worker WORK PARENT`. A task gives one or more shards;
+`begin` is called once by each worker process (see `jobs.worker`). A task gives one or more shards;
 one that was killed goes on after its last shard. Batches are cut within a shard, in the order of
 the records: which pictures are computed together depends on the input alone.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -35,7 +34,7 @@ from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import temporary
 from dataprep.pipeline.jobs.progress import Reporter
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.media import (
     Decoded,
     Entry,
@@ -243,22 +242,13 @@ def _remove_leftovers(stem: Path, number: int) -> None:
         temporary(path).unlink(missing_ok=True)
 
 
-def main() -> None:
-    work = Path(sys.argv[1])
+def begin(work: Path) -> RunJob:
+    # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
+    warnings.simplefilter("ignore")
+    plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
+    tasks = EncodeTasks(plan, work)
 
-    def begin() -> RunJob:
-        # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
-        warnings.simplefilter("ignore")
-        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
-        tasks = EncodeTasks(plan, work)
+    def run(job: int, send: Send) -> Commit:
+        return tasks.run(plan.tasks[job], send)
 
-        def run(job: int, send: Send) -> Commit:
-            return tasks.run(plan.tasks[job], send)
-
-        return run
-
-    serve(begin, writes_below=work, parent=int(sys.argv[2]))
-
-
-if __name__ == "__main__":
-    main()
+    return run

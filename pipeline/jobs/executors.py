@@ -1,170 +1,156 @@
-"""Tasks onto worker processes.
+"""Jobs onto workers: EXECUTORS, one contract, so far one executor.
 
-A worker is a fresh interpreter (`python -m …`), never a fork. Tasks go in on its stdin and small
-messages come out on its stdout, one JSON object a line; tokens never cross. A worker that dies is
-noticed at once (its pipe closes), replaced, and its tasks are tried again, three times in all.
-A worker holds two tasks, so that it can commit one while it computes the next.
+An executor runs the jobs of a worker module (see `worker`) to their end, tries those of a dead
+worker again, hands messages on and raises the first error.
 
-    parent                      worker
-      7                   ─►                 numbers of tasks, which the worker's plan has
-      12                  ─►
-                          ◄─    {"type": "progress"|"sample"|…}      handed to `on_message`
-                          ◄─    {"type": "done"}                     the older task; next one
-                          ◄─    {"type": "error", "error": …, "message": …}
+    jobs 0 1 2 3 4, 2 workers        one job each before anyone has a second
+
+    worker A    0 ████ 2 ████ 4 …    while A computes 2 it commits 0
+    worker B    1 ██ ✝               SIGKILL: noticed at once
+    worker C         1 ██ 3 …        B's jobs go to the next worker, three tries in all
+
+The local executor starts fresh interpreters by `multiprocess`, never forks (see `processes`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import selectors
 import signal
-import subprocess
-import sys
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
+from dataprep.pipeline.jobs.worker import Message
+
+if TYPE_CHECKING:
+    from dataprep.pipeline.jobs.processes import WorkerProcess
+
+__all__ = ["EXECUTORS", "Executor", "Message", "run_local", "usable_cores"]
 
 MAX_TRIES = 3
-JOBS_IN_HAND = 2
-Message = dict[str, Any]
+JOBS_IN_HAND = 2  # so that a worker can commit one while it computes the next
 
 
-@dataclass(slots=True)
-class _Worker:
-    process: subprocess.Popen[bytes]
-    jobs: deque[int] = field(default_factory=deque)  # in hand, the older first
-    buffer: bytearray = field(default_factory=bytearray)
-    is_closed: bool = False  # told that no more jobs come
+class Executor(Protocol):
+    """Run every job to its end; raise the first error."""
+
+    def __call__(
+        self,
+        jobs: Sequence[int],
+        *,
+        worker: str,  # the name of a module with `begin(work)`
+        work: Path,
+        environment: Mapping[str, str],  # in force before a worker imports anything
+        num_workers: int,
+        describe: Callable[[int], str],  # the name of a job in errors
+        on_message: Callable[[Message], None],
+    ) -> None: ...
 
 
-def run_jobs(
+def run_local(
     jobs: Sequence[int],
     *,
-    module: str,
-    arguments: Sequence[str],
+    worker: str,
+    work: Path,
     environment: Mapping[str, str],
     num_workers: int,
     describe: Callable[[int], str],
     on_message: Callable[[Message], None],
 ) -> None:
-    """Run every job to its end; raises the first error. `describe(job)` names a job in errors."""
-    waiting = deque(jobs)
-    tries = Counter[int]()
-    workers: dict[int, _Worker] = {}  # by the descriptor of their stdout
-    with selectors.DefaultSelector() as selector:
+    """Run the jobs in processes of this machine, which end with this one however it ends."""
+    # multiprocess takes 40 ms to import, which commands that run no jobs need not wait for.
+    from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
-        def start() -> None:
-            process = subprocess.Popen(
-                # -P: what lies in the user's folder is not to be imported.
-                [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**os.environ, **environment},
-            )
-            assert process.stdout is not None
-            descriptor = process.stdout.fileno()
-            workers[descriptor] = _Worker(process)
-            selector.register(descriptor, selectors.EVENT_READ)
+    def new_process() -> WorkerProcess:
+        return WorkerProcess(worker, work.absolute(), environment)
 
-        def hand_out() -> None:
-            """One job each before anyone has a second; who has none may go."""
-            active = [worker for worker in workers.values() if not worker.is_closed]
-            for depth in range(1, JOBS_IN_HAND + 1):
-                for worker in active:
-                    if waiting and len(worker.jobs) < depth:
-                        worker.jobs.append(waiting.popleft())
-                        _write(worker, worker.jobs[-1])
-            for worker in active:
-                if not worker.jobs:
-                    _close(worker)
-
-        def bury(worker: _Worker) -> None:
-            code = _reap(worker)
-            waiting.extendleft(reversed(worker.jobs))
-            if worker.jobs:
-                # The younger job may not even have begun, so only the older has had its try.
-                tries[worker.jobs[0]] += 1
-                if tries[worker.jobs[0]] >= MAX_TRIES:
-                    names = " or ".join(describe(job) for job in worker.jobs)
-                    raise ResourceError(_death_notice(names, code))
-
-        try:
-            while waiting or workers:
-                active = [worker for worker in workers.values() if not worker.is_closed]
-                idle = sum(not worker.jobs for worker in active)
-                for _ in range(min(num_workers - len(active), len(waiting) - idle)):
-                    start()
-                hand_out()
-                for key, _ in selector.select(timeout=1.0):
-                    worker = workers[key.fd]
-                    data = os.read(key.fd, 1 << 16)
-                    for message in _messages(worker, data):
-                        if message["type"] == "done":
-                            worker.jobs.popleft()
-                        elif message["type"] == "error":
-                            raise _error(message)
-                        else:
-                            on_message(message)
-                    if not data:
-                        selector.unregister(key.fd)
-                        del workers[key.fd]
-                        bury(worker)
-        finally:
-            for worker in workers.values():
-                worker.process.kill()
-                _reap(worker)
-
-
-def _write(worker: _Worker, job: int) -> None:
-    assert worker.process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it died; its stdout says so next
-        worker.process.stdin.write(b"%d\n" % job)
-        worker.process.stdin.flush()
-
-
-def _messages(worker: _Worker, data: bytes) -> list[Message]:
-    worker.buffer += data
-    *lines, rest = bytes(worker.buffer).split(b"\n")
-    worker.buffer = bytearray(rest)
+    crew = _Crew(waiting=deque(jobs), size=num_workers, new_process=new_process, describe=describe)
     try:
-        return [json.loads(line) for line in lines]
-    except ValueError:
-        raise ResourceError(f"a worker said what is no message: {lines[0][:200]!r}") from None
+        while crew.waiting or crew.processes:
+            crew.fill()
+            crew.hand_out()
+            for process in wait_for(crew.processes):
+                message = process.receive()
+                if message is None:
+                    crew.bury(process)
+                elif message["type"] == "done":
+                    process.jobs.popleft()
+                elif message["type"] == "error":
+                    raise BY_NAME.get(message["error"], DataprepError)(message["message"])
+                else:
+                    on_message(message)
+    finally:
+        crew.dismiss()
 
 
-def _error(message: Message) -> DataprepError:
-    return BY_NAME.get(message["error"], DataprepError)(message["message"])
+@dataclass(slots=True, kw_only=True)
+class _Crew:
+    """The jobs that wait, and the processes that have the others in hand."""
+
+    waiting: deque[int]
+    size: int
+    new_process: Callable[[], WorkerProcess]
+    describe: Callable[[int], str]
+    tries: Counter[int] = field(default_factory=Counter)
+    processes: list[WorkerProcess] = field(default_factory=list)
+
+    def fill(self) -> None:
+        """Start as many processes as have something to do."""
+        active = self._active()
+        idle = sum(not process.jobs for process in active)
+        for _ in range(min(self.size - len(active), len(self.waiting) - idle)):
+            # In the list before it starts, so that a signal in between leaves none behind.
+            self.processes.append(self.new_process())
+            self.processes[-1].start()
+
+    def hand_out(self) -> None:
+        """Give one job to each before anyone has a second; let those go that have none."""
+        active = self._active()
+        for depth in range(1, JOBS_IN_HAND + 1):
+            for process in active:
+                if self.waiting and len(process.jobs) < depth:
+                    process.give(self.waiting.popleft())
+        for process in active:
+            if not process.jobs:
+                process.close()
+
+    def bury(self, process: WorkerProcess) -> None:
+        """Take back the jobs of a dead process; too many deaths on one job are an error."""
+        self.processes.remove(process)
+        code = process.reap()
+        self.waiting.extendleft(reversed(process.jobs))
+        if process.jobs:
+            # The younger job may not even have begun, so only the older has had its try.
+            self.tries[process.jobs[0]] += 1
+            if self.tries[process.jobs[0]] >= MAX_TRIES:
+                names = " or ".join(map(self.describe, process.jobs))
+                raise ResourceError(_death_notice(names, code))
+
+    def dismiss(self) -> None:
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.reap()
+
+    def _active(self) -> list[WorkerProcess]:
+        return [process for process in self.processes if not process.is_closed]
 
 
-def _close(worker: _Worker) -> None:
-    worker.is_closed = True
-    assert worker.process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        worker.process.stdin.close()
-
-
-def _reap(worker: _Worker) -> int:
-    _close(worker)
-    code = worker.process.wait()
-    assert worker.process.stdout is not None
-    worker.process.stdout.close()
-    return code
-
-
-def _death_notice(what: str, code: int) -> str:
-    cause = f"exit code {code}"
-    if code < 0:
+def _death_notice(jobs: str, code: int | None) -> str:
+    cause = "exit code unknown" if code is None else f"exit code {code}"
+    if code is not None and code < 0:
         cause = signal.Signals(-code).name
     hint = "; the system may be out of memory: use fewer --workers" if code == -9 else ""
-    return f"workers died {MAX_TRIES} times ({cause}) on {what}{hint}; run again to go on"
+    return f"workers died {MAX_TRIES} times ({cause}) on {jobs}{hint}; run again to go on"
 
 
 def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+EXECUTORS: Mapping[str, Executor] = {"local": run_local}

@@ -10,7 +10,6 @@ Lengths come from the index of the tokenized datasets; tokens are read only to b
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ import msgspec
 from dataprep.configs import PackConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named, write_atomic
-from dataprep.pipeline.jobs.executors import Message, run_jobs, usable_cores
+from dataprep.pipeline.jobs.executors import EXECUTORS, Message, usable_cores
 from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
@@ -212,10 +211,10 @@ def _execute(plan: PackPlan, config: PackConfig, work: Path, report: Report) -> 
     def on_message(message: Message) -> None:
         report("progress", message)
 
-    run_jobs(
+    EXECUTORS["local"](
         [task.index for task in left],
-        module="dataprep.pipeline.pack.worker",
-        arguments=[str(work.absolute()), str(os.getpid())],
+        worker="dataprep.pipeline.pack.worker",
+        work=work,
         environment={},
         num_workers=config.workers or usable_cores(),
         describe=lambda i: f"rows {plan.tasks[i].start} to {plan.tasks[i].stop}",

@@ -1,13 +1,12 @@
 """One worker process of `dataprep pack`: plan -> copy -> encode -> write.
 
-Started as `python -m dataprep.pipeline.pack.worker WORK PARENT`. A task is a range of planned rows
+`begin` is called once by each worker process (see `jobs.worker`). A task is a range of planned rows
 and gives one shard.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_atomic
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.pack.corpus import Corpus, Pieces
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.ragged import owner_of
@@ -197,20 +196,11 @@ def _commit(task: PackTask, work: Path, paths: dict[str, Path], sums: _Sums) -> 
     write_atomic(marker_file(work, task), json.dumps(asdict(shard)).encode())
 
 
-def main() -> None:
-    work = Path(sys.argv[1])
+def begin(work: Path) -> RunJob:
+    plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+    corpus = Corpus([Path(folder) for folder in plan.folders])
 
-    def begin() -> RunJob:
-        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
-        corpus = Corpus([Path(folder) for folder in plan.folders])
+    def run(job: int, send: Send) -> Commit:
+        return run_task(plan.tasks[job], plan, corpus, work, send)
 
-        def run(job: int, send: Send) -> Commit:
-            return run_task(plan.tasks[job], plan, corpus, work, send)
-
-        return run
-
-    serve(begin, writes_below=work, parent=int(sys.argv[2]))
-
-
-if __name__ == "__main__":
-    main()
+    return run

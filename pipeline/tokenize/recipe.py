@@ -10,7 +10,6 @@ Running the same command again goes on from the markers; on a finished dataset i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from dataprep.pipeline.engine import (
 )
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError
 from dataprep.pipeline.files import disk_errors_named, write_atomic
-from dataprep.pipeline.jobs.executors import Message, run_jobs, usable_cores
+from dataprep.pipeline.jobs.executors import EXECUTORS, Message, usable_cores
 from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
@@ -197,10 +196,10 @@ def _execute(
             check(message["sample"])
 
     try:
-        run_jobs(
+        EXECUTORS["local"](
             [task.index for task in left],
-            module="dataprep.pipeline.tokenize.worker",
-            arguments=[str(work.absolute()), str(os.getpid())],
+            worker="dataprep.pipeline.tokenize.worker",
+            work=work,
             environment=single_threaded_environment(),
             num_workers=config.workers or usable_cores(),
             describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",

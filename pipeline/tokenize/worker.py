@@ -1,13 +1,12 @@
 """One worker process of `dataprep tokenize`: read -> process -> encode -> write.
 
-Started as `python -m dataprep.pipeline.tokenize.worker WORK PARENT`.
-Takes tasks from stdin until it closes, tells on stdout what happens (see `execute`).
+`begin` is called once by each worker process (see `jobs.worker`); a job is the number of a task in
+the plan.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -24,7 +23,7 @@ from dataprep.pipeline.engine import Engine, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import temporary
 from dataprep.pipeline.jobs.progress import Reporter
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, serve
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.plan import Plan, rules_of
 from dataprep.pipeline.tokenize.sink import (
@@ -194,21 +193,12 @@ def _remove_leftovers(stem: Path, number: int) -> None:
     temporary(marker_path(stem, number)).unlink(missing_ok=True)
 
 
-def main() -> None:
-    work = Path(sys.argv[1])
+def begin(work: Path) -> RunJob:
+    plan = msgspec.json.decode((work / PLAN).read_bytes(), type=Plan)
+    selection = json.loads((work / ENGINE).read_bytes())
+    engine = SampledEngine(load_engine(selection, plan.vocabulary.files))
 
-    def begin() -> RunJob:
-        plan = msgspec.json.decode((work / PLAN).read_bytes(), type=Plan)
-        selection = json.loads((work / ENGINE).read_bytes())
-        engine = SampledEngine(load_engine(selection, plan.vocabulary.files))
+    def run(job: int, send: Send) -> Commit:
+        return run_task(plan.tasks[job], plan, engine, work, send)
 
-        def run(job: int, send: Send) -> Commit:
-            return run_task(plan.tasks[job], plan, engine, work, send)
-
-        return run
-
-    serve(begin, writes_below=work, parent=int(sys.argv[2]))
-
-
-if __name__ == "__main__":
-    main()
+    return run

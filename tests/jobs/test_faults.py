@@ -22,6 +22,7 @@ from conftest import RunCli, Sample
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import write_manifest
@@ -123,10 +124,9 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(
 
     def change_then_run(*args: Any, **kwargs: Any) -> None:
         write_lines(path, [{"text": "new"}])
-        run_jobs(*args, **kwargs)
+        run_local(*args, **kwargs)
 
-    run_jobs = run.run_jobs
-    monkeypatch.setattr(run, "run_jobs", change_then_run)
+    monkeypatch.setattr(run, "EXECUTORS", {"local": change_then_run})
     with pytest.raises(DataprepError, match="changed while it was read"):
         run.tokenize(config, cache_dir=cache_dir)
     assert not (tmp_path / "out" / ".work").exists()
@@ -171,11 +171,19 @@ def test_a_worker_that_always_dies_ends_the_run_with_6(
         stderr=subprocess.PIPE,
         text=True,
     )
+
+    def is_worker(child: Any) -> bool:
+        """Not the resource tracker of multiprocess."""
+        try:
+            return "spawn_main" in " ".join(child.cmdline())
+        except psutil.Error:  # it is gone already
+            return False
+
     killed: set[int] = set()
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         for child in psutil.Process(process.pid).children():
-            if child.pid not in killed and len(killed) < 3:
+            if child.pid not in killed and len(killed) < 3 and is_worker(child):
                 child.kill()
                 killed.add(child.pid)
         time.sleep(0.001)

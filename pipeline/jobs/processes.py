@@ -1,0 +1,162 @@
+"""One worker process: a fresh interpreter that `multiprocess` spawns, and the connection to it.
+
+    parent                      worker (`worker.serve`)
+      7                   ─►                     numbers of jobs, which the worker's plan has
+      12                  ─►
+      None                ─►                     no more come; it ends
+                          ◄─    {"type": …}      messages, then the end of the connection
+
+A spawned process usually takes over the parent's `__main__`, which it imports, and `sys.path`. A
+worker takes over neither: else a script without `if __name__ == "__main__"` would run again in it,
+and it would import a `random.py` that lies in the user's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from multiprocess import connection, get_context, resource_tracker, spawn
+
+from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
+
+_STARTING = threading.Lock()  # what changes during a start belongs to the whole process
+
+
+class WorkerProcess:
+    """A worker and the jobs that it has in hand."""
+
+    def __init__(self, worker: str, work: Path, environment: Mapping[str, str]) -> None:
+        self.jobs: deque[int] = deque()  # the older first
+        self.is_closed = False  # told that no more jobs come
+        self._environment = environment
+        context = get_context("spawn")
+        with _standard_numbers_taken():
+            self._connection, self._theirs = context.Pipe()
+        keeps_safe_path = SAFE_PATH in environment or SAFE_PATH in os.environ
+        self._process = context.Process(
+            target=serve,
+            args=(self._theirs, worker, work),
+            kwargs={"parent": os.getpid(), "keeps_safe_path": keeps_safe_path},
+            daemon=True,  # an interpreter that exits ends it instead of waiting for it
+        )
+
+    def start(self) -> None:
+        with _STARTING, _standard_numbers_taken(), _like_a_command(self._environment):
+            self._process.start()
+        self._theirs.close()  # so that the worker's death ends the connection
+
+    def give(self, job: int) -> None:
+        self.jobs.append(job)
+        self._send(job)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._send(None)
+
+    def _send(self, job: int | None) -> None:
+        with suppress(ConnectionError):  # it died; `receive` says so next
+            self._connection.send(job)
+
+    def signs(self) -> list[Any]:
+        """Return what becomes ready when the worker has sent a message or has died."""
+        return [self._connection, self._process.sentinel]
+
+    def receive(self) -> Message | None:
+        """Return the next message, or None when it is dead and all its messages have been read."""
+        try:
+            return self._connection.recv() if self._connection.poll() else None
+        except (EOFError, OSError):  # OSError: it died in the middle of a message
+            return None
+
+    def kill(self) -> None:
+        if self._process.pid is not None:
+            self._process.kill()
+
+    def reap(self) -> int | None:
+        """Wait for its end and return its exit code; None if that is lost (SIGCHLD is ignored)."""
+        self._connection.close()
+        self._theirs.close()
+        if self._process.pid is None:  # its start was interrupted
+            return None
+        self._process.join()
+        code: int | None = self._process.exitcode
+        with suppress(ValueError):  # without its exit code it is taken for running
+            self._process.close()
+        return code
+
+
+def wait_for(workers: Iterable[WorkerProcess]) -> list[WorkerProcess]:
+    """Wait until some of the workers have sent a message or have died, and return those."""
+    by_sign = {sign: worker for worker in workers for sign in worker.signs()}
+    return list(dict.fromkeys(by_sign[sign] for sign in connection.wait(list(by_sign))))
+
+
+@contextmanager
+def _like_a_command(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let a process that this thread starts be as bare as one that a shell would start.
+
+    SIGINT is for the parent alone, so it is held back until the worker ignores it. The resource
+    tracker of multiprocess is started before that, because its start lets SIGINT through again.
+    """
+    with _environment_set({**environment, SAFE_PATH: "1"}), _nothing_taken_over():
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _environment_set(values: Mapping[str, str]) -> Iterator[None]:
+    """multiprocess has no argument for the environment of a process: it gets ours."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _nothing_taken_over() -> Iterator[None]:
+    """Leave `__main__`, `sys.path` and `sys.argv` out of what multiprocess tells a new process.
+
+    Standing in an empty `__main__` and a shorter `sys.path` for a moment would do it too, but
+    imports in other threads would see those. This changes what this thread starts and no more.
+    """
+    usual, starter = spawn.get_preparation_data, threading.get_ident()
+
+    def prepare(name: str) -> dict[str, Any]:
+        return {"name": name} if threading.get_ident() == starter else usual(name)
+
+    spawn.get_preparation_data = prepare
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = usual
+
+
+@contextmanager
+def _standard_numbers_taken() -> Iterator[None]:
+    """Hold descriptors 0, 1 and 2 where the user closed them, lest a pipe get such a number."""
+    held = []
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        held.append(descriptor)
+    os.close(descriptor)
+    try:
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
