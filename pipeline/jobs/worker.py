@@ -26,7 +26,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +85,7 @@ def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path) -> Non
             commit = run(job, send)
             if committing is not None:
                 committing.result()
-            committing = pool.submit(partial(finish, commit))
+            committing = pool.submit(finish, commit)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import write_manifest
 from support.inprocess import tokenize_here, write_lines
+from support.parents import workers_of
 from support.trees import tree
 
 COMMAND = [sys.executable, "-m", "dataprep.cli.main"]
@@ -165,27 +166,18 @@ def test_a_difference_found_in_the_run_throws_the_work_away_and_rules_the_engine
 def test_a_worker_that_always_dies_ends_the_run_with_6(
     run_cli: RunCli, corpus: Path, tmp_path: Path
 ) -> None:
-    psutil = pytest.importorskip("psutil")
     process = subprocess.Popen(
         [*COMMAND, *words_for(corpus, tmp_path / "out", "-q", "--workers", "1")],
         stderr=subprocess.PIPE,
         text=True,
     )
-
-    def is_worker(child: Any) -> bool:
-        """Not the resource tracker of multiprocess."""
-        try:
-            return "spawn_main" in " ".join(child.cmdline())
-        except psutil.Error:  # it is gone already
-            return False
-
     killed: set[int] = set()
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
-        for child in psutil.Process(process.pid).children():
-            if child.pid not in killed and len(killed) < 3 and is_worker(child):
-                child.kill()
-                killed.add(child.pid)
+        for worker in workers_of(process.pid):
+            if worker.pid not in killed and len(killed) < 3:
+                worker.kill()
+                killed.add(worker.pid)
         time.sleep(0.001)
     _, stderr = process.communicate(timeout=30)
     assert len(killed) == 3

@@ -50,6 +50,18 @@ def python(*words: str, cwd: Path, **options: Any) -> subprocess.CompletedProces
     )
 
 
+def workers_of(parent: int) -> list[psutil.Process]:
+    """Return the living workers of a process; the resource tracker of multiprocess is none."""
+    workers = []
+    for child in psutil.Process(parent).children():
+        try:
+            if any("spawn_main" in word for word in child.cmdline()):
+                workers.append(child)
+        except psutil.Error:
+            continue  # it ended just now
+    return workers
+
+
 def members_of(session: int) -> list[int]:
     """Return the living processes of a session."""
     members = []

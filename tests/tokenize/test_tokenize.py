@@ -19,6 +19,7 @@ import pytest
 from conftest import RunCli, Sample
 from dataprep.loaders import open_dataset
 from support.inprocess import write_lines
+from support.parents import workers_of
 from support.trees import tree
 
 
@@ -152,11 +153,10 @@ def test_workers_die_with_their_parent(sample: Sample, corpus: list[Path], tmp_p
     out = tmp_path / "out"
     command = [sys.executable, "-m", "dataprep.cli.main", *arguments(sample, corpus, out, "-q")]
     process = subprocess.Popen([*command, "--engine", "tokenizers"])
-    children: list[Any] = []
     deadline = time.monotonic() + 30
-    while not children and time.monotonic() < deadline:
-        children = psutil.Process(process.pid).children(recursive=True)
+    while not workers_of(process.pid) and time.monotonic() < deadline:
         time.sleep(0.01)
+    children = psutil.Process(process.pid).children(recursive=True)
     assert children
     process.kill()
     process.wait()
@@ -167,18 +167,13 @@ def test_workers_die_with_their_parent(sample: Sample, corpus: list[Path], tmp_p
 def test_a_killed_worker_is_replaced_and_its_task_done_again(
     sample: Sample, corpus: list[Path], finished: Path, tmp_path: Path
 ) -> None:
-    psutil = pytest.importorskip("psutil")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "dataprep.cli.main", *arguments(sample, corpus, out, "-q")]
     process = subprocess.Popen(command)
     killed = 0
     deadline = time.monotonic() + 60
     while process.poll() is None and killed < 2 and time.monotonic() < deadline:
-        workers = [
-            child
-            for child in psutil.Process(process.pid).children()
-            if any("dataprep.pipeline.tokenize.worker" in part for part in child.cmdline())
-        ]
+        workers = workers_of(process.pid)
         if workers:
             workers[0].kill()
             killed += 1
