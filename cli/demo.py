@@ -8,9 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from dataprep.cli.look import inspect_command, stats_command, verify_command
-from dataprep.cli.make import pack_and_show, tokenize_and_show
-from dataprep.cli.show import use_colour
+from dataprep.cli.inspect import inspect_command
+from dataprep.cli.pack import pack_and_show
+from dataprep.cli.show import counted, use_colour
+from dataprep.cli.stats import stats_command
+from dataprep.cli.tokenize import tokenize_and_show
+from dataprep.cli.verify import verify_command
 from dataprep.configs import PackConfig, TokenizeConfig
 from dataprep.loaders import DataLoader
 from dataprep.pipeline.sample import sample_path
@@ -37,7 +40,7 @@ def demo_command(
     for name, values in SAMPLES.items():
         flags = " ".join(f"--{k.replace('_', '-')} '{v}'" for k, v in values.items())
         _heading(f"dataprep tokenize {name}.jsonl {flags} --out {out / name}")
-        settings = TokenizeConfig.model_validate(
+        config = TokenizeConfig.model_validate(
             {
                 "inputs": [str(sample_path(f"{name}.jsonl"))],
                 "tokenizer": str(sample_path("tokenizer.json")),
@@ -45,21 +48,14 @@ def demo_command(
                 **values,
             }
         )
-        tokenize_and_show(settings, True, as_json=False, quiet=False, log_format="text")
+        tokenize_and_show(config, True, as_json=False, quiet=False, log_format="text")
     for name in ("chat", "vision"):
         _heading(f"dataprep inspect {out / name} --doc 1")
         inspect_command(str(out / name), doc=1)
     folders, packed = [str(out / name) for name in SAMPLES], str(out / "packed")
     _heading(f"dataprep pack {' '.join(folders)} --seq-len {SEQ_LEN} --out {packed}")
-    pack_and_show(
-        folders,
-        PackConfig(seq_len=SEQ_LEN),
-        packed,
-        True,
-        as_json=False,
-        quiet=False,
-        log_format="text",
-    )
+    settings = PackConfig(inputs=tuple(folders), out=packed, seq_len=SEQ_LEN)
+    pack_and_show(settings, True, as_json=False, quiet=False, log_format="text")
     _heading(f"dataprep verify {packed}")
     verify_command(packed)
     _heading(f"dataprep stats {packed}")
@@ -67,7 +63,7 @@ def demo_command(
     _heading(f"DataLoader({packed!r}, batch_size={BATCH_SIZE}, seed=0)")
     with DataLoader(packed, batch_size=BATCH_SIZE, seed=0, epochs=1) as loader:
         batch = next(iter(loader))
-        typer.echo(f"{len(loader)} steps an epoch; the first batch:")
+        typer.echo(f"{counted(len(loader), 'step')} an epoch; the first batch:")
         for name, array in batch.items():
             first = " ".join(str(int(value)) for value in array[0, :12])
             typer.echo(f"  {name:12} {array.dtype!s:6} {array.shape!s:10} {first} …")

@@ -1,4 +1,4 @@
-"""The command that makes codes of raw media: encode."""
+"""`dataprep encode`."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
-from dataprep.cli.make import DryRun, Json, Log, Overwrite, Quiet, Set, cache_dir
-from dataprep.cli.show import Progress, megabytes, print_json
-from dataprep.configs import EncodeConfig, load_config
-from dataprep.configs.base import Loudness, OnError
-from dataprep.configs.model import ModalitiesConfig
-from dataprep.pipeline.encode.plan import EncodePlan
-from dataprep.pipeline.encode.recipe import encode, plan_of
-from dataprep.pipeline.encoders import (
-    convert_checkpoint,
-    encoder_names,
-    find_encoder,
-    missing_packages,
+from dataprep.cli.encoders import convert, show_encoders
+from dataprep.cli.options import (
+    DryRun,
+    Json,
+    Log,
+    Overwrite,
+    Quiet,
+    Set,
+    about_keys,
+    cache_dir,
 )
-from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.tokenize.recipe import Outcome
+from dataprep.cli.show import Progress, counted, megabytes, print_json, show_sources, summary_of
+from dataprep.configs import EncodeConfig, ModalitiesConfig, load_config
+from dataprep.configs.base import Loudness, OnError
+from dataprep.pipeline.encode import encode, plan_of
+from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.jobs.recipes import Outcome
+from dataprep.pipeline.storage.manifest import EncodedManifest
 
 EXAMPLE = (
     "Example: dataprep encode photos/ --encoder patches --out data/codes, then "
     "dataprep tokenize data/codes --fields '[vision],text' --tokenizer T --out data/tokens"
 )
+about = about_keys(EncodeConfig)
 
 
 def add_commands(app: typer.Typer) -> None:
     app.command("encode", epilog=EXAMPLE)(encode_command)
-
-
-def about(key: str) -> str:
-    return EncodeConfig.model_fields[key].description or ""
 
 
 def encode_command(
@@ -114,76 +113,14 @@ def encode_command(
     if dry_run:
         show_plan(plan_of(settings, cache_dir()).plan, as_json=as_json)
         return
-    progress = Progress(quiet=quiet, log_format=log_format)
-    try:
+    with Progress(quiet=quiet, log_format=log_format) as progress:
         outcome = encode(settings, cache_dir=cache_dir(), overwrite=overwrite, report=progress)
-    finally:
-        progress.close()
+    manifest = outcome.manifest
+    assert isinstance(manifest, EncodedManifest)
     if as_json:
-        print_json(summary(outcome))
+        print_json({**summary_of(outcome), "columns": manifest.columns})
     elif not quiet:
-        show_outcome(outcome, progress.seconds)
-
-
-def show_encoders(*, as_json: bool) -> None:
-    found = [described(name) for name in encoder_names()]
-    if as_json:
-        print_json(found)
-        return
-    for item in found:
-        if "problem" in item:
-            typer.echo(f"{item['name']}: {item['problem']}")
-            continue
-        state = "ready" if not item["missing"] else f"needs {', '.join(item['missing'])}"
-        if item["missing"] and item["extra"]:
-            state += f": pip install 'dataprep-jax[{item['extra']}]'"
-        typer.echo(f"{item['name']}  {item['kind']}, {state}\n  {item['about']}")
-        for setting, value in item["settings"].items():
-            typer.echo(f"  --set settings.{setting}={value['default']}  {value['about']}")
-
-
-def described(name: str) -> dict[str, Any]:
-    try:
-        spec = find_encoder(name)
-    except ConfigError as error:  # a plugin that fails to load must not hide the others
-        return {"name": name, "problem": str(error)}
-    return {
-        "name": spec.name,
-        "kind": spec.kind,
-        "about": spec.about,
-        "takes_weights": spec.takes_weights,
-        "packages": list(spec.packages),
-        "missing": missing_packages(spec),
-        "extra": spec.extra,
-        "settings": settings_of(spec.settings),
-    }
-
-
-def settings_of(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    return {
-        name: {"default": field.default, "about": field.description or ""}
-        for name, field in model.model_fields.items()
-    }
-
-
-def convert(source: str, target: str, *, as_json: bool, quiet: bool) -> None:
-    done = convert_checkpoint(Path(source), Path(target))
-    if as_json:
-        print_json(
-            {
-                "out": target,
-                "tensors": done.num_tensors,
-                "parameters": done.num_parameters,
-                "codebook_size": done.network.num_codes,
-                "can_decode": done.network.has_decoder,
-            }
-        )
-    elif not quiet:
-        what = "encoder and decoder" if done.network.has_decoder else "encoder only"
-        typer.echo(
-            f"{target}: {done.num_tensors} tensors, {done.num_parameters:,} parameters, "
-            f"{done.network.num_codes:,} codes; {what}"
-        )
+        show_outcome(outcome, manifest, progress.seconds)
 
 
 def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
@@ -191,41 +128,28 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "tasks": len(plan.tasks),
         "bytes": sum(task.num_bytes for task in plan.tasks),
-        "column": plan.config["into"],
+        "column": plan.config.into,
         "fingerprint": plan.fingerprint,
     }
     if as_json:
         print_json(result)
         return
-    for source in plan.sources:
-        size = megabytes(source.num_bytes) if source.num_bytes >= 0 else "size unknown"
-        typer.echo(f"{source.path}  {source.kind}  {size}")
+    show_sources(plan.sources)
     typer.echo(
-        f"{len(plan.sources)} sources, {megabytes(result['bytes'])} in {len(plan.tasks)} tasks; "
-        f"codes of {plan.config['encoder']} into column {plan.config['into']}; nothing written"
+        f"{counted(len(plan.sources), 'source')}, {megabytes(result['bytes'])} in "
+        f"{counted(len(plan.tasks), 'task')}; codes of {plan.config.encoder} into column "
+        f"{plan.config.into}; nothing written"
     )
 
 
-def summary(outcome: Outcome) -> dict[str, Any]:
-    manifest = outcome.manifest
-    return {
-        "out": str(outcome.out),
-        "was_complete": outcome.was_complete,
-        "fingerprint": manifest["fingerprint"],
-        "shards": len(manifest["shards"]),
-        "counts": manifest["counts"],
-        "columns": manifest["columns"],
-    }
-
-
-def show_outcome(outcome: Outcome, seconds: float) -> None:
-    manifest = outcome.manifest
-    counts = manifest["counts"]
+def show_outcome(outcome: Outcome, manifest: EncodedManifest, seconds: float) -> None:
+    counts = manifest.counts
+    records, codes = (
+        counted(counts["documents_written"], "record"),
+        counted(counts["codes"], "code"),
+    )
     if outcome.was_complete:
-        typer.echo(
-            f"nothing to do: {outcome.out} is complete "
-            f"({counts['documents_written']:,} records, {counts['codes']:,} codes)"
-        )
+        typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
         return
     rest = "".join(
         f"; {counts[f'documents_{name}']:,} {name}"
@@ -233,28 +157,21 @@ def show_outcome(outcome: Outcome, seconds: float) -> None:
         if counts[f"documents_{name}"]
     )
     typer.echo(
-        f"{outcome.out}: {counts['documents_written']:,} records, {counts['frames']:,} frames, "
-        f"{counts['codes']:,} codes in {len(manifest['shards'])} shards{rest}; {seconds:.1f} s, "
+        f"{outcome.out}: {records}, {counted(counts['frames'], 'frame')}, {codes} in "
+        f"{counted(len(manifest.shards), 'shard')}{rest}; {seconds:.1f} s, "
         f"{counts['frames'] / max(seconds, 1e-9):,.1f} frames/s"
     )
-    typer.echo(f"next: {next_command(outcome)}")
+    typer.echo(f"next: {next_command(outcome.out, manifest)}")
 
 
-def next_command(outcome: Outcome) -> str:
+def next_command(out: Path, manifest: EncodedManifest) -> str:
     """How to tokenize these codes; what their encoder has to say, tokenize reads by itself."""
-    manifest = outcome.manifest
-    into, kind = manifest["config"]["into"], manifest["encoder"]["kind"]
+    into, kind = str(manifest.config.get("into")), manifest.encoder.kind
     others = [
-        name for name, type in manifest["columns"].items() if type == "string" and name != "source"
+        name for name, type in manifest.columns.items() if type == "string" and name != "source"
     ]
     spec = ",".join([f"[{into}]" if others else into, *others[:1]])
-    words = ["dataprep", "tokenize", str(outcome.out), "--fields", spec]
-    if not any(fnmatchcase(into, glob) for glob in _globs(kind)):
+    words = ["dataprep", "tokenize", str(out), "--fields", spec]
+    if not any(fnmatchcase(into, glob) for glob in ModalitiesConfig().section(kind).fields):
         words += ["--set", f"modalities.{kind}.fields=[{into}]"]
     return shlex.join([*words, "--tokenizer", "T", "--out", "DIR"])
-
-
-def _globs(kind: str) -> tuple[str, ...]:
-    """Names of fields that are taken for codes of this kind."""
-    found: tuple[str, ...] = getattr(ModalitiesConfig(), kind).fields
-    return found

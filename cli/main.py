@@ -9,7 +9,7 @@ from types import FrameType
 
 import typer
 
-from dataprep.cli import demo, encode, look, make
+from dataprep.cli import demo, encode, inspect, pack, schema, stats, tokenize, verify
 from dataprep.pipeline.errors import DataprepError
 
 app = typer.Typer(
@@ -21,10 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-make.add_commands(app)
-look.add_commands(app)
-encode.add_commands(app)
-demo.add_commands(app)
+for command in (tokenize, pack, inspect, verify, stats, schema, encode, demo):
+    command.add_commands(app)
 
 
 class Stopped(BaseException):

@@ -8,10 +8,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from tqdm import tqdm
+
+from dataprep.pipeline.jobs.recipes import Outcome
+from dataprep.pipeline.types import Source
 
 SECONDS_BETWEEN_LINES = 30  # off a terminal
 SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
@@ -27,6 +30,31 @@ def use_colour(stream: Any) -> bool:
 
 def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "shard"), counted(1200, "row")
+    ('1 shard', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def show_sources(sources: Sequence[Source]) -> None:
+    for source in sources:
+        size = megabytes(source.num_bytes) if source.num_bytes >= 0 else "size unknown"
+        print(f"{source.path}  {source.kind}  {size}")
+
+
+def summary_of(outcome: Outcome) -> dict[str, Any]:
+    """What --json prints of a dataset that was made."""
+    return {
+        "out": str(outcome.out),
+        "was_complete": outcome.was_complete,
+        "fingerprint": outcome.manifest.fingerprint,
+        "shards": len(outcome.manifest.shards),
+        "counts": outcome.manifest.counts,
+    }
 
 
 class Progress:
@@ -51,7 +79,7 @@ class Progress:
             self._later.daemon = True
             self._later.start()
         elif kind == "plan":
-            self._say(f"planning rows of {values['documents']:,} documents")
+            self._say(f"planning rows of {counted(values['documents'], 'document')}")
         elif kind == "start":
             self._hush()
             self._start(values)
@@ -69,6 +97,12 @@ class Progress:
     def _hush(self) -> None:
         if self._later is not None:
             self._later.cancel()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._hush()
@@ -89,12 +123,15 @@ class Progress:
         self._total = values["num_bytes"]
         resumed = f", {values['tasks_done']} done before" if values["tasks_done"] else ""
         if "rows" in values:
-            what, how = f"{values['rows']:,} rows", ""
+            what, how = counted(values["rows"], "row"), ""
         else:
-            what = f"{values['sources']:,} sources, {megabytes(values['num_bytes'])} to read"
+            what = (
+                f"{counted(values['sources'], 'source')}, {megabytes(values['num_bytes'])} to read"
+            )
             how = f", engine {values['engine']}"
         self._say(
-            f"{what} in {values['tasks']:,} tasks{resumed}; {values['workers']} workers{how}",
+            f"{what} in {counted(values['tasks'], 'task')}{resumed}; "
+            f"{counted(values['workers'], 'worker')}{how}",
             **values,
         )
         if sys.stderr.isatty() and not self._json:
@@ -104,8 +141,8 @@ class Progress:
 
     def _so_far(self) -> str:
         if self._sums["rows"]:
-            return f"{self._sums['rows']:,} rows"
-        return f"{self._sums['documents']:,} docs, {self._sums['tokens'] / 1e6:,.1f} Mtok"
+            return counted(self._sums["rows"], "row")
+        return f"{counted(self._sums['documents'], 'doc')}, {self._sums['tokens'] / 1e6:,.1f} Mtok"
 
     def _say(self, message: str, **values: Any) -> None:
         if self._json:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -105,6 +105,15 @@ def validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
     except ValidationError as error:
         problems = "; ".join(_problem(model, p) for p in error.errors())
         raise ConfigError(f"config error in {where}: {problems}") from None
+
+
+def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
+    """The config that a manifest of `folder` records, as its model."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(_problem(model, p) for p in error.errors())
+        raise CorruptError(f"{folder}/manifest.json records no valid config: {problems}") from None
 
 
 def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class BatchReader:
         missing = np.flatnonzero(datasets == PADDING)
         if len(missing):
             out.tokens[:, missing] = self._datasets[0].pad
-            for array in (out.segments, out.positions, out.masks):
+            for array in (out.segments, out.positions, out.masks, out.weights):
                 array[:, missing] = 0
         return self._view.name(out)
 
@@ -118,8 +118,10 @@ class BatchReader:
         arrays = (
             buffer[start:stop].view(kind).reshape(shape) for start, stop, kind, shape in parts
         )
-        tokens, segments, positions, masks = arrays
-        return Arrays(tokens=tokens, segments=segments, positions=positions, masks=masks)
+        tokens, segments, positions, masks, weights = arrays
+        return Arrays(
+            tokens=tokens, segments=segments, positions=positions, masks=masks, weights=weights
+        )
 
 
 class BatchMaker:
@@ -195,6 +197,7 @@ def _layout(request: Request, num_rows: int) -> tuple[Any, ...]:
         (len(request.segments), np.int32),
         (len(request.positions), np.int32),
         (len(request.masks), np.bool_),
+        (len(request.weights), np.float32),
     )
     parts: list[Any] = []
     start = 0

@@ -1,7 +1,8 @@
 """Random access over the documents of a tokenized dataset.
 
     dataset = open_dataset("data/tokenized")
-    dataset[7]              {"tokens": u16|u32[n], "loss_mask": bool[n], "vision_mask": …}
+    dataset[7]              {"tokens": u16|u32[n], "loss_mask": bool[n], "vision_mask": …,
+                             "loss_weights": f32[n] where fields have weights, 0 without loss}
     dataset[[3, 9, 4]]      a list of those
 
 Sizes and record counts are checked against the manifest when a dataset is opened; hashes are for
@@ -23,6 +24,9 @@ from dataprep.loaders.shards import check_sizes, open_reader
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.documents import Documents, decode_documents, take_tokens
+from dataprep.pipeline.storage.entries import Json
+from dataprep.pipeline.storage.manifest import TokenizedManifest, manifest_json
+from dataprep.pipeline.storage.masks import MASKS
 
 Document = dict[str, NDArray[Any]]
 OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for short documents
@@ -31,22 +35,28 @@ OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for sho
 class TokenizedDataset:
     """The documents of a tokenized dataset, in the order of its inputs."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: TokenizedManifest) -> None:
         self.folder = folder
-        self.manifest = manifest
-        self._shards = manifest["shards"]
-        self._starts = offsets_of([shard["num_documents"] for shard in self._shards])
-        self._masks = [f"{name}_mask" for name in manifest["masks"]]
+        self.about = about
+        self._shards = about.shards
+        self._starts = offsets_of([shard.num_documents for shard in self._shards])
+        self._masks = [MASKS[name].array for name in about.masks]
+        self._has_weights = about.counts.get(MASKS["weight"].count, 0) > 0
         check_sizes(folder, self._shards)
         self._reader = lru_cache(maxsize=256)(self._open_reader)
         self._index = lru_cache(maxsize=1024)(self._open_index)
         self._record = lru_cache(maxsize=OPEN_RECORDS)(self._read_record)
 
+    @property
+    def manifest(self) -> Json:
+        """The manifest as it stands in its file."""
+        return manifest_json(self.folder)
+
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
-        tokens = self.manifest["counts"]["tokens"]
+        tokens = self.about.counts["tokens"]
         return f"TokenizedDataset({str(self.folder)!r}, documents={len(self)}, tokens={tokens})"
 
     @overload
@@ -78,26 +88,30 @@ class TokenizedDataset:
         documents = self._record(shard, int(entry["record"]))
         start = int(entry["start"])
         tokens, masks = take_tokens(documents, start, start + int(entry["length"]))
-        return {"tokens": tokens, **dict(zip(self._masks, masks, strict=True))}
+        document = {"tokens": tokens, **dict(zip(self._masks, masks, strict=True))}
+        weights = document.pop(MASKS["weight"].array, None)
+        if weights is not None and self._has_weights:
+            document[MASKS["weight"].array] = weights.astype(np.float32) * document["loss_mask"]
+        return document
 
     def _read_record(self, shard: int, record: int) -> Documents:
-        path = self.folder / self._shards[shard]["path"]
+        path = self.folder / self._shards[shard].path
         try:
             (data,) = self._reader(shard).read([record])
         except (RuntimeError, ValueError, IndexError, OSError) as error:
             raise CorruptError(f"cannot read record {record} of {path}: {error}") from None
         if not data:
             raise CorruptError(f"record {record} of {path} is gone: the file changed underneath")
-        return decode_documents(data, self.manifest["token_dtype"], len(self.manifest["masks"]))
+        return decode_documents(data, self.about.token_dtype, self.about.masks)
 
     def _open_reader(self, shard: int) -> Any:
         entry = self._shards[shard]
-        return open_reader(self.folder / entry["path"], entry["num_records"])
+        return open_reader(self.folder / entry.path, entry.num_records)
 
     def _open_index(self, shard: int) -> NDArray[Any]:
         entry = self._shards[shard]
-        path = self.folder / entry["index"]["path"]
+        path = self.folder / entry.index.path
         index: NDArray[Any] = np.load(path, allow_pickle=False)
-        if len(index) != entry["num_documents"]:
-            raise CorruptError(f"{path} lists {len(index)} documents, not {entry['num_documents']}")
+        if len(index) != entry.num_documents:
+            raise CorruptError(f"{path} lists {len(index)} documents, not {entry.num_documents}")
         return index

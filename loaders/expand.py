@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from dataprep.loaders.gather import RowBytes, gather_head, gather_tails, gather_tokens
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import numbers_within, ranges
+from dataprep.pipeline.storage.masks import MASKS, weights_of
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Int32s = NDArray[np.int32]
 
-ABSENT = -1  # the number of a mask that the dataset does not have: all False
+ABSENT = -1  # the number of a mask that the dataset does not have: all False, all 1
 
 _CHUNK_TOKENS = 1 << 16
 
@@ -45,6 +46,7 @@ class Request:
     segments: tuple[int, ...] = ()
     positions: tuple[int, ...] = ()
     masks: tuple[tuple[int, int], ...] = ()  # (number of the mask or ABSENT, shift)
+    weights: tuple[tuple[int, int], ...] = ()  # the same, of masks that are weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,7 @@ class Arrays:
     segments: Int32s
     positions: Int32s
     masks: NDArray[np.bool_]
+    weights: NDArray[np.float32]
 
 
 def expand(
@@ -63,29 +66,41 @@ def expand(
     """Write row i into row places[i] of `out`; raise a CorruptError if a row contradicts itself."""
     if request.tokens:
         _expand_tokens(rows, layout, request, out.tokens, places)
-    if not (request.segments or request.positions or request.masks):
+    if not (request.segments or request.positions or request.masks or request.weights):
         return
     head = gather_head(rows, layout).astype(np.int64)
-    counts = head[:, [0, *range(2, 2 + layout.num_masks)]]  # documents, runs of each mask
-    totals = counts.sum(axis=1)
+    counts = head[:, [0, *range(2, 2 + len(layout.masks))]]  # documents, runs of each mask
+    sizes = counts * np.array(layout.numbers)
+    totals = sizes.sum(axis=1)
     if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
         raise CorruptError("the header of a row does not fit its size")
     tails = gather_tails(rows, layout, totals).astype(np.int64)
-    starts = np.cumsum(counts).reshape(counts.shape) - counts  # of each part among the tails
+    starts = np.cumsum(sizes).reshape(sizes.shape) - sizes  # of each part among the tails
     if request.segments or request.positions:
         ends = tails[ranges(starts[:, 0], counts[:, 0])]
         _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out, places)
-    for target, (mask, shift) in zip(out.masks, request.masks, strict=True):
+    for mask, shift, target, absent in _wanted(request, out):
         if mask == ABSENT:
-            target[places] = False
+            target[places] = absent
             continue
-        pieces = counts[:, mask + 1]
-        edges = tails[ranges(starts[:, mask + 1], pieces)]
+        pieces, first = counts[:, mask + 1], starts[:, mask + 1]
+        edges = tails[ranges(first, pieces)]
         _check(edges, pieces, layout.capacity)
-        flags = (numbers_within(pieces) & 1).astype(bool)
+        if MASKS[layout.masks[mask]].is_weight:
+            values = weights_of(tails[ranges(first + pieces, pieces)]).astype(np.float32)
+        else:
+            values = (numbers_within(pieces) & 1).astype(bool)
         lengths = _lengths(edges, pieces, request.start + shift, request.width)
-        for part, marks in _repeat(flags, lengths, pieces, request.width):
+        for part, marks in _repeat(values, lengths, pieces, request.width):
             target[_at(places, part)] = marks
+
+
+def _wanted(request: Request, out: Arrays) -> Iterator[tuple[int, int, NDArray[Any], float]]:
+    """Yield each mask and weight that is asked for: its number, shift, array, and its default."""
+    for (mask, shift), marks in zip(request.masks, out.masks, strict=True):
+        yield mask, shift, marks, False
+    for (mask, shift), weights in zip(request.weights, out.weights, strict=True):
+        yield mask, shift, weights, 1.0
 
 
 def _expand_tokens(

@@ -19,6 +19,7 @@ from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.masks import weights_of
 from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
@@ -36,6 +37,8 @@ def _compiled(function: Function) -> Function:
     return made
 
 
+# Every float16 by its bits: numba has no such type.
+_WEIGHTS = weights_of(np.arange(1 << 16)).astype(np.float32)
 _FITS, _BAD_HEAD, _BAD_ENDS = 0, 1, 2
 _CAUSES = {
     _BAD_HEAD: "the header of a row does not fit its size",
@@ -51,7 +54,7 @@ def expand(
     tokens = np.empty(stop - request.start if request.tokens else 0, layout.tokens)
     largest = int(rows.size.max(initial=layout.tail_start)) - layout.tail_start
     tail = np.empty(max(0, largest) // layout.ends.itemsize, layout.ends)
-    head = np.empty(2 + layout.num_masks, U32)
+    head = np.empty(2 + len(layout.masks), U32)
     cause = _expand(
         (rows.memory, rows.first, rows.size, rows.in_blocks),
         places,
@@ -63,7 +66,9 @@ def expand(
             (out.segments, np.array(request.segments, np.int64)),
             (out.positions, np.array(request.positions, np.int64)),
             (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
+            (out.weights, np.array(request.weights, np.int64).reshape(-1, 2)),
         ),
+        (np.array(layout.numbers[1:], np.int64), _WEIGHTS),
     )
     if cause != _FITS:
         raise CorruptError(_CAUSES[cause])
@@ -164,36 +169,71 @@ def _mark(out: Any, runs: Any, column: Any) -> None:
 
 
 @_compiled
-def _mark_all(masks: Any, row: Any, counts: Any, tail: Any, start: Any, capacity: Any) -> bool:
-    """Write the masks of one row; return False if the runs of a mask do not ascend to its end."""
+def _weigh(out: Any, runs: Any, bits: Any, table: Any, column: Any) -> None:
+    """Write the weights of one row, from `column` on."""
+    width = len(out)
+    done = 0
+    for i in range(len(runs)):
+        stop = _clip(np.int64(runs[i]) - column, width)
+        out[done:stop] = table[bits[i]]
+        done = stop
+
+
+@_compiled
+def _set_absent(masks: Any, row: Any, value: Any) -> None:
     out, wanted = masks
     for k in range(len(wanted)):
         if wanted[k, 0] == ABSENT:
-            out[k, row, :] = False
+            out[k, row, :] = value
+
+
+@_compiled
+def _mark_all(
+    masks: Any,
+    weights: Any,
+    row: Any,
+    counts: Any,
+    tail: Any,
+    start: Any,
+    capacity: Any,
+    kinds: Any,
+) -> bool:
+    """Write the masks of one row; return False if the runs of a mask do not ascend to its end."""
+    _set_absent(masks, row, False)
+    _set_absent(weights, row, 1)
+    numbers, table = kinds
     place = 0
     for mask in range(len(counts)):
-        runs = tail[place : place + np.int64(counts[mask])]
-        place += len(runs)
+        count = np.int64(counts[mask])
+        runs = tail[place : place + count]
+        bits = tail[place + count : place + count * numbers[mask]]
+        place += count * numbers[mask]
         if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
             return False
-        for k in range(len(wanted)):
-            if wanted[k, 0] == mask:
-                _mark(out[k, row], runs, start + wanted[k, 1])
+        for k in range(len(masks[1])):
+            if masks[1][k, 0] == mask:
+                _mark(masks[0][k, row], runs, start + masks[1][k, 1])
+        for k in range(len(weights[1])):
+            if weights[1][k, 0] == mask:
+                _weigh(weights[0][k, row], runs, bits, table, start + weights[1][k, 1])
     return True
 
 
 @_compiled
-def _expand(rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: Any) -> int:
+def _expand(
+    rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: Any, kinds: Any
+) -> int:
     """Write all rows; return _FITS, or what is wrong with the first bad row.
 
     `room` is memory for the head, the tokens and the tail of one row, each with its bytes; `out` is
-    the tokens, segments, positions and masks of the batch, each with its shifts.
+    the tokens, segments, positions, masks and weights of the batch, each with its shifts; `kinds`
+    is how many numbers a run of each mask has, and the table of weights.
     """
     memory, firsts, sizes, in_blocks = rows
     capacity, head_bytes, tail_start = layout
     start, width = columns
     (head, head8), (line, line8), (tail, tail8) = room
-    tokens, segments, positions, masks = out
+    tokens, segments, positions, masks, weights = out
     token_bytes = line.itemsize * start
     for i in range(len(firsts)):
         first, row = firsts[i], places[i]
@@ -201,13 +241,13 @@ def _expand(rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: A
             _copy(memory, first, head_bytes + token_bytes, in_blocks, line8)
             for k in range(len(tokens[1])):
                 _move(line, tokens[1][k], tokens[0][k, row], 0, width)
-        if len(segments[1]) + len(positions[1]) + len(masks[1]) == 0:
+        if len(segments[1]) + len(positions[1]) + len(masks[1]) + len(weights[1]) == 0:
             continue
         _copy(memory, first, 0, in_blocks, head8)
         num_ends = np.int64(head[0])
         count = num_ends
         for k in range(2, len(head)):
-            count += head[k]
+            count += np.int64(head[k]) * kinds[0][k - 2]
         if tail_start + count * tail.itemsize != sizes[i]:
             return _BAD_HEAD
         _copy(memory, first, tail_start, in_blocks, tail8[: count * tail.itemsize])
@@ -215,6 +255,6 @@ def _expand(rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: A
         if not _ascend(ends, left, capacity):
             return _BAD_ENDS
         _count_all(segments, positions, row, left, ends, start)
-        if not _mark_all(masks, row, head[2:], tail[num_ends:], start, capacity):
+        if not _mark_all(masks, weights, row, head[2:], tail[num_ends:], start, capacity, kinds):
             return _BAD_ENDS
     return _FITS

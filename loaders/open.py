@@ -19,7 +19,7 @@ from dataprep.loaders.mixture import Component
 from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.pipeline.errors import ConfigError, CorruptError
-from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 
 Weight = int | float | str | Fraction
 Data = str | Path | PackedDataset
@@ -30,11 +30,11 @@ def open_dataset(folder: str | Path) -> TokenizedDataset | PackedDataset:
     """Open a complete dataset; an incomplete or damaged one is a CorruptError that names why."""
     path = Path(folder)
     manifest = read_manifest(path)
-    if manifest["kind"] == "tokenized":
+    if isinstance(manifest, TokenizedManifest):
         return TokenizedDataset(path, manifest)
-    if manifest["kind"] == "packed":
+    if isinstance(manifest, PackedManifest):
         return PackedDataset(path, manifest)
-    raise CorruptError(f"{path} is of kind {manifest['kind']!r}, which this cannot open")
+    raise CorruptError(f"{path} is of kind {manifest.kind!r}, which this cannot open")
 
 
 def open_packed(data: Data) -> PackedDataset:

@@ -2,7 +2,7 @@
 
     dataset = open_dataset("data/packed")
     dataset[7]              {"tokens": i32[S + 1], "loss_mask": bool[S + 1], "segment_ids": …,
-                             "positions": …, "vision_mask": …}
+                             "positions": …, "vision_mask": …, "loss_weights": f32[S + 1] …}
     dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]
 
 It is also a `RandomAccessDataSource` of grain, which reads many rows at once where it can.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.entries import Json
+from dataprep.pipeline.storage.manifest import PackedManifest, manifest_json
+from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
@@ -36,21 +38,21 @@ Batch = dict[str, NDArray[Any]]
 class PackedDataset:
     """The rows of a packed dataset, in the order they were packed in."""
 
-    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, about: PackedManifest) -> None:
         self.folder = folder
-        self.manifest = manifest
-        try:
-            self.layout = RowLayout.of_manifest(manifest)
-            self.seq_len: int = manifest["seq_len"]
-            self.masks: tuple[str, ...] = tuple(manifest["masks"])
-            self.pad: int = manifest["pad"]
-            self.fingerprint: str = manifest["fingerprint"]
-            self._starts = offsets_of([shard["num_records"] for shard in manifest["shards"]])
-            self._shards = open_shards(folder, manifest, self.layout.tail_start)
-        except KeyError as error:
-            raise CorruptError(
-                f"{folder}/manifest.json lacks {error}, or does not know it"
-            ) from None
+        self.about = about
+        self.layout = RowLayout.of_manifest(about)
+        self.seq_len = about.seq_len
+        self.masks = about.masks
+        self.pad = about.pad
+        self.fingerprint = about.fingerprint
+        self._starts = offsets_of([shard.num_records for shard in about.shards])
+        self._shards = open_shards(folder, about, self.layout.tail_start)
+
+    @property
+    def manifest(self) -> Json:
+        """The manifest as it stands in its file."""
+        return manifest_json(self.folder)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -60,7 +62,7 @@ class PackedDataset:
         return f"PackedDataset({self.fingerprint!r}, rows={len(self)}, seq_len={self.seq_len})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedDataset, (self.folder, self.manifest)
+        return PackedDataset, (self.folder, self.about)
 
     def __getitem__(self, key: int | Sequence[int] | NDArray[Any]) -> Batch:
         if isinstance(key, (Sequence, np.ndarray)):
@@ -108,8 +110,7 @@ class PackedDataset:
         return name_all(out, self.masks)
 
     def _everything(self) -> Request:
-        masks = tuple((number, 0) for number in range(len(self.masks)))
-        return replace(all_of_a_row(0, self.seq_len + 1), masks=masks)
+        return all_of_a_row(0, self.seq_len + 1, self.masks, self.masks)
 
     def _first_bad(self, rows: Offsets, found: RowBytes) -> str:
         """Return the shard and record of the first bad row; asked once something is wrong."""
@@ -121,25 +122,41 @@ class PackedDataset:
                 fastest_expand()(found.part(i, i + 1), self.layout, request, out, place)
             except CorruptError:
                 shard, record = self.locate(number)
-                return f"record {record} of {self.folder / self.manifest['shards'][shard]['path']}"
+                return f"record {record} of {self.folder / self.about.shards[shard].path}"
         return f"a row of {self.folder}"
 
 
-def all_of_a_row(start: int, width: int) -> Request:
-    """Ask for all arrays but the masks."""
-    return Request(start=start, width=width, tokens=(0,), segments=(0,), positions=(0,))
+def all_of_a_row(start: int, width: int, wanted: Sequence[str], own: Sequence[str]) -> Request:
+    """Ask a dataset that has the masks `own` for all arrays and for the wanted masks."""
+    return Request(
+        start=start,
+        width=width,
+        tokens=(0,),
+        segments=(0,),
+        positions=(0,),
+        masks=tuple((number_of(m, own), 0) for m in wanted if not MASKS[m].is_weight),
+        weights=tuple((number_of(m, own), 0) for m in wanted if MASKS[m].is_weight),
+    )
+
+
+def number_of(mask: str, own: Sequence[str]) -> int:
+    return own.index(mask) if mask in own else ABSENT
 
 
 def name_all(arrays: Arrays, masks: Sequence[str]) -> Batch:
-    """Return what `all_of_a_row` asked for, with the masks, by name."""
-    loss, *rest = (f"{mask}_mask" for mask in masks)
-    return {
+    """Return what `all_of_a_row` asked for, by name."""
+    loss, *rest = (MASKS[mask].array for mask in masks if not MASKS[mask].is_weight)
+    batch = {
         "tokens": arrays.tokens[0],
         loss: arrays.masks[0],
         "segment_ids": arrays.segments[0],
         "positions": arrays.positions[0],
         **dict(zip(rest, arrays.masks[1:], strict=True)),
     }
+    for mask in masks:
+        if MASKS[mask].is_weight:
+            batch[MASKS[mask].array] = arrays.weights[0] * arrays.masks[0]
+    return batch
 
 
 def empty_arrays(request: Request, num_rows: int) -> Arrays:
@@ -153,6 +170,7 @@ def empty_arrays(request: Request, num_rows: int) -> Arrays:
         segments=ints(request.segments),
         positions=ints(request.positions),
         masks=np.empty((len(request.masks), num_rows, request.width), np.bool_),
+        weights=np.empty((len(request.weights), num_rows, request.width), np.float32),
     )
 
 

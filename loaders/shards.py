@@ -15,7 +15,7 @@ Shards are immutable: cutting a mapped file short while it is in use ends the pr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,6 +28,8 @@ from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.entries import DocumentShard, RowShard
+from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.riegeli import footer_start, record_starts
 from dataprep.pipeline.types import Offsets
 
@@ -42,34 +44,34 @@ class Shards(Protocol):
         ...
 
 
-def open_shards(folder: Path, manifest: Mapping[str, Any], least: int) -> Shards:
+def open_shards(folder: Path, manifest: PackedManifest, least: int) -> Shards:
     """Open all shards of a packed dataset; `least` is the size in bytes of the smallest row."""
-    check_sizes(folder, manifest["shards"])
-    if manifest["compression"] == "none":
+    check_sizes(folder, manifest.shards)
+    if manifest.compression == "none":
         try:
-            return MappedShards(folder, manifest["shards"], least)
+            return MappedShards(folder, manifest.shards, least)
         except OSError as error:
             message = f"cannot map {folder} ({error}); it is read in another way, which is slower"
             warnings.warn(message, stacklevel=2)
-    return ReadShards(folder, manifest["shards"], least)
+    return ReadShards(folder, manifest.shards, least)
 
 
 class MappedShards:
     """Mapped files. Takes 12 bytes of memory for each row; the rest is the system's page cache."""
 
-    def __init__(self, folder: Path, shards: list[dict[str, Any]], least: int) -> None:
-        total = sum(shard["num_records"] for shard in shards)
+    def __init__(self, folder: Path, shards: Sequence[RowShard], least: int) -> None:
+        total = sum(shard.num_records for shard in shards)
         self._first = np.empty(total, np.int64)  # byte of the mapped memory
         self._size = np.empty(total, np.uint32)
         row = place = 0
         for shard in shards:
             sizes = read_index(folder, shard, least)
             starts, footer = record_starts(sizes)
-            check_footer(folder / shard["path"], shard["num_bytes"], footer)
+            check_footer(folder / shard.path, shard.num_bytes, footer)
             rows = slice(row, row + len(sizes))
             self._first[rows], self._size[rows] = starts + place, sizes
-            row, place = row + len(sizes), place + shard["num_bytes"]
-        files = [(folder / shard["path"], shard["num_bytes"]) for shard in shards]
+            row, place = row + len(sizes), place + shard.num_bytes
+        files = [(folder / shard.path, shard.num_bytes) for shard in shards]
         self._files = MappedFiles(files)
 
     def fetch(self, rows: Offsets) -> RowBytes:
@@ -88,9 +90,9 @@ class MappedShards:
 class ReadShards:
     """Files read by the official reader: for a batch, all rows of one shard at a time."""
 
-    def __init__(self, folder: Path, shards: list[dict[str, Any]], least: int) -> None:
+    def __init__(self, folder: Path, shards: Sequence[RowShard], least: int) -> None:
         self._folder, self._shards = folder, shards
-        self._starts = offsets_of([shard["num_records"] for shard in shards])
+        self._starts = offsets_of([shard.num_records for shard in shards])
         self._open = lru_cache(maxsize=256)(self._open_reader)
         indexes = (read_index(folder, shard, least) for shard in shards)
         self._size = np.concatenate([np.zeros(0, np.uint32), *indexes])
@@ -117,7 +119,7 @@ class ReadShards:
         """Do nothing: the official reader cannot be told."""
 
     def _read(self, number: int, records: list[int]) -> list[bytes]:
-        path = self._folder / self._shards[number]["path"]
+        path = self._folder / self._shards[number].path
         try:
             found: list[bytes] = self._open(number).read(records)
         except (RuntimeError, ValueError, IndexError, OSError) as error:
@@ -128,14 +130,14 @@ class ReadShards:
 
     def _open_reader(self, number: int) -> Any:
         shard = self._shards[number]
-        return open_reader(self._folder / shard["path"], shard["num_records"])
+        return open_reader(self._folder / shard.path, shard.num_records)
 
 
-def check_sizes(folder: Path, shards: Iterable[Mapping[str, Any]]) -> None:
+def check_sizes(folder: Path, shards: Iterable[RowShard | DocumentShard]) -> None:
     """Raise a CorruptError if a shard or its index is not as long as the manifest says."""
     for shard in shards:
-        for entry in (shard, shard["index"]):
-            path, num_bytes = folder / entry["path"], entry["num_bytes"]
+        for entry in (shard, shard.index):
+            path, num_bytes = folder / entry.path, entry.num_bytes
             try:
                 actual = path.stat().st_size
             except OSError as error:
@@ -156,15 +158,15 @@ def open_reader(path: Path, num_records: int) -> Any:
     return reader
 
 
-def read_index(folder: Path, shard: Mapping[str, Any], least: int) -> NDArray[np.uint32]:
+def read_index(folder: Path, shard: RowShard, least: int) -> NDArray[np.uint32]:
     """Return the size in bytes of each row of a shard."""
-    path = folder / shard["index"]["path"]
+    path = folder / shard.index.path
     try:
         sizes: NDArray[np.uint32] = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise CorruptError(f"{path} is damaged: {error}") from None
-    if sizes.dtype != np.uint32 or sizes.shape != (shard["num_records"],):
-        raise CorruptError(f"{path} does not list the rows of its shard ({shard['num_records']})")
+    if sizes.dtype != np.uint32 or sizes.shape != (shard.num_records,):
+        raise CorruptError(f"{path} does not list the rows of its shard ({shard.num_records})")
     if len(sizes) and int(sizes.min()) < least:
         raise CorruptError(f"{path} lists a row of {sizes.min()} bytes, the least is {least}")
     return sizes

@@ -10,23 +10,28 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
               has segment 0, which is where MaxText looks
     hf        input_ids, attention_mask, labels (-100 without loss), position_ids; labels are not
               shifted, since the models shift them
+
+Where a dataset has loss weights, every view adds `loss_weights` f32, shifted as its loss is; `lwm`
+has them in loss_masks instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from dataprep.loaders.expand import ABSENT, Arrays, Request
-from dataprep.loaders.packed import Batch, all_of_a_row, name_all
+from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.storage.masks import MASKS, blocks_among
 
 ViewName = Literal["default", "lwm", "maxtext", "hf"]
 UserView = Callable[[Batch], Batch]
 
+WEIGHTS = MASKS["weight"].array  # as a view has it: 0 where there is no loss
 _KINDS = ("tokens", "segments", "positions")
 
 
@@ -36,6 +41,7 @@ class Table:
 
     columns: dict[str, tuple[str, int]]  # (one of _KINDS or the name of a mask, shift)
     modalities: bool = False  # whether the mask of each modality is added, as vision_mask
+    loss: str = "loss"  # which of them is the loss mask
     finish: Callable[[Batch], Batch] | None = None
 
 
@@ -45,22 +51,25 @@ class View:
 
     masks: tuple[str, ...]  # of all datasets, `loss` first
     columns: dict[str, tuple[str, int]]  # as a table has them; empty if the view is the user's own
+    loss: str = "loss"
     finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
 
     def request(self, start: int, width: int, masks: Sequence[str]) -> Request:
         """Return what to read of a dataset with these masks; one that it lacks is all False."""
 
-        def number(mask: str) -> int:
-            return masks.index(mask) if mask in masks else ABSENT
-
         if self.own is not None:
-            found = tuple((number(mask), 0) for mask in self.masks)
-            return replace(all_of_a_row(start, width + 1), masks=found)
+            return all_of_a_row(start, width + 1, self.masks, masks)
         wanted = self.columns.values()
         shifts = {kind: tuple(s for k, s in wanted if k == kind) for kind in _KINDS}
-        found = tuple((number(k), s) for k, s in wanted if k not in _KINDS)
-        return Request(start=start, width=width, masks=found, **shifts)
+        found = [(k, number_of(k, masks), s) for k, s in wanted if k not in _KINDS]
+        return Request(
+            start=start,
+            width=width,
+            masks=tuple((number, s) for k, number, s in found if not MASKS[k].is_weight),
+            weights=tuple((number, s) for k, number, s in found if MASKS[k].is_weight),
+            **shifts,
+        )
 
     def name(self, arrays: Arrays) -> Batch:
         """Return the arrays of a request by their names."""
@@ -70,14 +79,19 @@ class View:
             "tokens": iter(arrays.tokens),
             "segments": iter(arrays.segments),
             "positions": iter(arrays.positions),
+            "weight": iter(arrays.weights),
         }
         masks = iter(arrays.masks)
         batch = {name: next(sources.get(kind, masks)) for name, (kind, _) in self.columns.items()}
+        if WEIGHTS in batch:
+            batch[WEIGHTS] *= batch[self.loss]
         return self.finish(batch) if self.finish else batch
 
 
 def _finish_lwm(batch: Batch) -> Batch:
-    return {**batch, "loss_masks": batch["loss_masks"].astype(np.float32)}
+    """LWM multiplies the loss by its masks, so that weights belong there."""
+    weights = batch.pop(WEIGHTS, batch["loss_masks"].astype(np.float32))
+    return {**batch, "loss_masks": weights}
 
 
 def _finish_maxtext(batch: Batch) -> Batch:
@@ -103,6 +117,7 @@ VIEWS: dict[ViewName, Table] = {
             "positions": ("positions", 0),
         },
         modalities=True,
+        loss="loss_mask",
     ),
     "lwm": Table(
         columns={
@@ -112,6 +127,7 @@ VIEWS: dict[ViewName, Table] = {
             "input_vision_masks": ("vision", 0),
             "target_vision_masks": ("vision", 1),
         },
+        loss="loss_masks",
         finish=_finish_lwm,
     ),
     "maxtext": Table(
@@ -146,5 +162,9 @@ def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
     if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
         raise ConfigError(f"view {view!r} is not one of {', '.join(VIEWS)}, nor a function")
     table = VIEWS[view]
-    added = {f"{mask}_mask": (mask, 0) for mask in masks[1:]} if table.modalities else {}
-    return View(masks=tuple(masks), columns={**table.columns, **added}, finish=table.finish)
+    columns = dict(table.columns)
+    if table.modalities:
+        columns |= {MASKS[mask].array: (mask, 0) for mask in blocks_among(masks)}
+    if "weight" in masks:
+        columns[WEIGHTS] = ("weight", table.columns[table.loss][1])
+    return View(masks=tuple(masks), columns=columns, loss=table.loss, finish=table.finish)

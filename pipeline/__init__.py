@@ -1,0 +1,24 @@
+"""THE MAP. Rooms stand in the order of the data; a room imports only from rooms above it.
+
+    ground       types  errors  files  hashes  ragged
+    storage      arrays ↔ bytes ↔ manifest                       ◄── loaders import these two only
+       │
+    sources      raw records in: JSON, Parquet, text, CSV, tars, the hub
+    media        pictures, videos, sounds in, read and checked
+    engine       text → ids, by the fastest engine that is proven equal
+    encoders     media → codes
+    modalities   codes → blocks of ids
+       │
+    documents    records → tokens with masks: fields, segments, codes
+       │
+    jobs         plan → execute → publish, written once for every command
+       │
+    tokenize     raw corpora → tokenized dataset      ┐
+    pack         tokenized → packed dataset           ├ one recipe each
+    encode       media → dataset of codes             ┘
+       │
+    look         inspect, verify, stats
+    sample       the embedded sample: data, no code
+
+`tests/test_rooms.py` holds the table of who may import whom.
+"""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import xxhash
 
 from dataprep.pipeline.errors import ResourceError
+from dataprep.pipeline.hashes import hash_file
 
-CHUNK_BYTES = 4 << 20
 FULL = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -58,17 +56,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def hash_file(path: Path) -> str:
-    """xxh3-128 of the content, in hex."""
-    state = xxhash.xxh3_128()
-    buffer = bytearray(CHUNK_BYTES)
-    view = memoryview(buffer)
-    with open(path, "rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            state.update(view[:count])
-    return state.hexdigest()
-
-
 @contextmanager
 def disk_errors_named(place: Path) -> Iterator[None]:
     """A full disk, a lost device or too many open files, as an error that can be resumed from."""
@@ -83,11 +70,19 @@ def disk_errors_named(place: Path) -> Iterator[None]:
         raise
 
 
-def commit_files(paths: dict[str, Path]) -> dict[str, dict[str, Any]]:
-    """Make temp files durable under their names; gives their sizes and hashes."""
-    files = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file that is durable under its name."""
+
+    num_bytes: int
+    xxh3_128: str
+
+
+def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
+    """Make temporary files durable under their names; return the size and hash of each."""
+    written = {}
     for role, path in paths.items():
         temp = temporary(path)
-        files[role] = {"num_bytes": temp.stat().st_size, "xxh3_128": hash_file(temp)}
+        written[role] = Written(num_bytes=temp.stat().st_size, xxh3_128=hash_file(temp))
         commit(temp, path)
-    return files
+    return written

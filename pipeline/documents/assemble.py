@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.storage.documents import Documents, runs_of_parts
+from dataprep.pipeline.storage.documents import Documents
+from dataprep.pipeline.storage.masks import MASKS, WEIGHT_DTYPE, runs_of_parts
 from dataprep.pipeline.types import MODALITIES, Ids, Mask, Offsets
 
 
@@ -27,7 +28,7 @@ class Layout:
     literals: Ids  # all literal ids, in order
     lengths: Offsets  # of each part; a text's is filled in after encoding
     is_text: Mask
-    loss: Mask
+    weight: NDArray[np.float64]  # of each part in the loss; 0: none
     modality: NDArray[np.int8]  # of each part, as in `Parts`
     document_ends: Offsets  # in parts
     kept: Offsets  # which of the batch's records the documents are
@@ -55,13 +56,17 @@ def assemble(
     documents = Documents(
         tokens=tokens,
         ends=ends[has_tokens],
-        runs=tuple(runs_of_parts(_flags(layout, name), lengths) for name in masks),
+        masks=tuple(runs_of_parts(_values(layout, name), lengths) for name in masks),
     )
     return documents, has_tokens
 
 
-def _flags(layout: Layout, mask: str) -> Mask:
+def _values(layout: Layout, mask: str) -> NDArray[Any]:
+    """What a mask says of each part."""
     if mask == "loss":
-        return layout.loss
+        return layout.weight > 0
+    if MASKS[mask].is_weight:
+        # Where there is no loss the weight is 1, as it is everywhere else: fewer runs.
+        return np.where(layout.weight > 0, layout.weight, 1).astype(WEIGHT_DTYPE)
     of_mask: Mask = layout.modality == MODALITIES.index(mask) + 1
     return of_mask

@@ -25,6 +25,10 @@ DIGITS = re.compile(r"0*[0-9]{1,18}")
 Integers = NDArray[Any]  # of any integer type
 
 
+class NotCodesError(ValueError):
+    """A value that was perhaps never meant as codes."""
+
+
 def integers_of(value: Any, raw_dtype: np.dtype[Any], *, may_nest: bool) -> Integers:
     """Integers in the shape they are given in; ValueError says what is wrong.
 
@@ -37,7 +41,7 @@ def integers_of(value: Any, raw_dtype: np.dtype[Any], *, may_nest: bool) -> Inte
     if isinstance(value, bytes):
         value = _from_bytes(value, raw_dtype)
     if not isinstance(value, np.ndarray):
-        raise ValueError(f"must be a list of codes, got {type(value).__name__}")
+        raise NotCodesError(f"must be a list of codes, got {type(value).__name__}")
     if value.dtype == np.uint64:  # beside signed integers NumPy would make floats of them
         if value.size and int(value.max()) >> 63:
             raise ValueError(f"has code {int(value.max())}, which does not fit 63 bits")
@@ -83,14 +87,14 @@ def _from_base64(value: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except (ValueError, binascii.Error):
         shown = value if len(value) <= 40 else f"{value[:37]}..."
-        raise ValueError(f"must be a list of codes or base64 of them, got {shown!r}") from None
+        raise NotCodesError(f"must be a list of codes or base64 of them, got {shown!r}") from None
 
 
 def _from_bytes(data: bytes, raw_dtype: np.dtype[Any]) -> Integers:
     if data.startswith(NPY_MAGIC):
         return _from_npy(data)
     if len(data) % raw_dtype.itemsize:
-        raise ValueError(
+        raise NotCodesError(
             f"must be a list of codes, or {raw_dtype.name} of them in base64 or bytes, but has "
             f"{len(data)} bytes; set raw_dtype to what they are"
         )

@@ -67,7 +67,10 @@ def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
     specs = (records.columns or {}).get(rules.fields_from, ())
     if not len(specs) or not _is_text(specs) or len(set(specs)) > 1:
         return None
-    return parse_spec(specs[0], rules.grammar)
+    try:
+        return parse_spec(specs[0], rules.grammar)
+    except ValueError:  # each of the records is an error
+        return None
 
 
 def _repeated(
@@ -85,7 +88,7 @@ def _repeated(
         literals=_literals(joined_ids(pattern.literals), part_lengths, lengths, wrapped),
         lengths=lengths.reshape(-1),
         is_text=np.tile(part_lengths == TEXT, count),
-        loss=np.tile(np.array(pattern.loss, bool), count),
+        weight=np.tile(np.array(pattern.weight), count),
         modality=np.tile(np.array(pattern.modality, np.int8), count),
         document_ends=np.arange(1, count + 1) * len(part_lengths),
         kept=kept,

@@ -2,6 +2,7 @@
 
     spec          split on "," first; nothing is stripped or escaped
     [x]           x without loss
+    x*0.5         x with half the loss
     a+b           the values of a and b, joined by the separator
     <|bos|>       the BOS id; likewise <|eos|>
     <|123|>       the id 123
@@ -15,24 +16,29 @@ Knows names, not values: `values` looks them up in records.
 from __future__ import annotations
 
 import fnmatch
+import math
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.ragged import Holds
+from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
 Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
+WEIGHTED = re.compile(r"(.+)\*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")  # answer*0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     kind: Kind
     keys: tuple[str, ...]  # of the record; several only for text
-    loss: bool
+    weight: float = 1.0  # of its tokens in the loss; 0: they have none
     id: int = 0  # kind "id" only
     modality: str = ""  # kind "codes" only
 
@@ -65,29 +71,50 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 
 def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
-    """`[a+b],c` -> (Field(a, b; no loss), Field(c; loss))."""
+    """`[a+b],c` -> (Field(a, b; no loss), Field(c; loss)); ValueError for a weight that is none."""
     return tuple(_parse_field(name, grammar) for name in spec.split(","))
 
 
 def _parse_field(name: str, grammar: Grammar) -> Field:
-    loss = True
-    if name.startswith("[") and name.endswith("]"):
-        name, loss = name[1:-1], False
+    name, weight = _weight_of(name, grammar)
     if name == "<|bos|>":
-        return Field(kind="bos", keys=(), loss=loss)
+        return Field(kind="bos", keys=(), weight=weight)
     if name == "<|eos|>":
-        return Field(kind="eos", keys=(), loss=loss)
+        return Field(kind="eos", keys=(), weight=weight)
     literal = LITERAL_ID.fullmatch(name)
     if literal:
-        return Field(kind="id", keys=(), loss=loss, id=int(literal[1]))
+        return Field(kind="id", keys=(), weight=weight, id=int(literal[1]))
     if name.startswith("{") and name.endswith("}"):
-        return Field(kind="base64", keys=(name[1:-1],), loss=loss)
+        return Field(kind="base64", keys=(name[1:-1],), weight=weight)
     modality = grammar.modality_of(name)
     if modality:
-        return Field(kind="codes", keys=(name,), loss=loss, modality=modality)
+        return Field(kind="codes", keys=(name,), weight=weight, modality=modality)
     if grammar.is_segments(name):
-        return Field(kind="segments", keys=(name,), loss=loss)
-    return Field(kind="text", keys=tuple(name.split("+")), loss=loss)
+        return Field(kind="segments", keys=(name,), weight=weight)
+    return Field(kind="text", keys=tuple(name.split("+")), weight=weight)
+
+
+def _weight_of(name: str, grammar: Grammar) -> tuple[str, float]:
+    """A field's name without brackets and weight, and the weight."""
+    weighted = None if grammar.only_vision else WEIGHTED.fullmatch(name)
+    if name.startswith("[") and name.endswith("]"):
+        inside = name[1:-1]
+        if not grammar.only_vision and WEIGHTED.fullmatch(inside):
+            raise ValueError(f"field {name!r} has a weight but no loss; write {inside} or [x]")
+        return inside, 0.0
+    if weighted is None:
+        return name, 1.0
+    weight = float(weighted[2])
+    with np.errstate(over="ignore"):
+        stored = float(WEIGHT_DTYPE.type(weight))
+    if not 0 < stored < math.inf:
+        raise ValueError(
+            f"field {name!r} has weight {weighted[2]}, which is not within 6e-8..65504; "
+            "write [x] for a field without loss"
+        )
+    if weighted[1].startswith("["):
+        raise ValueError(f"field {name!r} has a weight but no loss; write {weighted[1]} or x*0.5")
+    return weighted[1], weight
 
 
 def keys_of(fields: Sequence[Field]) -> frozenset[str]:
@@ -96,7 +123,10 @@ def keys_of(fields: Sequence[Field]) -> frozenset[str]:
 
 def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
     """A spec from flags or config, where a mistake can be named before any file is read."""
-    fields = parse_spec(spec, grammar)
+    try:
+        fields = parse_spec(spec, grammar)
+    except ValueError as error:
+        raise ConfigError(f"fields {spec!r}: {error}") from None
     for field in fields:
         for key in field.keys:
             if not key:

@@ -34,18 +34,18 @@ def without_segments(record: Record, fields: tuple[Field, ...]) -> tuple[Record,
             continue
         (key,) = f.keys
         for i, (kind, loss, value) in enumerate(segments_of(record, key)):
-            segment = _segment_field(key, i, kind, f.loss and loss)
+            segment = _segment_field(key, i, kind, f.weight if loss else 0.0)
             values[segment.keys[0]] = value
             found.append(segment)
     return values, tuple(found)
 
 
 @lru_cache(maxsize=1 << 12)
-def _segment_field(key: str, number: int, kind: str, loss: bool) -> Field:
+def _segment_field(key: str, number: int, kind: str, weight: float) -> Field:
     keys = (f"{key}[{number}]",)
     if kind == "text":
-        return Field(kind="text", keys=keys, loss=loss)
-    return Field(kind="codes", keys=keys, loss=loss, modality=kind)
+        return Field(kind="text", keys=keys, weight=weight)
+    return Field(kind="codes", keys=keys, weight=weight, modality=kind)
 
 
 def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
@@ -80,34 +80,34 @@ def add_by_pattern(
 def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: Rules) -> None:
     """Lay out one document without segments; ValueError says which field is wrong and how."""
     if rules.add_bos:
-        parts.add_ids(_special(rules.bos, "BOS"), loss=False)
+        parts.add_ids(_special(rules.bos, "BOS"), weight=0.0)
     for i, f in enumerate(fields):
         prepended = rules.prepend_text if i == 0 else ""
         if f.kind == "text":
-            _add_text(parts, prepended + _joined_text(record, f, rules), f.loss, rules)
+            _add_text(parts, prepended + _joined_text(record, f, rules), f.weight, rules)
         elif f.kind == "codes":
             codes, block = _codes_in(record, f, rules), rules.blocks[f.modality]
-            parts.add_block(codes, f.modality, block, f.loss, f"field {f.keys[0]!r}")
+            parts.add_block(codes, f.modality, block, f.weight, f"field {f.keys[0]!r}")
         elif f.kind == "base64":
-            parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.loss)
+            parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.weight)
         elif f.kind == "id":
             if f.id >= rules.vocab_size:
                 raise ValueError(f"<|{f.id}|> is outside the vocabulary of {rules.vocab_size}")
-            parts.add_ids(np.array([f.id], np.uint32), f.loss)
+            parts.add_ids(np.array([f.id], np.uint32), f.weight)
         else:
             special = rules.bos if f.kind == "bos" else rules.eos
-            parts.add_ids(_special(special, f.kind.upper()), f.loss)
+            parts.add_ids(_special(special, f.kind.upper()), f.weight)
     if rules.add_eos:
-        parts.add_ids(_special(rules.eos, "EOS"), loss=True)
+        parts.add_ids(_special(rules.eos, "EOS"), weight=1.0)
     parts.end_document()
 
 
-def _add_text(parts: Parts, text: str, loss: bool, rules: Rules) -> None:
+def _add_text(parts: Parts, text: str, weight: float, rules: Rules) -> None:
     if len(rules.text_prefix):
-        parts.add_ids(rules.text_prefix, loss)
-    parts.add_text(text, loss)
+        parts.add_ids(rules.text_prefix, weight)
+    parts.add_text(text, weight)
     if len(rules.text_suffix):
-        parts.add_ids(rules.text_suffix, loss)
+        parts.add_ids(rules.text_suffix, weight)
 
 
 def _joined_text(record: Record, f: Field, rules: Rules) -> str:
@@ -128,7 +128,11 @@ def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
     return codes_of(record, key, rules.blocks[f.modality], hint)
 
 
+class NoSpecialTokenError(ValueError):
+    """BOS or EOS is wanted, but the tokenizer has none."""
+
+
 def _special(value: int | None, name: str) -> Ids:
     if value is None:
-        raise ValueError(f"the tokenizer names no {name}; set {name.lower()}_token")
+        raise NoSpecialTokenError(f"the tokenizer names no {name}; set {name.lower()}_token")
     return np.array([value], np.uint32)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.codes import integers_of
+from dataprep.pipeline.documents.codes import NotCodesError, integers_of
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
@@ -43,10 +43,11 @@ def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
     value = value_of(record, key)
     try:
         return block.flatten(integers_of(value, block.raw_dtype, may_nest=block.may_nest))
+    except NotCodesError as error:
+        raise ValueError(f"field {key!r} {error}{hint}") from None
     except ValueError as error:
         # A list or a broken .npy was meant as codes, whatever is wrong with it.
-        is_other = str(error).startswith("must be")
-        raise ValueError(f"field {key!r} {error}{hint if is_other else ''}") from None
+        raise ValueError(f"field {key!r} {error}") from None
 
 
 def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:

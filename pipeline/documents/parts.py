@@ -1,7 +1,7 @@
 """Documents as parts: texts to encode, literal ids, codes to wrap, each with its flags.
 
     parts    BOS | ab | c | EOS | BOS | d | ef | EOS       of two documents
-    loss      0    0    1    1     0    0    1    1        a flag a part, so masks are runs at once
+    weight    0    0    1    1     0    0    .5   1        one a part, so masks are runs at once
 
 Codes wait until those of a whole batch are there: they are checked and wrapped in one stroke. What
 the parts of a document are is for `lay_out` to say.
@@ -42,22 +42,22 @@ class Parts:
     literals: list[Ids] = field(default_factory=list)
     codes: list[CodePart] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
-    loss: list[bool] = field(default_factory=list)
+    weight: list[float] = field(default_factory=list)  # in the loss; 0: none
     modality: list[int] = field(default_factory=list)  # 0: none, n: MODALITIES[n - 1]
     document_ends: list[int] = field(default_factory=list)  # in parts
 
-    def add_text(self, text: str, loss: bool) -> None:
+    def add_text(self, text: str, weight: float) -> None:
         self.texts.append(text)
-        self._add(TEXT, loss)
+        self._add(TEXT, weight)
 
-    def add_ids(self, ids: Ids, loss: bool) -> None:
+    def add_ids(self, ids: Ids, weight: float) -> None:
         self.literals.append(ids)
-        self._add(len(ids), loss)
+        self._add(len(ids), weight)
 
     def add_block(
-        self, codes: NDArray[Any], modality: str, block: Block, loss: bool, label: str
+        self, codes: NDArray[Any], modality: str, block: Block, weight: float, label: str
     ) -> None:
-        self.add_ids(block.start, loss)
+        self.add_ids(block.start, weight)
         self.codes.append(
             CodePart(
                 modality=modality,
@@ -69,8 +69,8 @@ class Parts:
             )
         )
         self.literals.append(NO_IDS)
-        self._add(CODES, loss, MODALITIES.index(modality) + 1)
-        self.add_ids(block.end, loss)
+        self._add(CODES, weight, MODALITIES.index(modality) + 1)
+        self.add_ids(block.end, weight)
 
     def add_alike(
         self, pattern: Parts, texts: Sequence[str], codes: Sequence[NDArray[Any]]
@@ -91,7 +91,7 @@ class Parts:
         self.texts += texts
         self.literals += pattern.literals
         self.lengths += pattern.lengths
-        self.loss += pattern.loss
+        self.weight += pattern.weight
         self.modality += pattern.modality
         self.end_document()
 
@@ -109,7 +109,7 @@ class Parts:
             (self.texts, texts),
             (self.literals, literals),
             (self.lengths, texts + literals),
-            (self.loss, texts + literals),
+            (self.weight, texts + literals),
             (self.modality, texts + literals),
         ):
             del values[len(values) - count :]
@@ -142,7 +142,7 @@ class Parts:
             literals=joined_ids(literals),
             lengths=lengths,
             is_text=lengths == TEXT,
-            loss=np.array(self.loss, bool),
+            weight=np.array(self.weight, np.float64),
             modality=np.array(self.modality, np.int8),
             document_ends=np.array(self.document_ends, np.int64),
             kept=np.array(kept, np.int64),
@@ -154,9 +154,9 @@ class Parts:
         by_name = [(m, [part for part in self.codes if part.modality == m]) for m in MODALITIES]
         return [(modality, parts) for modality, parts in by_name if parts]
 
-    def _add(self, length: int, loss: bool, modality: int = 0) -> None:
+    def _add(self, length: int, weight: float, modality: int = 0) -> None:
         self.lengths.append(length)
-        self.loss.append(loss)
+        self.weight.append(weight)
         self.modality.append(modality)
 
 

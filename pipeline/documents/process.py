@@ -35,7 +35,7 @@ ORIGIN = np.dtype(
 )
 
 
-class Encoder(Protocol):
+class TextEncoder(Protocol):
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]: ...
 
     def last_by_reference(self) -> Offsets:
@@ -57,7 +57,7 @@ class Processed:
 def process(
     records: Records,
     rules: Rules,
-    encoder: Encoder,
+    encoder: TextEncoder,
     find_unencodable: FindUnencodable,
     first_line: int,
 ) -> Processed:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dataprep.configs import TokenizeConfig
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec, keys_of
 from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.modalities.blocks import make_block
 from dataprep.pipeline.types import MODALITIES, Ids
 
 
@@ -55,72 +56,86 @@ class Vocabulary:
     text_suffix: tuple[int, ...]
 
 
-def fields_of(config: Mapping[str, Any], index: int) -> tuple[Field, ...] | str:
+def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     """The fields of an input, or the key of the record that names them."""
-    item = config["inputs"][index]
-    if item["fields"] is None and (item["fields_from"] or config["fields_from"]):
-        key: str = item["fields_from"] or config["fields_from"]
+    item = config.inputs[index]
+    key = item.fields_from or config.fields_from
+    if item.fields is None and key:
         return key
-    return check_spec(item["fields"] or config["fields"], grammar_of(config, from_record=False))
+    return check_spec(item.fields or config.fields, grammar_of(config, from_record=False))
 
 
-def grammar_of(config: Mapping[str, Any], *, from_record: bool) -> Grammar:
+def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:
     """LWM takes any name with `vision` in it, but only where records bring their own specs."""
     return Grammar(
-        codes=tuple((m, tuple(config["modalities"][m]["fields"])) for m in MODALITIES),
-        segments=tuple(config["modalities"]["segments"]),
-        only_vision=config["compat"] == "lwm" and from_record,
+        codes=tuple((m, config.modalities.section(m).fields) for m in MODALITIES),
+        segments=config.modalities.segments,
+        only_vision=config.compat == "lwm" and from_record,
     )
 
 
-def adds_special_tokens(config: Mapping[str, Any], index: int) -> bool:
+def adds_special_tokens(config: TokenizeConfig, index: int) -> bool:
     """Whether texts and tags of an input get the tokenizer's own special tokens."""
-    wanted = config["field_special_tokens"]
-    if wanted == "auto":
-        return config["compat"] == "lwm" and isinstance(fields_of(config, index), str)
-    return bool(wanted)
+    if config.field_special_tokens == "auto":
+        return config.compat == "lwm" and isinstance(fields_of(config, index), str)
+    return config.field_special_tokens
 
 
-def modalities_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those whose codes may occur: all where only a record tells."""
-    found = set(named_modalities(config))
-    for i in range(len(config["inputs"])):
-        fields = fields_of(config, i)
-        if isinstance(fields, str):
-            # "vision" is all that LWM knows.
-            found |= {"vision"} if config["compat"] == "lwm" else set(MODALITIES)
-        elif any(f.kind == "segments" for f in fields):
-            found |= set(MODALITIES)
+def modalities_of(config: TokenizeConfig) -> tuple[str, ...]:
+    """Those whose codes may occur in any input."""
+    found = {m for i in range(len(config.inputs)) for m in modalities_of_input(config, i)}
     return tuple(modality for modality in MODALITIES if modality in found)
 
 
-def named_modalities(config: Mapping[str, Any]) -> frozenset[str]:
+def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
+    """Those whose codes may occur in an input: all where only a record tells."""
+    fields = fields_of(config, index)
+    if isinstance(fields, str):
+        # "vision" is all that LWM knows.
+        return frozenset({"vision"} if config.compat == "lwm" else MODALITIES)
+    if any(f.kind == "segments" for f in fields):
+        return frozenset(MODALITIES)
+    return frozenset(f.modality for f in fields if f.kind == "codes")
+
+
+def may_have_weights(config: TokenizeConfig) -> bool:
+    """Whether any record may have loss weights: the fields say so, or records bring their own."""
+    all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
+    return any(
+        config.compat != "lwm" if isinstance(fields, str) else any(_weighted(fields))
+        for fields in all_fields
+    )
+
+
+def _weighted(fields: Sequence[Field]) -> list[bool]:
+    return [f.weight not in (0.0, 1.0) for f in fields]
+
+
+def named_modalities(config: TokenizeConfig) -> frozenset[str]:
     """Those that the fields of any input name."""
-    all_fields = [fields_of(config, i) for i in range(len(config["inputs"]))]
+    all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
     static = [fields for fields in all_fields if not isinstance(fields, str)]
     return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
 
 
-def blocks_of(
-    config: Mapping[str, Any], vocabulary: Vocabulary, *, wraps: bool
-) -> dict[str, Block]:
+def blocks_of(config: TokenizeConfig, vocabulary: Vocabulary, *, wraps: bool) -> dict[str, Block]:
     """`wraps`: tags that are text get the tokenizer's own special tokens, as texts do."""
     blocks: dict[str, Block] = {}
-    for modality, ids in vocabulary.tags.items():
-        settings = config["modalities"][modality]
+    for modality, tags in vocabulary.tags.items():
+        section = config.modalities.section(modality)
 
-        def tag(name: str, ids: tuple[int, ...], settings: Mapping[str, Any] = settings) -> Ids:
-            if wraps and isinstance(settings[name], str):
+        def ids_of(tag: str | tuple[int, ...], ids: tuple[int, ...]) -> Ids:
+            if wraps and isinstance(tag, str):
                 ids = (*vocabulary.text_prefix, *ids, *vocabulary.text_suffix)
             return np.array(ids, np.uint32)
 
-        start, end = tag("start", ids.start), tag("end", ids.end)
-        blocks[modality] = make_block(modality, settings, start, end)
+        start, end = ids_of(section.start, tags.start), ids_of(section.end, tags.end)
+        blocks[modality] = BLOCKS[modality](section, start, end)
     return blocks
 
 
 def make_rules(
-    config: Mapping[str, Any],
+    config: TokenizeConfig,
     vocabulary: Vocabulary,
     index: int,
     *,
@@ -129,21 +144,22 @@ def make_rules(
 ) -> Rules:
     fields = fields_of(config, index)
     wraps = adds_special_tokens(config, index)
+    files = vocabulary.files
     return Rules(
         fields=() if isinstance(fields, str) else fields,
         fields_from=fields if isinstance(fields, str) else "",
-        fields_index=config["fields_index"],
+        fields_index=config.fields_index,
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
-        bos=vocabulary.files.bos_id,
-        eos=vocabulary.files.eos_id,
-        add_bos=_add(config["add_bos"], vocabulary.files.bos_id),
-        add_eos=_add(config["add_eos"], vocabulary.files.eos_id),
-        prepend_text=config["prepend_text"],
-        subfield_separator=config["subfield_separator"],
+        bos=files.bos_id,
+        eos=files.eos_id,
+        add_bos=_add(config.add_bos, files.bos_id),
+        add_eos=_add(config.add_eos, files.eos_id),
+        prepend_text=config.prepend_text,
+        subfield_separator=config.subfield_separator,
         text_prefix=np.array(vocabulary.text_prefix if wraps else (), np.uint32),
         text_suffix=np.array(vocabulary.text_suffix if wraps else (), np.uint32),
         blocks=blocks_of(config, vocabulary, wraps=wraps),
-        vocab_size=vocabulary.files.vocab_size,
+        vocab_size=files.vocab_size,
         masks=masks,
         dtype=dtype,
     )

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 
 import numpy as np
 
-from dataprep.pipeline.documents.process import Encoder, FindUnencodable, Processed, process
+from dataprep.pipeline.documents.process import FindUnencodable, Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.types import Offsets, Piece, Records
+from dataprep.pipeline.storage.masks import split_runs
+from dataprep.pipeline.types import Piece, Records
 
 _SMALL_BYTES = 1 << 16  # a larger batch is processed by itself
 _TOGETHER_BYTES = 1 << 18
@@ -60,7 +61,7 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
 
 
 def process_together(
-    group: Sequence[PieceRecords], encoder: Encoder, find_unencodable: FindUnencodable
+    group: Sequence[PieceRecords], encoder: TextEncoder, find_unencodable: FindUnencodable
 ) -> list[Processed]:
     """What `process` makes of each batch of a group."""
     rules = group[0].rules
@@ -103,7 +104,7 @@ def _apart(
     errors = np.searchsorted([error.line for error in whole.errors], firsts).tolist()
     origins["line"] -= np.repeat(firsts[:-1], np.diff(places))
     bounds = np.concatenate(([0], documents.ends))[places]
-    runs_apart = [split_runs(runs, bounds) for runs in documents.runs]
+    runs_apart = [split_runs(runs, bounds) for runs in documents.masks]
     tokens_at, documents_at = bounds.tolist(), places.tolist()
     for i, (records, first) in enumerate(zip(batches, firsts, strict=False)):
         start, stop = documents_at[i : i + 2]
@@ -111,7 +112,7 @@ def _apart(
             documents=Documents(
                 tokens=documents.tokens[tokens_at[i] : tokens_at[i + 1]],
                 ends=documents.ends[start:stop] - tokens_at[i],
-                runs=tuple(parts[i] for parts in runs_apart),
+                masks=tuple(parts[i] for parts in runs_apart),
             ),
             origins=origins[start:stop],
             errors=tuple(
@@ -122,24 +123,3 @@ def _apart(
             next_line=records.next_line,
             num_bytes=records.num_bytes,
         )
-
-
-def split_runs(runs: Offsets, bounds: Offsets) -> list[Offsets]:
-    """Run ends of a mask between neighbouring bounds, each as `slice_runs` gives it.
-
-    >>> [part.tolist() for part in split_runs(np.array([2, 5, 6]), np.array([0, 3, 3, 6]))]
-    [[2, 3], [], [0, 2, 3]]
-    """
-    firsts = np.searchsorted(runs, bounds[:-1], side="right").tolist()
-    lasts = np.searchsorted(runs, bounds[1:], side="left").tolist()
-    parts: list[Offsets] = []
-    for first, last, (start, stop) in zip(firsts, lasts, pairwise(bounds.tolist()), strict=True):
-        if start == stop:
-            parts.append(np.zeros(0, np.int64))
-            continue
-        opens = first % 2  # in a run of True: before it there is one of no length
-        part = np.zeros(last + 1 - first + opens, np.int64)
-        np.subtract(runs[first : last + 1], start, out=part[opens:])
-        part[-1] = stop - start
-        parts.append(part)
-    return parts

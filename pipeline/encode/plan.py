@@ -17,10 +17,12 @@ from typing import Any
 from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.media import Entry, Found, find_media, is_listed
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, format_of, split_source
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
@@ -35,7 +37,7 @@ NEUTRAL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodePlan:
-    config: dict[str, Any]  # an EncodeConfig as plain values, `column` and `into` filled in
+    config: EncodeConfig  # with `column`, `into` and the place of the weights filled in
     kind: Modality
     weights: Weights | None
     sources: tuple[Source, ...]
@@ -51,7 +53,7 @@ class EncodePlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     plan: EncodePlan
-    entries: list[tuple[Entry, ...]]  # of each source that is a folder or a tar
+    found: tuple[Found, ...]
     encoder: Encoder
     num_workers: int
 
@@ -64,32 +66,34 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
     spec = find_encoder(config.encoder)
     weights = find_weights(config.weights, cache_dir)
     encoder = open_encoder(config.encoder, config.settings, weights)
-    values = config.model_dump(mode="json")
-    values["weights"] = weights.path if weights else None
-    values["column"] = config.column or DEFAULT_COLUMN[spec.kind]
-    values["into"] = config.into or spec.kind
+    column = config.column or DEFAULT_COLUMN[spec.kind]
+    filled = config.model_copy(
+        update={
+            "weights": weights.path if weights else None,
+            "column": column,
+            "into": config.into or spec.kind,
+        }
+    )
     found = [
-        item
-        for path in config.inputs
-        for item in find_media(path, spec.kind, values["column"], cache_dir)
+        item for path in config.inputs for item in find_media(path, spec.kind, column, cache_dir)
     ]
     _check_videos(found, config)
     workers = config.workers or num_cores
     processes = min(workers, encoder.max_processes or workers)
     sources = tuple(item.source for item in found)
     plan = EncodePlan(
-        config=values,
+        config=filled,
         kind=spec.kind,
         weights=weights,
         sources=sources,
         tasks=tuple(_make_tasks(found, config)),
-        identity=_identity(values, encoder.identity, sources),
+        identity=_identity(filled, encoder.identity, sources),
         # One process alone has others' cores to decode with.
         decode_threads=workers if processes < workers else 1,
     )
     return Planned(
         plan=plan,
-        entries=[item.entries for item in found],
+        found=tuple(found),
         encoder=encoder,
         num_workers=processes,
     )
@@ -105,13 +109,13 @@ def _check_videos(found: Sequence[Found], config: EncodeConfig) -> None:
 
 
 def _identity(
-    config: Mapping[str, Any], encoder: Mapping[str, Any], sources: Sequence[Source]
+    config: EncodeConfig, encoder: Mapping[str, Any], sources: Sequence[Source]
 ) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "kind": "encoded",
         "config": {
-            **{key: value for key, value in config.items() if key not in NEUTRAL},
+            **config.model_dump(mode="json", exclude=set(NEUTRAL)),
             **{key if key == "encoder" else f"encoder {key}": encoder[key] for key in encoder},
         },
         "sources": [{"kind": s.kind, "fingerprint": s.fingerprint} for s in sources],
@@ -128,7 +132,7 @@ class TaskSize:
 
 def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
     num_bytes = sum(max(item.source.num_bytes, 0) for item in found)
-    num_files = sum(len(item.entries) + item.num_named for item in found)
+    num_files = sum(len(item.entries) + len(item.named) for item in found)
     return TaskSize(
         num_bytes=min(max(num_bytes // TASKS_WANTED, TASK_BYTES[0]), TASK_BYTES[1]),
         num_files=min(max(num_files // TASKS_WANTED, FEWEST_FILES), shard_records),
@@ -150,13 +154,15 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
         num_records += count
         is_last = left is not None and num_records >= left
         if is_last or num_bytes >= size.num_bytes or num_records >= size.num_files:
-            yield _task(sources, index, pieces, num_bytes, left if is_last else None)
+            yield make_task(
+                sources, index, pieces, num_bytes, -1 if left is None or not is_last else left
+            )
             if is_last:
                 return
             left = None if left is None else left - num_records
             index, pieces, num_bytes, num_records = index + 1, [], 0, 0
     if pieces:
-        yield _task(sources, index, pieces, num_bytes, None)
+        yield make_task(sources, index, pieces, num_bytes)
 
 
 def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
@@ -182,9 +188,9 @@ def _ranges(
 
 def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
     target, share = size.num_bytes, 0.0
-    if item.num_named:
+    if item.named:
         # The work is in the files and not in the lines that name them.
-        share = item.num_named / max(1, item.source.num_bytes)  # files a byte
+        share = len(item.named) / max(1, item.source.num_bytes)  # files a byte
         target = max(1, min(target, int(size.num_files / share)))
     # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
     count_lines = not format_of(item.source.kind).is_stream
@@ -196,23 +202,3 @@ def count_in(source: Source, piece: Piece, stop_after: int) -> int:
     if is_listed(source):
         return min(piece.stop - piece.start, stop_after)
     return count_records(source, piece, stop_after)
-
-
-def _task(
-    sources: Sequence[Source],
-    index: int,
-    pieces: Sequence[Piece],
-    num_bytes: int,
-    limit: int | None,
-) -> Task:
-    content = {
-        "pieces": [[sources[p.source].fingerprint, p.start, p.stop] for p in pieces],
-        "limit": limit,
-    }
-    return Task(
-        index=index,
-        identity=fingerprint(content).removeprefix("sha256:")[:16],
-        pieces=tuple(pieces),
-        num_bytes=num_bytes,
-        limit=-1 if limit is None else limit,
-    )

@@ -5,10 +5,10 @@
     text, …                    the columns that came with the record
     source   string            where it came from, unless the record has a column of that name
 
-The schema's metadata say which encoder made the codes (`makers`).
+The schema's metadata say which encoder made the codes (`encoders.makers`).
 
 A shard's columns are those that its records have. What types they have in the end is known when
-all shards are there (`encode_finish`); here they are what pyarrow finds in the values.
+all shards are there (`retype`); here they are what pyarrow finds in the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, metadata_of
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_atomic
-from dataprep.pipeline.tokenize.sink import Cursor
-from dataprep.pipeline.types import Task
+from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
+from dataprep.pipeline.storage.documents import TokenDtype
 
-TASKS = "tasks"
 ENDINGS = {"shards": ".parquet", "errors": ".errors.jsonl"}
 SOURCE = "source"
 
@@ -47,13 +46,13 @@ class CodeTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeShard:
-    """One committed shard, as its marker says."""
+class CodesMarker:
+    """One committed shard of codes."""
 
     num_records: int
     num_codes: int
     tallies: dict[str, CodeTally]  # by source index
-    files: dict[str, dict[str, Any]]  # role -> {num_bytes, xxh3_128}
+    files: dict[str, Written]  # by role
     schema: str  # Arrow's own bytes, in base64
     cursor: Cursor
     final: bool  # the task's last
@@ -69,11 +68,11 @@ class CodeColumn:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return code_dtype(self.codebook_size)
+        return np.dtype(code_dtype(self.codebook_size))
 
 
-def code_dtype(codebook_size: int) -> np.dtype[Any]:
-    return np.dtype(np.uint16 if codebook_size <= 1 << 16 else np.uint32)
+def code_dtype(codebook_size: int) -> TokenDtype:
+    return "uint16" if codebook_size <= 1 << 16 else "uint32"
 
 
 @dataclass(slots=True)
@@ -83,34 +82,11 @@ class OpenShard:
     codes: list[Codes] = field(default_factory=list)  # [frames, tokens] or [codebooks, frames]
     columns: list[dict[str, Any]] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # of each record that is written
-    errors: list[dict[str, Any]] = field(default_factory=list)  # {file, line, reason}
+    errors: list[dict[str, Any]] = field(default_factory=list)  # {file, line, byte_offset, reason}
     tallies: dict[str, CodeTally] = field(default_factory=dict)
 
     def tally(self, source: int) -> CodeTally:
         return self.tallies.setdefault(str(source), CodeTally())
-
-
-def task_stem(work: Path, task: Task) -> Path:
-    return work / TASKS / f"{task.index:06d}-{task.identity}"
-
-
-def shard_file(stem: Path, number: int, role: str) -> Path:
-    return stem.with_name(f"{stem.name}-{number:04d}{ENDINGS[role]}")
-
-
-def marker_file(stem: Path, number: int) -> Path:
-    return stem.with_name(f"{stem.name}-{number:04d}.done")
-
-
-def committed_shards(stem: Path) -> list[CodeShard]:
-    """The shards of a task that a run has committed, in order."""
-    shards: list[CodeShard] = []
-    while (marker := marker_file(stem, len(shards))).exists():
-        raw = json.loads(marker.read_bytes())
-        tallies = {key: CodeTally(**value) for key, value in raw.pop("tallies").items()}
-        cursor = Cursor(**raw.pop("cursor"))
-        shards.append(CodeShard(tallies=tallies, cursor=cursor, **raw))
-    return shards
 
 
 def seal(
@@ -123,15 +99,15 @@ def seal(
     cursor: Cursor,
     final: bool,
 ) -> Callable[[], None]:
-    """What writes the shard down; the table is built now, so that its errors come now."""
+    """Return the function that commits the shard; its table is built now, so errors come now."""
     table = make_table(shard, column).replace_schema_metadata(metadata_of(makers))
-    paths = {role: shard_file(stem, number, role) for role in ENDINGS}
+    paths = {role: shard_file(stem, number, ending) for role, ending in ENDINGS.items()}
 
     def commit() -> None:
         write_table(table, temporary(paths["shards"]))
         with open(temporary(paths["errors"]), "w", encoding="utf-8") as file:
             file.writelines(json.dumps(error, ensure_ascii=False) + "\n" for error in shard.errors)
-        committed = CodeShard(
+        marker = CodesMarker(
             num_records=table.num_rows,
             num_codes=sum(codes.size for codes in shard.codes),
             tallies=shard.tallies,
@@ -140,8 +116,7 @@ def seal(
             cursor=cursor,
             final=final,
         )
-        sync_folder(stem.parent)
-        write_atomic(marker_file(stem, number), json.dumps(asdict(committed)).encode())
+        write_marker(stem, number, marker)
 
     return commit
 

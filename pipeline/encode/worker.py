@@ -1,8 +1,8 @@
-"""One worker process of `dataprep encode`: read -> decode -> encode -> write.
+"""One worker of `dataprep encode`: read -> decode -> encode -> write.
 
-`begin` is called once by each worker process (see `jobs.worker`). A task gives one or more shards;
-one that was killed goes on after its last shard. Batches are cut within a shard, in the order of
-the records: which pictures are computed together depends on the input alone.
+A task gives one or more shards; one that was killed goes on after its last shard. Batches are cut
+within a shard, in the order of the records: which pictures are computed together depends on the
+input alone.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from dataprep.pipeline.encode.batches import encoding_with
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.encode.tables import (
     ENDINGS,
     SOURCE,
     CodeColumn,
+    CodesMarker,
     OpenShard,
-    committed_shards,
-    marker_file,
     seal,
-    shard_file,
-    task_stem,
 )
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError
-from dataprep.pipeline.files import temporary
+from dataprep.pipeline.jobs.commits import (
+    Cursor,
+    is_done,
+    read_markers,
+    remove_leftovers,
+    stem_of,
+)
+from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
+from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.media import (
     Decoded,
@@ -46,16 +49,14 @@ from dataprep.pipeline.media import (
     is_listed,
     read_items,
 )
-from dataprep.pipeline.tokenize.sink import Cursor
 from dataprep.pipeline.types import Task
 
-PLAN = "plan.json"
 SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
 
 
-def entries_path(work: Path, source: int) -> Path:
-    """Where the list of files of a folder or tar is kept during the run."""
-    return work / f"entries-{source:05d}.json"
+def entries_name(source: int) -> str:
+    """The file in which the entries of a folder or tar are kept during the run."""
+    return f"entries-{source:05d}.json"
 
 
 class EncodeTasks:
@@ -65,7 +66,7 @@ class EncodeTasks:
         config = plan.config
         self._plan = plan
         self._work = work
-        self._encoder = open_encoder(config["encoder"], config["settings"], plan.weights)
+        self._encoder = open_encoder(config.encoder, config.settings, plan.weights)
         self._rules = rules_of(plan, self._encoder)
         self._column = column_of(plan, self._encoder)
         self._maker = maker_of(plan, self._encoder)
@@ -73,13 +74,13 @@ class EncodeTasks:
         self._entries: dict[int, list[Entry]] = {}  # by source, as they are needed
 
     def run(self, task: Task, send: Send) -> Commit:
-        """Write the task's shards after those already there; what is given commits the last."""
-        stem = task_stem(self._work, task)
-        done = committed_shards(stem)
-        if done and done[-1].final:
+        """Write the task's shards after those already there; return what commits the last."""
+        stem = stem_of(self._work, task_name(task))
+        done = read_markers(stem, CodesMarker)
+        if is_done(done):
             return lambda: None
         number = len(done)
-        _remove_leftovers(stem, number)
+        remove_leftovers(stem, number, ENDINGS.values())
         cursor = done[-1].cursor if done else Cursor()
         items = self._items(task, cursor)
         if task.limit >= 0:
@@ -107,7 +108,7 @@ class EncodeTasks:
             number += 1
 
     def _items(self, task: Task, cursor: Cursor) -> Iterator[tuple[int, Item]]:
-        column = self._plan.config["column"]
+        column = _filled(self._plan.config.column)
         for place in range(cursor.piece, len(task.pieces)):
             piece = task.pieces[place]
             source = self._plan.sources[piece.source]
@@ -118,9 +119,9 @@ class EncodeTasks:
 
     def _entries_of(self, source: int) -> list[Entry]:
         if source not in self._entries:
-            path = entries_path(self._work, source)
-            data = path.read_bytes() if path.exists() else b"[]"
-            self._entries[source] = msgspec.json.decode(data, type=list[Entry])
+            name = entries_name(source)
+            is_listed = (self._work / name).exists()
+            self._entries[source] = read_plan(self._work, list[Entry], name) if is_listed else []
         return self._entries[source]
 
     def _fill(
@@ -154,7 +155,7 @@ class EncodeTasks:
                 num_bytes=decoded.item.num_bytes,
                 errors=bool(reason),
             )
-            if record + 1 >= self._plan.config["shard_records"] or num_codes >= SHARD_CODES:
+            if record + 1 >= self._plan.config.shard_records or num_codes >= SHARD_CODES:
                 break
         encoding.finish()
         for record, source, columns in kept:
@@ -169,7 +170,7 @@ class EncodeTasks:
         return shard, cursor
 
     def _columns(self, decoded: Decoded) -> dict[str, Any]:
-        keep, into = self._plan.config["keep"], self._plan.config["into"]
+        keep, into = self._plan.config.keep, _filled(self._plan.config.into)
         columns = {
             name: value
             for name, value in decoded.columns.items()
@@ -191,61 +192,66 @@ class EncodeTasks:
         return {self._maker, *passed_on(zip(shard.columns, made, strict=True))}
 
     def _refuse(self, item: Item, reason: str) -> None:
-        if self._plan.config["on_error"] == "fail":
+        if self._plan.config.on_error == "fail":
             raise InputError(
                 f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
                 "or list them with --on-error quarantine"
             )
 
 
+def _filled(value: str | None) -> str:
+    """The value of a config key that the plan has filled in."""
+    assert value is not None
+    return value
+
+
 def _listed(item: Item, reason: str) -> dict[str, Any]:
     """As `errors.jsonl` has it; the line is null where the file as a whole is the record."""
-    return {"file": item.file, "line": item.number, "reason": reason}
+    return {
+        "file": item.file,
+        "line": item.number,
+        "byte_offset": item.offset,
+        "reason": reason,
+    }
 
 
 def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:
     config = plan.config
     if plan.kind == "audio":
         rate = cast(AudioEncoder, encoder).rate
-        return SoundRules(rate=rate, loudness=config["loudness"])
+        return SoundRules(rate=rate, loudness=config.loudness)
     return PictureRules(
         size=cast(ImageEncoder, encoder).size,
-        exif_rotate=config["exif_rotate"],
-        fps=config["fps"],
-        frames=config["frames"],
+        exif_rotate=config.exif_rotate,
+        fps=config.fps,
+        frames=config.frames,
     )
 
 
 def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
     codebooks = 1 if plan.kind == "vision" else cast(AudioEncoder, encoder).num_codebooks
     return CodeColumn(
-        name=plan.config["into"], codebook_size=encoder.codebook_size, is_nested=codebooks > 1
+        name=_filled(plan.config.into), codebook_size=encoder.codebook_size, is_nested=codebooks > 1
     )
 
 
 def maker_of(plan: EncodePlan, encoder: Encoder) -> Maker:
     is_vision = plan.kind == "vision"
     return Maker(
-        column=plan.config["into"],
+        column=_filled(plan.config.into),
         kind=plan.kind,
-        encoder=plan.config["encoder"],
+        encoder=plan.config.encoder,
         tokens_per_frame=cast(ImageEncoder, encoder).tokens_per_frame if is_vision else None,
         num_codebooks=None if is_vision else cast(AudioEncoder, encoder).num_codebooks,
         codebook_size=encoder.codebook_size,
     )
 
 
-def _remove_leftovers(stem: Path, number: int) -> None:
-    """What a killed worker left of the shard it was writing."""
-    for path in (*(shard_file(stem, number, role) for role in ENDINGS), marker_file(stem, number)):
-        path.unlink(missing_ok=True)
-        temporary(path).unlink(missing_ok=True)
-
-
 def begin(work: Path) -> RunJob:
+    """Load what every task needs; return the function that runs one."""
     # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
     warnings.simplefilter("ignore")
-    plan = msgspec.json.decode((work / PLAN).read_bytes(), type=EncodePlan)
+    plan = read_plan(work, EncodePlan)
     tasks = EncodeTasks(plan, work)
 
     def run(job: int, send: Send) -> Commit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from dataprep.pipeline.jobs.worker import Send
 
@@ -15,14 +16,13 @@ class Reporter:
     def __init__(self, task: int, send: Send) -> None:
         self._task = task
         self._send = send
-        self._sums = {"documents": 0, "tokens": 0, "num_bytes": 0}
+        self._sums = Counter[str]()
         self._errors = 0  # of the task so far: if it is tried again, they count once
         self._last = time.monotonic()
 
-    def count(self, *, documents: int, tokens: int, num_bytes: int, errors: int) -> None:
-        self._sums["documents"] += documents
-        self._sums["tokens"] += tokens
-        self._sums["num_bytes"] += num_bytes
+    def count(self, *, errors: int = 0, **counts: int) -> None:
+        """`counts`: documents, tokens, rows, num_bytes since the last call."""
+        self._sums.update(counts)
         self._errors += errors
         if time.monotonic() - self._last >= PROGRESS_SECONDS:
             self.flush()
@@ -30,5 +30,5 @@ class Reporter:
     def flush(self) -> None:
         message = {"type": "progress", "task": self._task, "task_errors": self._errors}
         self._send({**message, **self._sums})
-        self._sums = dict.fromkeys(self._sums, 0)
+        self._sums.clear()
         self._last = time.monotonic()

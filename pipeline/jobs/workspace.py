@@ -18,9 +18,9 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, LockedError
 from dataprep.pipeline.files import write_atomic
-from dataprep.pipeline.storage.manifest import MANIFEST, fingerprint, missing_file, read_manifest
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, missing_file, read_manifest
 
-WORK = ".work"
 IDENTITY = "identity.json"
 OURS = (WORK, MANIFEST, "shards", "index", "provenance", "errors.jsonl")
 
@@ -65,22 +65,28 @@ def check_out(name: str) -> Path:
     return out
 
 
-def refuse_inside(out: Path, paths: Iterable[str | Path]) -> None:
-    """What is read must not lie where --overwrite removes, nor the other way round."""
+def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """What is read must not lie where --overwrite removes; `out` must not lie in what is read.
+
+    `reads` are files and folders, of which some may be no local path; `folders` are read whole.
+    """
     target = out.resolve()
-    for path in paths:
+    whole = {Path(folder).resolve() for folder in folders}
+    for path in (*reads, *folders):
         source = Path(path).resolve()
-        if source == target or target in source.parents:
+        if source.exists() and (source == target or target in source.parents):
             raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
+        if source in whole and source in target.parents:
+            raise ConfigError(f"--out {out} lies in the input {path}; name another folder")
 
 
-def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> dict[str, Any] | None:
+def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Manifest | None:
     """The manifest of the finished dataset, None if there is none; another's is a conflict."""
     if not (out / MANIFEST).exists():
         return None
     manifest = read_manifest(out)
-    if manifest["fingerprint"] != fingerprint(identity):
-        changes = difference(manifest["identity"], identity, names)
+    if manifest.fingerprint != fingerprint(identity):
+        changes = difference(manifest.identity, identity, names)
         raise ConflictError(
             f"{out} was made from something else ({changes}); "
             "name another --out, or replace it with --overwrite"

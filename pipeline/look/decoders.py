@@ -11,20 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from dataprep.configs import EncodeConfig, recorded
 from dataprep.pipeline.encoders import Encoder, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.look.encoded import Encoded, encoded_behind
 from dataprep.pipeline.look.inspect import Segment
 from dataprep.pipeline.look.media import FindDecoder
 from dataprep.pipeline.look.origins import Origin, origin_of
-from dataprep.pipeline.look.verify_encoded import encoder_of
-from dataprep.pipeline.modalities.audio import AudioBlock
-from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.modalities.vision import VisionBlock
+from dataprep.pipeline.storage.manifest import EncodedManifest, TokenizedManifest, read_manifest
 
 Behind = Callable[[str, str], dict[str, list[Encoded]]]  # by a source's path and fingerprint
 
@@ -59,6 +57,20 @@ def recorded_decoder() -> FindDecoder:
     return find
 
 
+def encoder_of(folder: Path) -> Encoder:
+    """The encoder that made a dataset of codes, for example to decode them."""
+    manifest = read_manifest(folder)
+    if not isinstance(manifest, EncodedManifest):
+        raise ConfigError(f"{folder} is {manifest.kind}, not made by dataprep encode")
+    config = recorded(EncodeConfig, manifest.config, folder)
+    weights = find_weights(config.weights, None)
+    if weights is not None and weights.fingerprint != manifest.encoder.identity.get("weights"):
+        raise ConfigError(
+            f"{config.weights} is not the file of weights that made {folder} any more"
+        )
+    return open_encoder(manifest.encoder.name, config.settings, weights)
+
+
 def _opened(folder: Path) -> Encoder:
     try:
         return encoder_of(folder)
@@ -75,7 +87,7 @@ def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
             f"codes of its document {segment.document}; {FIX}"
         )
     origin = _origin(segment.folder, segment.manifest, segment.document)
-    fingerprints = {source["path"]: source["fingerprint"] for source in segment.manifest["sources"]}
+    fingerprints = {source.path: source.fingerprint for source in segment.manifest.sources}
     found = behind(origin.path, fingerprints[origin.path]).get(modality, [])
     if not found:
         raise ConfigError(
@@ -83,21 +95,21 @@ def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
         )
     if not all(encoded.is_same for encoded in found):
         raise ConfigError(f"{found[0].folder} was made anew since {which} was tokenized; {FIX}")
-    if any(other.manifest["encoder"] != found[0].manifest["encoder"] for other in found):
+    if any(other.manifest.encoder != found[0].manifest.encoder for other in found):
         places = ", ".join(str(encoded.folder) for encoded in found)
         raise ConfigError(f"the {modality} codes of {which} may be by any of {places}; {FIX}")
     return found[0].folder
 
 
-def _origin(folder: Path, manifest: Mapping[str, Any], document: int) -> Origin:
-    ends = np.cumsum([shard["num_documents"] for shard in manifest["shards"]])
+def _origin(folder: Path, manifest: TokenizedManifest, document: int) -> Origin:
+    ends = np.cumsum([shard.num_documents for shard in manifest.shards])
     shard = int(np.searchsorted(ends, document, side="right"))
-    place = document - int(ends[shard]) + manifest["shards"][shard]["num_documents"]
-    return origin_of(folder, dict(manifest), shard, place)
+    place = document - int(ends[shard]) + manifest.shards[shard].num_documents
+    return origin_of(folder, manifest, shard, place)
 
 
 def _check_fit(encoder: Encoder, name: str, segment: Segment, modality: str) -> None:
-    wanted = _shape_of(segment.blocks[modality])
+    wanted = segment.blocks[modality].facts
     has = {key: getattr(encoder, key) for key in wanted}
     if has != wanted:
         raise ConfigError(
@@ -106,15 +118,6 @@ def _check_fit(encoder: Encoder, name: str, segment: Segment, modality: str) -> 
         )
     if not encoder.can_decode:
         raise ConfigError(f"{name} cannot decode, or its weights hold no decoder; {FIX}")
-
-
-def _shape_of(block: Block) -> dict[str, int]:
-    """By the names that encoders have for it."""
-    if isinstance(block, VisionBlock):
-        own = {"tokens_per_frame": block.tokens_per_frame}
-    else:
-        own = {"num_codebooks": cast(AudioBlock, block).codebooks}
-    return {**own, "codebook_size": block.codebook_size}
 
 
 def _said(shape: Mapping[str, int]) -> str:

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dataprep.pipeline.sources.find import dataset_kind
-from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.manifest import EncodedManifest, kind_of, read_manifest
 
 Files = Mapping[str, str]  # paths, and fingerprints of their content
 
@@ -24,18 +22,18 @@ class Encoded:
     """A dataset of codes."""
 
     folder: Path
-    manifest: Mapping[str, Any]
+    manifest: EncodedManifest
     is_same: bool  # its shards are still those that were read
 
     @property
     def kind(self) -> str:
-        return str(self.manifest["encoder"]["kind"])
+        return self.manifest.encoder.kind
 
 
 def encoded_folder(path: str) -> Path | None:
     """The folder of the dataset of codes that a file is a shard of."""
     for place in dict.fromkeys((Path(path), Path(path).resolve())):
-        if place.parent.name == "shards" and dataset_kind(str(place.parent.parent)) == "encoded":
+        if place.parent.name == "shards" and kind_of(place.parent.parent) == "encoded":
             return place.parent.parent
     return None
 
@@ -52,7 +50,7 @@ def encoded_behind(files: Files) -> dict[str, list[Encoded]]:
                 found.setdefault(encoded.kind, []).append(encoded)
         seen |= {encoded.folder for encoded in level}
         is_same = all(encoded.is_same for encoded in level)
-        files = {s["path"]: s["fingerprint"] for e in level for s in e.manifest["sources"]}
+        files = {s.path: s.fingerprint for e in level for s in e.manifest.sources}
     return found
 
 
@@ -63,7 +61,8 @@ def _encoded(files: Files, may_be_same: bool) -> list[Encoded]:
         folder = encoded_folder(next(iter(siblings)))
         if folder is not None and folder not in found:
             manifest = read_manifest(folder)
-            hashes = {f"xxh3-128:{shard['xxh3_128']}" for shard in manifest["shards"]}
+            assert isinstance(manifest, EncodedManifest), folder
+            hashes = {f"xxh3-128:{shard.xxh3_128}" for shard in manifest.shards}
             # Of a table that names files, their hash comes after a plus.
             is_same = all(hash.partition("+")[0] in hashes for hash in siblings.values())
             found[folder] = Encoded(

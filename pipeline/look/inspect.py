@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs.model import ModalitiesConfig
+from dataprep.configs import TokenizeConfig, recorded
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.origins import PieceOrigin
+from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.modalities.blocks import make_block
-from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 from dataprep.pipeline.types import MODALITIES
 
 Decode = Callable[[Sequence[int]], str]
@@ -35,6 +35,7 @@ Item = Mapping[str, NDArray[Any]]  # tokens, their masks and, of a row, segment_
 class Span:
     text: str
     loss: bool
+    weight: float  # of its tokens in the loss, where the dataset has weights
     modality: str  # "text", "padding" or the mask's name
     start: int  # its first token
     num_tokens: int
@@ -56,28 +57,35 @@ class Segment:
     """The part of a document that a segment holds; a document by itself is one segment."""
 
     folder: Path  # of the tokenized dataset
-    manifest: Mapping[str, Any] | None  # of it; None if it is gone or another by now
+    manifest: TokenizedManifest | None  # of it; None if it is gone or another by now
     document: int
     start: int  # the document's token that the segment starts with
     blocks: Mapping[str, Block]
 
 
-def whole_document(folder: Path, manifest: Mapping[str, Any], document: int) -> Segment:
+def whole_document(folder: Path, manifest: TokenizedManifest, document: int) -> Segment:
     return Segment(
-        folder=folder, manifest=manifest, document=document, start=0, blocks=layout_of(manifest)
+        folder=folder,
+        manifest=manifest,
+        document=document,
+        start=0,
+        blocks=layout_of(manifest, folder),
     )
 
 
 def segments_of_row(
-    folder: Path, manifest: Mapping[str, Any], pieces: Sequence[PieceOrigin]
+    folder: Path, manifest: PackedManifest, pieces: Sequence[PieceOrigin]
 ) -> list[Segment]:
     """Of a row of the packed dataset `manifest`, by what is known of its pieces."""
-    fingerprints = {source["path"]: source["fingerprint"] for source in manifest["sources"]}
+    fingerprints = {source.path: source.fingerprint for source in manifest.sources}
     found: dict[str, Segment] = {}  # by dataset, for all but what is a piece's own
     for piece in pieces:
         if piece.dataset not in found:
             place, own = _find_dataset(folder, piece.dataset, fingerprints[piece.dataset])
-            blocks = {**layout_of(manifest), **(layout_of(own) if own else {})}
+            blocks = {
+                **layout_of(manifest, folder),
+                **(layout_of(own, place) if own else {}),
+            }
             found[piece.dataset] = Segment(
                 folder=place, manifest=own, document=0, start=0, blocks=blocks
             )
@@ -89,30 +97,28 @@ def segments_of_row(
 
 def _find_dataset(
     packed: Path, dataset: str, fingerprint: str
-) -> tuple[Path, dict[str, Any] | None]:
+) -> tuple[Path, TokenizedManifest | None]:
     """Where it was, or beside the packed one if both were moved; its fingerprint tells."""
     for place in (Path(dataset), packed.absolute().parent / Path(dataset).name):
         try:
             manifest = read_manifest(place)
         except CorruptError:
             continue
-        if manifest["fingerprint"] == fingerprint:
+        if isinstance(manifest, TokenizedManifest) and manifest.fingerprint == fingerprint:
             return place, manifest
     return Path(dataset), None
 
 
-def layout_of(manifest: Mapping[str, Any]) -> dict[str, Block]:
+def layout_of(manifest: TokenizedManifest | PackedManifest, folder: Path) -> dict[str, Block]:
     """How the blocks of each modality of a dataset are laid out."""
-    # A manifest of an earlier version lacks the keys that came later.
-    defaults = ModalitiesConfig().model_dump(mode="json")
-    sections = manifest["config"].get("modalities", {})
+    config = recorded(TokenizeConfig, manifest.config, folder)
     blocks: dict[str, Block] = {}
     for modality in MODALITIES:
-        if modality in manifest["masks"]:
-            tags = manifest.get(modality) or {"start": (), "end": ()}
-            settings = {**defaults[modality], **sections.get(modality, {})}
-            start, end = (np.array(tags[key], np.uint32) for key in ("start", "end"))
-            blocks[modality] = make_block(modality, settings, start, end)
+        tags = manifest.tags_of(modality)
+        if modality in manifest.masks and tags is not None:
+            start, end = np.array(tags.start, np.uint32), np.array(tags.end, np.uint32)
+            section = config.modalities.section(modality)
+            blocks[modality] = BLOCKS[modality](section, start, end)
     return blocks
 
 
@@ -121,7 +127,8 @@ def spans_of(item: Item, decode: Decode, segments: Sequence[Segment]) -> list[Sp
     tokens, loss, numbers = item["tokens"], item["loss_mask"].astype(bool), _segment_ids(item)
     names, kinds = _modalities(item)
     spans = []
-    for start, stop in _ranges(loss, kinds, numbers):
+    weights = item.get("loss_weights", loss.astype(np.float32))
+    for start, stop in _ranges(loss, weights, kinds, numbers):
         ids, segment, modality = tokens[start:stop], int(numbers[start]), names[kinds[start]]
         if not segment:
             text, modality = f"<padding {len(ids)}>", "padding"
@@ -134,6 +141,7 @@ def spans_of(item: Item, decode: Decode, segments: Sequence[Segment]) -> list[Sp
             Span(
                 text=text,
                 loss=bool(loss[start]),
+                weight=float(weights[start]),
                 modality=modality,
                 start=start,
                 num_tokens=len(ids),

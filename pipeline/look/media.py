@@ -9,10 +9,10 @@ out is told in notes, never guessed. `decoders` finds who decodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,7 @@ from dataprep.pipeline.files import disk_errors_named, write_atomic
 from dataprep.pipeline.look.inspect import Item, Run, Segment, runs_of
 from dataprep.pipeline.media.pictures import png_of
 from dataprep.pipeline.media.sound import wav_of
-from dataprep.pipeline.modalities.audio import AudioBlock
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.modalities.vision import VisionBlock
 
 # Who decodes a segment's codes of one modality, or why nobody does.
 FindDecoder = Callable[[str, Segment], Encoder | str]
@@ -68,20 +66,15 @@ def write_media(
         if note:
             media.notes.append(f"{name} ({run.modality}) {note}")
         if not isinstance(decoder, str):
-            files = _sounds if run.modality == "audio" else _pictures
-            for ending, data in files(block.codes, cast(Any, decoder)):
+            for ending, data in WRITERS[run.modality](block.codes, decoder):
                 media.paths.append(_write(folder, f"{stem}-{name}{ending}", data))
     return media
 
 
 def _whole(item: Item, run: Run, segment: Segment) -> Whole:
     ids, block = item["tokens"][run.start : run.stop], segment.blocks[run.modality]
-    if isinstance(block, AudioBlock) and block.layout == "first" and block.codebooks > 1:
-        return Whole(
-            codes=[],
-            note=f"holds the first of {block.codebooks} codebooks alone (modalities.audio.layout), "
-            "which cannot be decoded",
-        )
+    if block.lost:
+        return Whole(codes=[], note=block.lost)
     # A segment's first token is within a block only if the document was cut there.
     before = item["segment_ids"][run.start - 1] if run.start and "segment_ids" in item else 0
     is_cut = segment.start > 0 and before != run.segment
@@ -92,23 +85,11 @@ def _whole(item: Item, run: Run, segment: Segment) -> Whole:
 
 
 def whole_codes(ids: NDArray[Any], block: Block, *, is_cut: bool) -> list[Codes]:
-    """Of each medium in a block; `is_cut`: its beginning may be missing, so that frames may begin
-    anywhere. What cannot be told for sure is left out."""
-    if isinstance(block, VisionBlock):
-        # Where a code may look like the end of a frame, frames are told by counting alone.
-        can_tell = min(block.end_of_frame, block.end_of_media) >= block.codebook_size
-        return block.unwrap(ids) if can_tell or not is_cut else []
-    assert isinstance(block, AudioBlock)
-    books = block.codebooks
-    if is_cut and books > 1 and not block.separate_codebooks:
-        return []
-    for first in range(books if is_cut else 1):
-        # Begun within a frame, ids are not of the codebook that they stand for.
-        whole = (len(ids) - first) // books * books
-        codes = block.unwrap(ids[first : first + whole])
-        if codes:
-            return codes
-    return []
+    """The codes of each medium in a block; `is_cut`: its beginning may be missing."""
+    if is_cut:
+        return block.unwrap_cut(ids)
+    frame = block.codebooks
+    return block.unwrap(ids[: len(ids) // frame * frame])
 
 
 def _num_ids(block: Block, codes: Codes) -> int:
@@ -127,6 +108,13 @@ def _pictures(media: Sequence[Codes], encoder: ImageEncoder) -> Iterator[tuple[s
 def _sounds(media: Sequence[Codes], encoder: AudioEncoder) -> Iterator[tuple[str, bytes]]:
     (codes,) = media
     yield ".wav", wav_of(encoder.decode(codes), encoder.rate)
+
+
+# How the media of a modality become files.
+WRITERS: Mapping[str, Callable[[Sequence[Codes], Any], Iterator[tuple[str, bytes]]]] = {
+    "vision": _pictures,
+    "audio": _sounds,
+}
 
 
 def _padded(number: int, of: int) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.sources import format_of
-from dataprep.pipeline.storage.manifest import PIECES
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.provenance import PIECES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +37,20 @@ class PieceOrigin:
 
 
 def pieces_of_row(
-    folder: Path, manifest: dict[str, Any], shard: int, row: int
+    folder: Path, manifest: PackedManifest, shard: int, row: int
 ) -> list[PieceOrigin]:
     """What lies in a row of a packed shard, in order."""
-    entry = manifest["shards"][shard]["provenance"]
-    pieces = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)
+    entry = manifest.shards[shard].provenance
+    pieces = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)
     first, last = np.searchsorted(pieces["row"], [row, row + 1])
-    counts = [source["records"] for source in manifest["sources"]]
+    counts = [source.records for source in manifest.sources]
     starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
     found = []
     for piece in pieces[first:last]:
         dataset = int(np.searchsorted(starts, int(piece["document"]), side="right")) - 1
         found.append(
             PieceOrigin(
-                dataset=manifest["sources"][dataset]["path"],
+                dataset=manifest.sources[dataset].path,
                 document=int(piece["document"]) - int(starts[dataset]),
                 start=int(piece["start"]),
                 length=int(piece["length"]),
@@ -59,19 +59,19 @@ def pieces_of_row(
     return found
 
 
-def origin_of(folder: Path, manifest: dict[str, Any], shard: int, place: int) -> Origin:
-    """Of the document at `place` in a shard."""
-    entry = manifest["shards"][shard]["provenance"]
+def origin_of(folder: Path, manifest: TokenizedManifest, shard: int, place: int) -> Origin:
+    """Where the document at `place` in a shard came from."""
+    entry = manifest.shards[shard].provenance
     try:
-        row = np.load(folder / entry["path"], mmap_mode="r", allow_pickle=False)[place]
+        row = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)[place]
         pieces = json.loads((folder / PIECES).read_bytes())
-        piece = pieces[entry["first_piece"] + int(row["piece"])]
+        piece = pieces[entry.first_piece + int(row["piece"])]
     except (OSError, ValueError, LookupError) as error:
         raise CorruptError(f"the provenance of {folder} is damaged: {error}") from None
-    source = manifest["sources"][piece["source"]]
+    source = manifest.sources[piece["source"]]
     return Origin(
-        path=source["path"],
-        unit=format_of(source["kind"]).unit,
+        path=source.path,
+        unit=format_of(source.kind).unit,
         line=piece["first_line"] + int(row["line"]) + 1,
         byte_offset=int(row["offset"]),
     )

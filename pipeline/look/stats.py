@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.look.verify import read_records
-from dataprep.pipeline.storage.documents import decode_documents, mask_of_runs
-from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.look.records import read_records
+from dataprep.pipeline.storage.documents import decode_documents
+from dataprep.pipeline.storage.manifest import (
+    EncodedManifest,
+    PackedManifest,
+    TokenizedManifest,
+    read_manifest,
+)
+from dataprep.pipeline.storage.masks import dense_mask
 from dataprep.pipeline.storage.rows import RowLayout, decode_row
 from dataprep.pipeline.types import Offsets
 
@@ -25,27 +32,29 @@ PERCENTILES = (1, 10, 50, 90, 99)
 
 def stats(folder: Path) -> dict[str, Any]:
     manifest = read_manifest(folder)
-    counts = manifest["counts"]
+    if isinstance(manifest, EncodedManifest):
+        raise ConfigError(f"{folder} holds codes, not tokens; tokenize it first")
+    counts = manifest.counts
     result: dict[str, Any] = {
-        "kind": manifest["kind"],
-        "shards": len(manifest["shards"]),
-        "bytes": sum(shard["num_bytes"] for shard in manifest["shards"]),
-        "token_dtype": manifest["token_dtype"],
-        "masks": manifest["masks"],
+        "kind": manifest.kind,
+        "shards": len(manifest.shards),
+        "bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "token_dtype": manifest.token_dtype,
+        "masks": list(manifest.masks),
         "counts": counts,
         "loss_share": _share(counts["target_tokens"], counts["tokens"]),
     }
-    if manifest["kind"] == "packed":
+    if isinstance(manifest, PackedManifest):
         return {**result, **_of_rows(folder, manifest)}
     return {**result, **_of_documents(folder, manifest)}
 
 
-def _of_documents(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    lengths = [np.load(folder / s["index"]["path"])["length"] for s in manifest["shards"]]
-    uses = np.zeros(manifest["max_id"] + 1, np.int64)
-    for shard in manifest["shards"]:
+def _of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, Any]:
+    lengths = [np.load(folder / shard.index.path)["length"] for shard in manifest.shards]
+    uses = np.zeros(manifest.max_id + 1, np.int64)
+    for shard in manifest.shards:
         for _, data in read_records(folder, shard):
-            found = decode_documents(data, manifest["token_dtype"], len(manifest["masks"]))
+            found = decode_documents(data, manifest.token_dtype, manifest.masks)
             uses += np.bincount(found.tokens, minlength=len(uses))
     return {
         "document_lengths": spread(_join(lengths)),
@@ -53,17 +62,17 @@ def _of_documents(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_rows(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    counts, capacity = manifest["counts"], manifest["seq_len"] + 1
-    uses = np.zeros(max(manifest["max_id"], manifest["pad"]) + 1, np.int64)
+def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
+    counts, capacity = manifest.counts, manifest.seq_len + 1
+    uses = np.zeros(max(manifest.max_id, manifest.pad) + 1, np.int64)
     targets: list[int] = []
     for tokens, loss in _rows(folder, manifest):
         uses += np.bincount(tokens, minlength=len(uses))
         targets.append(int(loss[1:].sum()))
-    pieces = [np.load(folder / s["provenance"]["path"]) for s in manifest["shards"]]
+    pieces = [np.load(folder / shard.provenance.path) for shard in manifest.shards]
     segments = [np.bincount(p["row"]) for p in pieces]
     return {
-        "seq_len": manifest["seq_len"],
+        "seq_len": manifest.seq_len,
         "padding_share": _share(counts["padding"], counts["rows"] * capacity),
         "segment_lengths": spread(_join([p["length"] for p in pieces])),
         "segments_per_row": spread(_join(segments)),
@@ -73,14 +82,14 @@ def _of_rows(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(
-    folder: Path, manifest: dict[str, Any]
+    folder: Path, manifest: PackedManifest
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
     """Tokens, padding left out, and the loss mask of every row."""
     layout = RowLayout.of_manifest(manifest)
-    for shard in manifest["shards"]:
+    for shard in manifest.shards:
         for _, data in read_records(folder, shard):
             row = decode_row(data, layout)
-            loss = mask_of_runs(row.runs[0], layout.capacity)
+            loss = dense_mask(row.masks[0])
             yield row.tokens[row.left_padding : int(row.ends[-1])], loss
 
 

@@ -35,7 +35,13 @@ from dataprep.pipeline.media.decode import (
     decode_ahead,
     decode_item,
 )
-from dataprep.pipeline.media.find import Found, find_media, is_listed
+from dataprep.pipeline.media.find import (
+    Found,
+    changed_media,
+    find_media,
+    is_listed,
+    places_read,
+)
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
 
@@ -47,9 +53,11 @@ __all__ = [
     "PictureRules",
     "SoundRules",
     "Stream",
+    "changed_media",
     "decode_ahead",
     "decode_item",
     "find_media",
     "is_listed",
+    "places_read",
     "read_items",
 ]

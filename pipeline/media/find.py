@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,11 +23,13 @@ from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_b
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.sources import find_sources, format_of, hub
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
-from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
+from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Modality, Source
+
+Names = tuple[list[str], list[str]]  # of files that are meant, and that may stand beside them
 
 FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
 
@@ -36,7 +38,8 @@ FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
 class Found:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
-    num_named: int = 0  # files that the records of a table name
+    named: tuple[str, ...] = ()  # files that the records of a table name
+    list_again: Callable[[], list[Entry]] = list  # the entries of files as they are now
 
 
 def is_listed(source: Source) -> bool:
@@ -50,33 +53,45 @@ def find_media(spec: str, kind: Modality, column: str, cache_dir: Path | None) -
         return _tables(spec, column, cache_dir)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
-        if hub.is_saved(path) or dataset_kind(path) == "encoded":
+        if hub.is_saved(path) or kind_of(path) == "encoded":
             return _tables(path, column, cache_dir)
-        return _sorted(path, list(walk(path)), spec, kind, column, cache_dir)
+        return _sorted(path, lambda: _all(path), spec, kind, column, cache_dir)
     if os.path.isfile(path):
         folder, name = os.path.split(path)
-        beside = os.listdir(folder) if is_wanted(name, kind) else []
-        return _sorted(folder, [name], spec, kind, column, cache_dir, beside=beside)
+        return _sorted(folder, lambda: _alone(folder, name), spec, kind, column, cache_dir)
     if hub.is_saved(path.rpartition("@")[0]):
         return _tables(path, column, cache_dir)
     if glob.has_magic(path):
-        folder, names = _match(path, spec)
-        beside = [name for parent in {*map(os.path.dirname, names)} for name in _in(folder, parent)]
-        return _sorted(folder, names, spec, kind, column, cache_dir, beside=beside)
+        folder = _fixed_folder(path)
+        return _sorted(folder, lambda: _matching(path, spec), spec, kind, column, cache_dir)
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+
+
+def _all(folder: str) -> Names:
+    names = list(walk(folder))
+    return names, names
+
+
+def _alone(folder: str, name: str) -> Names:
+    return [name], os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def _matching(pattern: str, spec: str) -> Names:
+    folder, names = _match(pattern, spec)
+    parents = {*map(os.path.dirname, names)}
+    return names, [name for parent in parents for name in _in(folder, parent)]
 
 
 def _sorted(
     folder: str,
-    names: list[str],
+    list_names: Callable[[], Names],
     spec: str,
     kind: Modality,
     column: str,
     cache_dir: Path | None,
-    *,
-    beside: list[str] | None = None,
 ) -> list[Found]:
     """Files by what they are: pictures first, then tars, or tables."""
+    names, _ = list_names()
     packed = [name for name in names if is_packed_tar(name)]
     if packed:
         raise InputError(
@@ -93,8 +108,7 @@ def _sorted(
         )
     found: list[Found] = []
     if wanted:
-        around = [name for name in beside or names if not is_wanted(name, kind)]
-        found.append(_files(folder, [*wanted, *around], kind, cache_dir))
+        found.append(_files(folder, list_names, kind, cache_dir))
     found += [_tar(os.path.join(folder, name), kind, cache_dir) for name in tars]
     for name in tables:
         found += _tables(os.path.join(folder, name), column, cache_dir)
@@ -115,8 +129,16 @@ def _is_table(name: str, *, beside_media: bool) -> bool:
     return known.holds_media and not (beside_media and known.tells_of_media)
 
 
-def _files(folder: str, names: list[str], kind: Modality, cache_dir: Path | None) -> Found:
-    entries = list_files(folder, names, kind)
+def _files(
+    folder: str, list_names: Callable[[], Names], kind: Modality, cache_dir: Path | None
+) -> Found:
+    def list_entries() -> list[Entry]:
+        names, beside = list_names()
+        wanted = [name for name in names if is_wanted(name, kind)]
+        around = [name for name in beside if not is_wanted(name, kind)]
+        return list_files(folder, [*wanted, *around], kind)
+
+    entries = list_entries()
     all_names = [name for entry in entries for name in entry.names]
     source = Source(
         kind=FILES,
@@ -124,7 +146,7 @@ def _files(folder: str, names: list[str], kind: Modality, cache_dir: Path | None
         num_bytes=total_bytes(entries),
         fingerprint=combine(all_names, hash_files(folder, all_names, cache_dir)),
     )
-    return Found(source=source, entries=tuple(entries))
+    return Found(source=source, entries=tuple(entries), list_again=list_entries)
 
 
 def _tar(path: str, kind: Modality, cache_dir: Path | None) -> Found:
@@ -153,7 +175,40 @@ def _with_files(source: Source, column: str, cache_dir: Path | None) -> Found:
     if names:
         contents = combine(names, hash_files(os.path.dirname(source.path), names, cache_dir))
         source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
-    return Found(source=source, num_named=len(names))
+    return Found(source=source, named=tuple(names))
+
+
+def changed_media(found: Iterable[Found], cache_dir: Path | None) -> str:
+    """A source whose files are no longer what its fingerprint says, or ''."""
+    for item in found:
+        if item.source.fingerprint != _fingerprint_now(item, cache_dir):
+            return item.source.path
+    return ""
+
+
+def _fingerprint_now(item: Found, cache_dir: Path | None) -> str:
+    source = item.source
+    if source.kind == FILES:
+        names = [name for entry in item.list_again() for name in entry.names]
+        return combine(names, hash_files(source.path, names, cache_dir))
+    own, plus, contents = source.fingerprint.partition("+")
+    if own.startswith("xxh3-128:") and not is_url(source.path):
+        own = fingerprint_file(source.path, cache_dir)[1]
+    if item.named:
+        folder = os.path.dirname(source.path)
+        contents = combine(item.named, hash_files(folder, item.named, cache_dir))
+    return f"{own}{plus}{contents}"
+
+
+def places_read(found: Iterable[Found]) -> list[str]:
+    """The folders that hold the files of some sources, and tars and tables themselves."""
+    places: dict[str, None] = {}
+    for item in found:
+        if item.source.kind != FILES:
+            places[item.source.path] = None
+        for entry in item.entries if item.source.kind == FILES else ():
+            places[os.path.dirname(os.path.join(item.source.path, entry.name))] = None
+    return list(places)
 
 
 def _match(pattern: str, spec: str) -> tuple[str, list[str]]:

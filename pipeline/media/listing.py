@@ -16,13 +16,13 @@ import msgspec
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
-from dataprep.pipeline.sources.find import dataset_kind
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.tars import check_name, open_tar, tar_members
+from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Modality
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class ByteSpan(msgspec.Struct, frozen=True, array_like=True):
     """Where the bytes of a file lie in a tar; for a file by itself the offset is -1."""
 
     offset: int
@@ -33,9 +33,9 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 # A list and not an object in JSON: there can be millions.
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     name: str  # with / between folders, relative to the folder or as in the tar
-    span: Span
-    text: Span | None  # the .txt beside it
-    json: Span | None  # the .json beside it
+    span: ByteSpan
+    text: ByteSpan | None  # the .txt beside it
+    json: ByteSpan | None  # the .json beside it
 
     @property
     def num_bytes(self) -> int:
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
         return [beside_name(self.name, span) for span in spans if span]
 
 
-def beside_name(name: str, span: Span) -> str:
+def beside_name(name: str, span: ByteSpan) -> str:
     """Name of the file that `span` describes: `name`, or the .txt or .json beside it."""
     return stem(name) + span.ending if span.ending else name
 
@@ -58,16 +58,16 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
     wanted = sorted(name for name in names if is_wanted(name, kind))
     beside = Beside(names)
 
-    def span(name: str, ending: str = "") -> Span:
+    def span(name: str, ending: str = "") -> ByteSpan:
         check_name(name, folder)
         path = os.path.join(folder, name)
         with naming(path):
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             raise InputError(f"{path} is no file that can be read: a pipe?")
-        return Span(-1, found.st_size, ending)
+        return ByteSpan(-1, found.st_size, ending)
 
-    def spans(name: str) -> Iterator[Span | None]:
+    def spans(name: str) -> Iterator[ByteSpan | None]:
         for ending in beside.endings_of(name, folder):
             yield span(stem(name) + ending, ending) if ending else None
 
@@ -106,7 +106,7 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
     """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)
-    if real in seen or (below and (dataset_kind(place) or is_encoded(place))):
+    if real in seen or (below and kind_of(place)):
         return
     with naming(place), os.scandir(place) as entries:
         found = sorted((entry.name, entry.is_dir()) for entry in entries)
@@ -119,32 +119,23 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
             yield f"{below}{name}"
 
 
-def is_encoded(folder: str) -> bool:
-    """Whether `dataprep encode` wrote a dataset here."""
-    try:
-        with open(os.path.join(folder, "manifest.json"), "rb") as file:
-            return b'"kind": "encoded"' in file.read(200)
-    except OSError:
-        return False
-
-
 def list_tar(path: str, kind: Modality) -> list[Entry]:
-    spans: dict[str, Span] = {}
-    wanted: list[tuple[str, Span]] = []
+    spans: dict[str, ByteSpan] = {}
+    wanted: list[tuple[str, ByteSpan]] = []
     with open_tar(path) as file:
         for member in tar_members(file, path):
             if not member.isfile():
                 continue
             check_name(member.name, path)
-            span = Span(member.offset_data, member.size)
+            span = ByteSpan(member.offset_data, member.size)
             spans[member.name] = span
             if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
                 wanted.append((member.name, span))
     beside = Beside(spans)
 
-    def span_beside(name: str, ending: str) -> Span | None:
+    def span_beside(name: str, ending: str) -> ByteSpan | None:
         span = spans.get(stem(name) + ending) if ending else None
-        return Span(span.offset, span.size, ending) if span else None
+        return ByteSpan(span.offset, span.size, ending) if span else None
 
     return [
         Entry(name, span, *(span_beside(name, e) for e in beside.endings_of(name, path)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataprep.pipeline.media.find import TARRED, is_listed
-from dataprep.pipeline.media.listing import Entry, Span, beside_name
+from dataprep.pipeline.media.listing import ByteSpan, Entry, beside_name
 from dataprep.pipeline.media.values import Blob, Part, parts_of
 from dataprep.pipeline.sources import format_of, read_piece
 from dataprep.pipeline.sources.stream import is_url
@@ -31,6 +31,7 @@ class Item:
     file: str  # for errors: /data/cats/tom.jpg, or /data/a.jsonl
     number: int | None = None  # of its line in that file, from 1; None: the whole file
     num_bytes: int  # of input
+    offset: int = -1  # of its first byte in that file, -1 where it has none
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     text: Blob | None = None  # becomes the column `text`
@@ -55,7 +56,7 @@ def read_items(
 
 
 def _entry_item(source: Source, entry: Entry, line: int) -> Item:
-    def blob(span: Span | None) -> Blob | None:
+    def blob(span: ByteSpan | None) -> Blob | None:
         if span is None:
             return None
         name = beside_name(entry.name, span)
@@ -92,6 +93,8 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
         count = len(rows) + len(records.errors)
         share = records.num_bytes // max(1, count)
         reasons = {error.line: error.reason for error in records.errors}
+        offsets = dict(zip(records.lines.tolist(), records.offsets.tolist(), strict=True))
+        offsets |= {error.line: error.offset for error in records.errors}
         by_line = dict(zip(records.lines.tolist(), rows, strict=True))
         for line in sorted({*by_line, *reasons}):
             number = first_line + line + 1
@@ -101,6 +104,7 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
                 "file": f"{source.path}{within}",
                 "number": number,
                 "num_bytes": share,
+                "offset": offsets[line],
             }
             if line in reasons:
                 yield Item(**item, reason=reasons[line])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs import AudioConfig
 from dataprep.configs.base import CodebookLayout
 from dataprep.pipeline.modalities.block import Wrapped, frame_fault, whole_frames
 from dataprep.pipeline.types import Ids, Offsets
@@ -109,6 +110,46 @@ class AudioBlock:
             return []
         return [codes.astype(np.int32)]
 
+    def unwrap_cut(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
+        if self.codebooks > 1 and not self.separate_codebooks:
+            return []
+        for first in range(self.codebooks):
+            # Begun within a frame, ids are not of the codebook that they stand for.
+            whole = (len(ids) - first) // self.codebooks * self.codebooks
+            codes = self.unwrap(ids[first : first + whole])
+            if codes:
+                return codes
+        return []
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"num_codebooks": self.codebooks, "codebook_size": self.codebook_size}
+
+    @property
+    def lost(self) -> str:
+        if self.layout != "first" or self.codebooks == 1:
+            return ""
+        return (
+            f"holds the first of {self.codebooks} codebooks alone (modalities.audio.layout), "
+            "which cannot be decoded"
+        )
+
     def _shifts(self) -> Offsets:
         """What is added to the codes of each codebook."""
         return np.arange(self.codebooks) * (self.codebook_size if self.separate_codebooks else 0)
+
+
+def make_audio_block(section: AudioConfig, start: Ids, end: Ids) -> AudioBlock:
+    books = section.codebooks if section.separate_codebooks else 1
+    return AudioBlock(
+        start=start,
+        end=end,
+        codebooks=section.codebooks,
+        codebook_size=section.codebook_size,
+        layout=section.layout,
+        separate_codebooks=section.separate_codebooks,
+        fill=books * section.codebook_size if section.fill is None else section.fill,
+        code_offset=section.code_offset,
+        drop_partial_frame=section.partial_frame == "drop",
+        raw_dtype=np.dtype(section.raw_dtype).newbyteorder("<"),
+    )

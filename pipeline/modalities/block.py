@@ -71,6 +71,18 @@ class Block(Protocol):
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
         """The codes of each whole medium among the ids between tags, as encoders give them."""
 
+    def unwrap_cut(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
+        """As `unwrap`, where the beginning may be missing, so that frames may begin anywhere; what
+        cannot be told for sure is left out."""
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """What an encoder of such codes has, by the names that encoders have for it."""
+
+    @property
+    def lost(self) -> str:
+        """Why no block can be decoded, or ''."""
+
 
 def faults(codes: NDArray[Any], counts: Offsets, block: Block) -> Mapping[int, str]:
     """What is wrong with which of the records."""

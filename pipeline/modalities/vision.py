@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs import VisionConfig
 from dataprep.pipeline.modalities.block import Wrapped, frame_fault, whole_frames
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -110,6 +111,34 @@ class VisionBlock:
                 media.append(np.stack(frames))
                 frames = []
         return [*media, np.stack(frames)] if frames else media
+
+    def unwrap_cut(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
+        # Where a code may look like the end of a frame, frames are told by counting alone.
+        can_tell = min(self.end_of_frame, self.end_of_media) >= self.codebook_size
+        return self.unwrap(ids) if can_tell else []
+
+    @property
+    def facts(self) -> dict[str, int]:
+        return {"tokens_per_frame": self.tokens_per_frame, "codebook_size": self.codebook_size}
+
+    @property
+    def lost(self) -> str:
+        return ""
+
+
+def make_vision_block(section: VisionConfig, start: Ids, end: Ids) -> VisionBlock:
+    return VisionBlock(
+        start=start,
+        end=end,
+        tokens_per_frame=section.tokens_per_frame,
+        end_of_frame=section.end_of_frame,
+        end_of_media=section.end_of_media,
+        max_frames=section.max_frames,
+        codebook_size=section.codebook_size,
+        code_offset=section.code_offset,
+        drop_partial_frame=section.partial_frame == "drop",
+        raw_dtype=np.dtype(section.raw_dtype).newbyteorder("<"),
+    )
 
 
 def _thinned(num_frames: Offsets, limit: int) -> Offsets:

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dataprep.pipeline.pack.corpus import Corpus, Pieces
-from dataprep.pipeline.pack.strategies import Blocks, Plan
+from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.strategies import Blocks, RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window
 from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.types import Offsets
 
 
@@ -27,12 +28,12 @@ def blocks_of_window(corpus: Corpus, window: Window, capacity: int) -> Blocks | 
 
 def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
     """The blocks of some documents; their numbers are places in `document`."""
-    pieces = Pieces(document=document, start=np.zeros_like(document), length=length)
+    pieces = DocumentPieces(document=document, start=np.zeros_like(document), length=length)
     found = [np.zeros((3, 0), np.int64)]
-    for mask in corpus.masks[1:]:
+    for mask in blocks_among(corpus.masks):
         parts = corpus.mask_parts(mask, pieces)
         first = offsets_of(length)[parts.piece]
-        inside = parts.flag & (parts.length > 0)
+        inside = parts.value & (parts.length > 0)
         stop = (np.cumsum(parts.length) - first)[inside]
         owner = parts.piece[inside]
         before, after = corpus.tag_lengths(mask, document[owner])
@@ -43,12 +44,12 @@ def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
     return Blocks(document=blocks[0], start=blocks[1], stop=blocks[2])
 
 
-def count_cut_blocks(corpus: Corpus, plans: Iterable[Plan]) -> Iterator[Plan]:
+def count_cut_blocks(corpus: Corpus, plans: Iterable[RowPlan]) -> Iterator[RowPlan]:
     """Plans that were made without looking at blocks, with the number that they cut."""
     # Of the plan before: a document, and a block of it, may go on in this one.
     last, last_document = (-1, -1), -1
     for plan in plans:
-        if len(corpus.masks) == 1:
+        if not blocks_among(corpus.masks):
             yield plan
             continue
         cut = _cut_blocks(corpus, plan, last_document)
@@ -58,7 +59,7 @@ def count_cut_blocks(corpus: Corpus, plans: Iterable[Plan]) -> Iterator[Plan]:
         yield replace(plan, counts=replace(plan.counts, blocks_cut=num_cut))
 
 
-def _cut_blocks(corpus: Corpus, plan: Plan, going_on: int) -> list[tuple[int, int]]:
+def _cut_blocks(corpus: Corpus, plan: RowPlan, going_on: int) -> list[tuple[int, int]]:
     """(document, start) of each block that a row ends or starts within; the document `going_on`
     began in the plan before."""
     # A document that lost its end has a piece as long as a row, or is the last of all; one that

@@ -1,132 +1,135 @@
-"""From the shards that packing committed to a packed dataset: add up, name, move, manifest last."""
+"""What a packed dataset holds, by what its tasks have committed."""
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import sync_folder
+from dataprep.configs import PackConfig
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
+from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
+from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.strategies import Counts
-from dataprep.pipeline.pack.worker import (
-    ENDINGS,
-    PackedShard,
-    PackPlan,
-    PackTask,
-    committed,
-    shard_file,
-)
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint, write_manifest
+from dataprep.pipeline.pack.plan import PackPlan
+from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
+from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, RowShard
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, PackedManifest
+from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.rows import ends_dtype
-from dataprep.pipeline.tokenize.manifest import move
 
 NAME = "rows"
-NEUTRAL = frozenset({"workers"})  # keys that do not decide what is written
+FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
+NEUTRAL = {"inputs", "out", "workers"}  # keys that do not decide what is written
 
 
-def make_manifest(
-    corpus: Corpus,
-    plan: PackPlan,
-    counts: Counts,
-    config: dict[str, Any],
-    identity: dict[str, Any],
-    work: Path,
-) -> dict[str, Any]:
-    shards = _shards(plan, work)
-    full = [shard for _, shard in shards if shard.num_rows]
-    first = corpus.manifests[0]
-    num_rows = sum(shard.num_rows for shard in full)
-    num_tokens = sum(shard.num_tokens for shard in full)
-    if not num_rows and corpus.num_documents:
-        raise InputError("packing left no row at all: every document was dropped; set --overflow")
+def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
+    """What the fingerprint of the dataset is the hash of."""
     return {
         "format_version": FORMAT_VERSION,
         "kind": "packed",
-        "fingerprint": fingerprint(identity),
-        "parents": [manifest["fingerprint"] for manifest in corpus.manifests],
-        "config": {**first["config"], "pack": {k: config[k] for k in config if k not in NEUTRAL}},
-        "tokenizer": first["tokenizer"],
-        **{m: corpus.tags(m) for m in corpus.masks[1:]},
-        "sources": [
-            {
-                "path": str(folder),
-                "bytes": sum(shard["num_bytes"] for shard in manifest["shards"]),
-                "fingerprint": manifest["fingerprint"],
-                "records": manifest["counts"]["documents_written"],
-            }
-            for folder, manifest in zip(corpus.folders, corpus.manifests, strict=True)
+        "config": config.model_dump(mode="json", exclude=NEUTRAL),
+        "sources": [manifest.fingerprint for manifest in corpus.manifests],
+    }
+
+
+def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], work: Path) -> Draft:
+    committed = [(task, markers.of(task.index)[0]) for task in plan.tasks]
+    full = [(task, marker) for task, marker in committed if marker.num_rows]
+    return Draft(
+        manifest=_manifest(corpus, plan, [marker for _, marker in committed]),
+        folders=tuple(FOLDERS),
+        moves=[
+            Move(
+                path=shard_file(stem_of(work, task_name(task)), 0, ENDINGS[role]),
+                name=_name(role, i, len(full)),
+                num_bytes=marker.files[role].num_bytes,
+            )
+            for i, (task, marker) in enumerate(full)
+            for role in FOLDERS
         ],
-        "seq_len": config["seq_len"],
-        "token_dtype": corpus.token_dtype,
-        "ends_dtype": ends_dtype(config["seq_len"]),
-        "max_id": max(manifest["max_id"] for manifest in corpus.manifests),
-        "pad": plan.pad,
-        "compression": config["compression"],
-        "masks": list(corpus.masks),
-        "shards": [_shard_entry(shard, i, len(full)) for i, shard in enumerate(full)],
-        "counts": {
-            "documents_read": counts.documents,
-            "documents_written": counts.documents - counts.documents_dropped,
-            "documents_empty": counts.documents_empty,
-            "documents_quarantined": 0,
-            "documents_split": counts.documents_split,
-            "documents_truncated": counts.documents_truncated,
-            "documents_dropped": counts.documents_dropped,
-            "tokens": num_tokens,
-            "tokens_read": counts.tokens,
-            "tokens_shared": counts.tokens_shared,
-            "tokens_truncated": counts.tokens_truncated,
-            "tokens_dropped": counts.tokens_dropped,
-            "target_tokens": sum(shard.num_targets for shard in full),
-            "padding": num_rows * plan.capacity - num_tokens,
-            "rows": num_rows,
-            "rows_without_target": sum(shard.rows_without_target for _, shard in shards),
-            "rows_dropped": counts.rows - num_rows,
-            "tokens_in_dropped_rows": sum(s.tokens_in_dropped_rows for _, s in shards),
-            "segments": sum(shard.num_pieces for shard in full),
-            "blocks_cut": counts.blocks_cut,
-        },
-        "identity": identity,
+    )
+
+
+def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> PackedManifest:
+    full = [marker for marker in markers if marker.num_rows]
+    first, config, identity = corpus.manifests[0], plan.config, identity_of(plan.config, corpus)
+    tags: dict[str, Any] = {
+        modality: corpus.tags(modality) for modality in blocks_among(corpus.masks)
     }
+    return PackedManifest(
+        format_version=FORMAT_VERSION,
+        kind="packed",
+        fingerprint=fingerprint(identity),
+        parents=tuple(manifest.fingerprint for manifest in corpus.manifests),
+        config={**first.config, "pack": config.model_dump(mode="json", exclude=NEUTRAL)},
+        tokenizer=first.tokenizer,
+        **tags,
+        sources=tuple(
+            DatasetSource(
+                path=str(folder),
+                bytes=sum(shard.num_bytes for shard in manifest.shards),
+                fingerprint=manifest.fingerprint,
+                records=manifest.counts["documents_written"],
+            )
+            for folder, manifest in zip(corpus.folders, corpus.manifests, strict=True)
+        ),
+        seq_len=config.seq_len,
+        token_dtype=corpus.token_dtype,
+        ends_dtype=ends_dtype(config.seq_len),
+        max_id=max(manifest.max_id for manifest in corpus.manifests),
+        pad=plan.pad,
+        compression=config.compression,
+        masks=corpus.masks,
+        shards=tuple(_shard_entry(marker, i, len(full)) for i, marker in enumerate(full)),
+        counts=_counts(plan, markers, full),
+        identity=dict(identity),
+    )
 
 
-def _shards(plan: PackPlan, work: Path) -> list[tuple[PackTask, PackedShard]]:
-    found = []
-    for task in plan.tasks:
-        shard = committed(work, task)
-        assert shard is not None, f"task {task.index} is not done"
-        found.append((task, shard))
-    return found
-
-
-def _name(role: str, i: int, count: int) -> str:
-    ending = ".arrayrecord" if role == "shards" else ".npy"
-    return f"{role}/{NAME}-{i:05d}-of-{count:05d}{ending}"
-
-
-def _shard_entry(shard: PackedShard, i: int, count: int) -> dict[str, Any]:
+def _counts(
+    plan: PackPlan, markers: Sequence[RowsMarker], full: Sequence[RowsMarker]
+) -> dict[str, int]:
+    counts = plan.counts
+    num_rows = sum(marker.num_rows for marker in full)
+    num_tokens = sum(marker.num_tokens for marker in full)
     return {
-        "path": _name("shards", i, count),
-        "num_records": shard.num_rows,
-        "num_tokens": shard.num_tokens,
-        **shard.files["shards"],
-        "index": {"path": _name("index", i, count), **shard.files["index"]},
-        "provenance": {"path": _name("provenance", i, count), **shard.files["provenance"]},
+        "documents_read": counts.documents,
+        "documents_written": counts.documents - counts.documents_dropped,
+        "documents_empty": counts.documents_empty,
+        "documents_quarantined": 0,
+        "documents_split": counts.documents_split,
+        "documents_truncated": counts.documents_truncated,
+        "documents_dropped": counts.documents_dropped,
+        "tokens": num_tokens,
+        "tokens_read": counts.tokens,
+        "tokens_shared": counts.tokens_shared,
+        "tokens_truncated": counts.tokens_truncated,
+        "tokens_dropped": counts.tokens_dropped,
+        "target_tokens": sum(marker.num_targets for marker in full),
+        "padding": num_rows * plan.capacity - num_tokens,
+        "rows": num_rows,
+        "rows_without_target": sum(marker.rows_without_target for marker in markers),
+        "rows_dropped": counts.rows - num_rows,
+        "tokens_in_dropped_rows": sum(marker.tokens_in_dropped_rows for marker in markers),
+        "segments": sum(marker.num_pieces for marker in full),
+        "blocks_cut": counts.blocks_cut,
     }
 
 
-def finish(plan: PackPlan, out: Path, work: Path, manifest: dict[str, Any]) -> None:
-    for role in ENDINGS:
-        (out / role).mkdir(exist_ok=True)
-    full = [(task, shard) for task, shard in _shards(plan, work) if shard.num_rows]
-    for i, (task, shard) in enumerate(full):
-        for role in ENDINGS:
-            target = out / _name(role, i, len(full))
-            move(shard_file(work, task, role), target, shard.files[role]["num_bytes"])
-    for role in ENDINGS:
-        sync_folder(out / role)
-    sync_folder(out)
-    write_manifest(out, manifest)
-    shutil.rmtree(work)
+def _name(role: str, number: int, count: int) -> str:
+    return shard_name(role, NAME, number, count, FOLDERS[role])
+
+
+def _shard_entry(marker: RowsMarker, number: int, count: int) -> RowShard:
+    files = {role: asdict(written) for role, written in marker.files.items()}
+    return RowShard(
+        path=_name("shards", number, count),
+        num_records=marker.num_rows,
+        num_tokens=marker.num_tokens,
+        **files["shards"],
+        index=FileEntry(path=_name("index", number, count), **files["index"]),
+        provenance=FileEntry(path=_name("provenance", number, count), **files["provenance"]),
+    )

@@ -1,62 +1,46 @@
-"""One worker process of `dataprep pack`: plan -> copy -> encode -> write.
-
-`begin` is called once by each worker process (see `jobs.worker`). A task is a range of planned rows
-and gives one shard.
-"""
+"""One worker of `dataprep pack`: plan -> copy -> rows -> shard. A task gives one shard."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_atomic
+from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.jobs.commits import (
+    is_done,
+    read_markers,
+    remove_leftovers,
+    shard_file,
+    stem_of,
+    write_marker,
+)
+from dataprep.pipeline.jobs.plans import read_plan
+from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
-from dataprep.pipeline.pack.corpus import Corpus, Pieces
+from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.plan import PackPlan, PackTask, rows_path
 from dataprep.pipeline.pack.rows import build_rows
+from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, check_written, save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
+from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, encode_rows, ends_dtype
 from dataprep.pipeline.types import Mask, Offsets
 
-PLAN = "plan.json"
-TASKS = "tasks"
 BATCH_TOKENS = 1 << 23  # built at once; fewer batches mean longer runs of copies from a shard
 ENDINGS = {"shards": ".arrayrecord", "index": ".index.npy", "provenance": ".provenance.npy"}
-PIECES = np.dtype([("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u8")])
 OPTIONS = {"none": MAPPABLE, "zstd": "group_size:1,zstd:3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackTask:
-    """Rows [start, stop) of one window's plan."""
-
-    index: int
-    window: int
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackPlan:
-    folders: list[str]
-    config: dict[str, Any]
-    capacity: int
-    pad: int
-    row_bytes: int  # of the tokens of a row
-    tasks: list[PackTask]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedShard:
-    """One committed shard, as its marker says."""
+class RowsMarker:
+    """One committed shard of rows; a task has one."""
 
     num_rows: int
     num_tokens: int  # of documents, padding left out
@@ -64,48 +48,33 @@ class PackedShard:
     num_pieces: int
     rows_without_target: int
     tokens_in_dropped_rows: int
-    files: dict[str, dict[str, Any]]
+    files: dict[str, Written]  # by role
+    final: bool = True
 
 
-def plan_path(work: Path, window: int, name: str) -> Path:
-    return work / "rows" / f"{window:05d}-{name}.npy"
-
-
-def shard_file(work: Path, task: PackTask, role: str) -> Path:
-    return work / TASKS / f"{task.index:06d}{ENDINGS[role]}"
-
-
-def marker_file(work: Path, task: PackTask) -> Path:
-    return work / TASKS / f"{task.index:06d}.done"
-
-
-def committed(work: Path, task: PackTask) -> PackedShard | None:
-    path = marker_file(work, task)
-    return PackedShard(**json.loads(path.read_bytes())) if path.exists() else None
-
-
-def row_quirks(config: Mapping[str, Any]) -> dict[str, bool]:
-    lwm = config["compat"] == "lwm"
-    return {
-        "pad_left": config["strategy"] == "pad" and config["pad_side"] == "left",
-        "keep_first_loss": config["strategy"] == "concat" and lwm,
-        "shift_full_rows": config["strategy"] == "pad" and lwm,
-    }
+def task_name(task: PackTask) -> str:
+    """What the files of a task begin with."""
+    return f"{task.index:06d}"
 
 
 def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> Commit:
-    if committed(work, task):
+    """Write the rows of a task; return the function that commits them."""
+    stem = stem_of(work, task_name(task))
+    if is_done(read_markers(stem, RowsMarker)):
         return lambda: None
-    row_offsets = np.load(plan_path(work, task.window, "row_offsets"), mmap_mode="r")
+    remove_leftovers(stem, 0, ENDINGS.values())
+    row_offsets = np.load(rows_path(work, task.window, "row_offsets"), mmap_mode="r")
     arrays = {
-        name: np.load(plan_path(work, task.window, name), mmap_mode="r")
+        name: np.load(rows_path(work, task.window, name), mmap_mode="r")
         for name in ("document", "start", "length")
     }
-    paths = {role: shard_file(work, task, role) for role in ENDINGS}
-    writer = RecordWriter(temporary(paths["shards"]), OPTIONS[plan.config["compression"]])
+    paths = {role: shard_file(stem, 0, ending) for role, ending in ENDINGS.items()}
+    writer = RecordWriter(temporary(paths["shards"]), OPTIONS[plan.config.compression])
+    quirks = STRATEGIES[plan.config.strategy].quirks(plan.config)
+    report = Reporter(task.index, send)
     layout = RowLayout(
         capacity=plan.capacity,
-        num_masks=len(corpus.masks),
+        masks=corpus.masks,
         tokens=TOKEN_DTYPES[corpus.token_dtype],
         ends=TOKEN_DTYPES[ends_dtype(plan.capacity - 1)],
     )
@@ -113,7 +82,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
     step = max(1, BATCH_TOKENS // plan.capacity)
     for first in range(task.start, task.stop, step):
         offsets = np.array(row_offsets[first : min(first + step, task.stop) + 1], np.int64)
-        pieces = Pieces(
+        pieces = DocumentPieces(
             **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
         )
         rows, num_targets = build_rows(
@@ -122,19 +91,20 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
             offsets - offsets[0],
             capacity=plan.capacity,
             pad=plan.pad,
-            **row_quirks(plan.config),
+            quirks=quirks,
         )
         records = encode_rows(rows, layout)
-        drop = plan.config["drop_empty_targets"]
+        drop = plan.config.drop_empty_targets
         kept = sums.add(rows.ends.offsets, num_targets, pieces, records, drop=drop)
         for record, keep in zip(records, kept.tolist(), strict=True):
             if keep:
                 writer.write(record)
-        send({"type": "progress", "rows": len(records), "num_bytes": sum(map(len, records))})
+        report.count(rows=len(records), num_bytes=sum(map(len, records)))
+    report.flush()
 
     def commit() -> None:
         writer.close()
-        _commit(task, work, paths, sums)
+        write_marker(stem, 0, sums.commit(paths))
 
     return commit
 
@@ -144,7 +114,7 @@ class _Sums:
 
     def __init__(self) -> None:
         self.record_bytes: list[NDArray[Any]] = [np.zeros(0, "<u4")]
-        self.provenance: list[NDArray[Any]] = [np.zeros(0, PIECES)]
+        self.provenance: list[NDArray[Any]] = [np.zeros(0, ROW_PIECE)]
         self.num_rows = self.num_tokens = self.num_targets = self.num_pieces = 0
         self.rows_without_target = self.tokens_in_dropped_rows = 0
 
@@ -152,18 +122,18 @@ class _Sums:
         self,
         row_offsets: Offsets,
         num_targets: Offsets,
-        pieces: Pieces,
+        pieces: DocumentPieces,
         records: Sequence[bytes],
         *,
         drop: bool,
     ) -> Mask:
-        """Which rows stay."""
+        """Count rows; return which of them stay."""
         num_rows = len(records)
         has_target = num_targets > 0
         kept = has_target if drop else np.ones(num_rows, bool)
         row = owner_of(np.diff(row_offsets))
         stays = kept[row]
-        entries = np.empty(int(stays.sum()), PIECES)
+        entries = np.empty(int(stays.sum()), ROW_PIECE)
         entries["row"] = self.num_rows + (np.cumsum(kept) - 1)[row[stays]]
         entries["document"], entries["start"] = pieces.document[stays], pieces.start[stays]
         entries["length"] = pieces.length[stays]
@@ -177,27 +147,26 @@ class _Sums:
         self.tokens_in_dropped_rows += int(pieces.length[~stays].sum())
         return kept
 
-
-def _commit(task: PackTask, work: Path, paths: dict[str, Path], sums: _Sums) -> None:
-    record_bytes = np.concatenate(sums.record_bytes)
-    save_array(temporary(paths["index"]), record_bytes)
-    save_array(temporary(paths["provenance"]), np.concatenate(sums.provenance))
-    check_written(temporary(paths["shards"]), len(record_bytes))
-    shard = PackedShard(
-        num_rows=sums.num_rows,
-        num_tokens=sums.num_tokens,
-        num_targets=sums.num_targets,
-        num_pieces=sums.num_pieces,
-        rows_without_target=sums.rows_without_target,
-        tokens_in_dropped_rows=sums.tokens_in_dropped_rows,
-        files=commit_files(paths),
-    )
-    sync_folder(work / TASKS)
-    write_atomic(marker_file(work, task), json.dumps(asdict(shard)).encode())
+    def commit(self, paths: Mapping[str, Path]) -> RowsMarker:
+        """Make the files of the shard durable, and say what is in them."""
+        record_bytes = np.concatenate(self.record_bytes)
+        save_array(temporary(paths["index"]), record_bytes)
+        save_array(temporary(paths["provenance"]), np.concatenate(self.provenance))
+        check_written(temporary(paths["shards"]), len(record_bytes))
+        return RowsMarker(
+            num_rows=self.num_rows,
+            num_tokens=self.num_tokens,
+            num_targets=self.num_targets,
+            num_pieces=self.num_pieces,
+            rows_without_target=self.rows_without_target,
+            tokens_in_dropped_rows=self.tokens_in_dropped_rows,
+            files=commit_files(paths),
+        )
 
 
 def begin(work: Path) -> RunJob:
-    plan = msgspec.json.decode((work / PLAN).read_bytes(), type=PackPlan)
+    """Load what every task needs; return the function that runs one."""
+    plan = read_plan(work, PackPlan)
     corpus = Corpus([Path(folder) for folder in plan.folders])
 
     def run(job: int, send: Send) -> Commit:

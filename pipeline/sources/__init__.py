@@ -11,11 +11,12 @@ What is inside, in the order of the data:
 
     find  endings  remote  hub  fingerprint    names to sources
     known ─► format                            FORMATS, the table; what an entry is
-      json/formats  text  csv                  stream ─► lines, json/array … ─► blocks ─► records
+      json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
       parquet  arrow                           row groups, record batches ─► tables ─► records
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               the table's doors, and what formats share
+    reasons  npy_header                        why a record is bad; the header of an .npy
 
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """

@@ -18,20 +18,20 @@ import numpy as np
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import nothing
 from dataprep.pipeline.sources.format import Cut, Wanted
-from dataprep.pipeline.sources.lines import Block, find_separators, seek_position, split_lines
+from dataprep.pipeline.sources.lines import LineBlock, find_separators, seek_position, split_lines
 from dataprep.pipeline.sources.stream import ByteStream, check_encoding
 from dataprep.pipeline.types import Piece, Records, Source
 
 _COUNT_BYTES = 1 << 20
 
-Opened = AbstractContextManager[tuple[ByteStream, Iterator[Block]]]
-Decode = Callable[[Block, int], Records]  # a block and the number of its first line
+Opened = AbstractContextManager[tuple[ByteStream, Iterator[LineBlock]]]
+Decode = Callable[[LineBlock, int], Records]  # a block and the number of its first line
 
 
 @contextmanager
 def open_blocks(
-    source: Source, wanted: Wanted, split: Callable[..., Iterator[Block]]
-) -> Iterator[tuple[ByteStream, Iterator[Block]]]:
+    source: Source, wanted: Wanted, split: Callable[..., Iterator[LineBlock]]
+) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
     """The blocks of a whole source, cut by `split`."""
     with ByteStream(source.path, source.compression, chunk_bytes=wanted.batch_bytes) as stream:
         yield (
@@ -48,7 +48,7 @@ def open_blocks(
 @contextmanager
 def open_lines(
     source: Source, piece: Piece, separator: bytes, wanted: Wanted
-) -> Iterator[tuple[ByteStream, Iterator[Block]]]:
+) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
     """The blocks of a range of bytes; of a compressed source there is only the whole."""
     is_whole = bool(source.compression)
     start, stop = (0, sys.maxsize) if is_whole else (piece.start, piece.stop)
@@ -95,7 +95,7 @@ def read_blocks(
         yield nothing(next_line=line, num_bytes=rest)
 
 
-def count_blocks(opened: Opened, count: Callable[[Block], int], stop_after: int) -> int:
+def count_blocks(opened: Opened, count: Callable[[LineBlock], int], stop_after: int) -> int:
     """The sum of `count` over the blocks, or what it was when it reached `stop_after`."""
     total = 0
     with opened as (_, blocks):

@@ -28,7 +28,7 @@ from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import count_blocks, read_blocks
 from dataprep.pipeline.sources.csv_rows import RowFinder
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
-from dataprep.pipeline.sources.lines import Block, BlockBuilder, without_bom
+from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, without_bom
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.sources.stream import ByteStream, is_url
 from dataprep.pipeline.sources.tables import check_columns
@@ -96,7 +96,7 @@ class Csv(Format):
     @contextmanager
     def _open(
         self, source: Source, piece: Piece, wanted: Wanted
-    ) -> Iterator[tuple[ByteStream, Iterator[Block]]]:
+    ) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
         stop = sys.maxsize if source.compression else piece.stop
         with ByteStream(
             source.path, source.compression, start=piece.start, chunk_bytes=wanted.batch_bytes
@@ -105,7 +105,7 @@ class Csv(Format):
 
     def _rows(
         self, chunks: Iterator[bytes], path: str, start: int, stop: int, wanted: Wanted
-    ) -> Iterator[Block]:
+    ) -> Iterator[LineBlock]:
         """The rows that start before `stop`; the chunks start with a row."""
         position = start
         if start == 0:
@@ -168,7 +168,7 @@ class CsvRecords:
         self._delimiter = delimiter
         self._max_record_bytes = wanted.max_record_bytes
 
-    def __call__(self, block: Block, first_line: int) -> Records:
+    def __call__(self, block: LineBlock, first_line: int) -> Records:
         limit = self._max_record_bytes
         if block.num_bytes <= limit or not (block.ends - block.starts > limit).any():
             records = self._all_at_once(block, first_line)
@@ -176,7 +176,7 @@ class CsvRecords:
                 return records
         return self._one_by_one(block, first_line)
 
-    def _all_at_once(self, block: Block, first_line: int) -> Records | None:
+    def _all_at_once(self, block: LineBlock, first_line: int) -> Records | None:
         """None where a row must be looked at by itself."""
         data = block.data[int(block.starts[0]) : int(block.ends[-1]) + 1]
         if b"\0" in data:
@@ -195,7 +195,7 @@ class CsvRecords:
             rows = [row for row in rows if row]
         return self._records(block, first_line, filled, rows)
 
-    def _one_by_one(self, block: Block, first_line: int) -> Records:
+    def _one_by_one(self, block: LineBlock, first_line: int) -> Records:
         filled: list[int] = []
         rows: list[list[str]] = []
         errors: list[RecordError] = []
@@ -213,7 +213,7 @@ class CsvRecords:
         places = np.array(filled, np.int64)
         return replace(self._records(block, first_line, places, rows), errors=tuple(errors))
 
-    def _row(self, block: Block, start: int, end: int) -> list[str]:
+    def _row(self, block: LineBlock, start: int, end: int) -> list[str]:
         if end - start > self._max_record_bytes:
             raise ValueError(too_long_reason(end - start, self._max_record_bytes))
         row = _decode_row(block.data[start:end], self._delimiter)
@@ -225,7 +225,7 @@ class CsvRecords:
         return row
 
     def _records(
-        self, block: Block, first_line: int, filled: Offsets, rows: Sequence[Sequence[str]]
+        self, block: LineBlock, first_line: int, filled: Offsets, rows: Sequence[Sequence[str]]
     ) -> Records:
         return Records(
             lines=filled + first_line,
@@ -274,7 +274,7 @@ def _counted(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"
 
 
-def _num_filled(block: Block) -> int:
+def _num_filled(block: LineBlock) -> int:
     """Rows that are not blank."""
     if not block.is_kept:
         return len(block.starts)

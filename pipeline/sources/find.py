@@ -25,6 +25,7 @@ from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
+from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Source
 
 _MAX_THREADS = 8
@@ -134,7 +135,7 @@ def _check_folders(pattern: str, spec: str) -> None:
 
 def _in_folder(folder: str) -> list[str]:
     files = sorted(_walk(folder, set()))
-    if not files and dataset_kind(folder) == "unfinished":
+    if not files and kind_of(folder) == "unfinished":
         raise InputError(f"{folder} is unfinished: run the command that was making it again")
     if not files:
         raise InputError(
@@ -151,19 +152,6 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     return [s for s, (_, found) in zip(local, now, strict=True) if s.fingerprint != found]
 
 
-def dataset_kind(folder: str) -> str:
-    """What dataprep wrote here: tokenized, packed, encoded, unfinished or ''."""
-    if os.path.isdir(os.path.join(folder, ".work")):
-        return "unfinished"
-    try:
-        with open(os.path.join(folder, "manifest.json"), "rb") as file:
-            head = file.read(200)
-    except OSError:
-        return ""
-    kinds = ("tokenized", "packed", "encoded")
-    return next((kind for kind in kinds if f'"kind": "{kind}"'.encode() in head), "")
-
-
 def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     """Readable files below `folder`; linked folders are followed, once."""
     real = os.path.realpath(folder)
@@ -173,7 +161,7 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     if hub.is_saved(folder):
         yield from hub.saved_arrow_files(folder)
         return
-    kind = dataset_kind(folder)
+    kind = kind_of(folder)
     if kind == "encoded":
         yield from _walk(os.path.join(folder, "shards"), seen)
         return

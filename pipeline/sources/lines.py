@@ -24,7 +24,7 @@ from dataprep.pipeline.types import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class LineBlock:
     """Some whole lines, in order.
 
     A line that was too long to keep has ends - starts > max_record_bytes and no bytes in `data`.
@@ -40,7 +40,7 @@ class Block:
     def is_kept(self) -> bool:
         return int(self.ends[-1]) <= len(self.data)
 
-    def after(self, num_lines: int) -> Block:
+    def after(self, num_lines: int) -> LineBlock:
         return replace(self, starts=self.starts[num_lines:], ends=self.ends[num_lines:])
 
 
@@ -63,7 +63,7 @@ class BlockBuilder:
         elif data:
             self._parts.append(data)
 
-    def close(self, data: bytes, cuts: Offsets, width: int) -> Iterator[Block]:
+    def close(self, data: bytes, cuts: Offsets, width: int) -> Iterator[LineBlock]:
         """Lines end at each of `cuts` in `data`, where a separator of `width` bytes stands.
 
         The open line is the first of them. What follows the last separator is not used.
@@ -82,20 +82,20 @@ class BlockBuilder:
         starts[0] = 0
         np.add(ends[:-1], width, out=starts[1:])
         joined = b"".join((*self._parts, memoryview(data)[:stop]))
-        block = Block(
+        block = LineBlock(
             data=joined, position=self._start, starts=starts, ends=ends, num_bytes=len(joined)
         )
         self._open_next(len(joined))
         yield block
 
-    def finish(self) -> Iterator[Block]:
+    def finish(self) -> Iterator[LineBlock]:
         """The source ends here; an empty rest is no line, but a mark alone is a blank one."""
         only_a_mark = self._is_first and self._start > 0
         if self._length or only_a_mark:
             yield self._close_alone(0)
 
-    def _close_alone(self, width: int) -> Block:
-        block = Block(
+    def _close_alone(self, width: int) -> LineBlock:
+        block = LineBlock(
             data=b"".join(self._parts),
             position=self._start,
             starts=np.zeros(1, np.int64),
@@ -171,7 +171,7 @@ def split_lines(
     separator: bytes,
     batch_bytes: int,
     max_record_bytes: int,
-) -> Iterator[Block]:
+) -> Iterator[LineBlock]:
     width = len(separator)
     if start == 0:
         # A mark at the file's start is no reason to leave line 0 to another range.
@@ -202,7 +202,7 @@ def split_lines(
     yield from builder.finish()
 
 
-def whole(chunks: Iterator[bytes], builder: BlockBuilder) -> Iterator[Block]:
+def whole(chunks: Iterator[bytes], builder: BlockBuilder) -> Iterator[LineBlock]:
     """Everything as one line; nothing where there is nothing."""
     for chunk in chunks:
         builder.extend(chunk)
@@ -211,7 +211,7 @@ def whole(chunks: Iterator[bytes], builder: BlockBuilder) -> Iterator[Block]:
 
 def split_whole(
     chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
-) -> Iterator[Block]:
+) -> Iterator[LineBlock]:
     position, chunks = without_bom(chunks, path)
     return whole(
         chunks,

@@ -26,7 +26,7 @@ from dataprep.pipeline.sources.bundles import KEY, Bundle, Member
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.records import JsonRecords
-from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.npy_header import integers_in
 from dataprep.pipeline.sources.reasons import explain, invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.sources.tars import read_content
@@ -149,7 +149,7 @@ _VALUES: Mapping[str, Callable[[bytes], Any]] = {"txt": _text, "cls": _number, "
 def _object(records: JsonRecords, data: bytes) -> Record:
     """The one object that `data` is."""
     starts, ends = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
-    block = Block(data=data, position=0, starts=starts, ends=ends, num_bytes=len(data))
+    block = LineBlock(data=data, position=0, starts=starts, ends=ends, num_bytes=len(data))
     found = records(block, 0)
     if found.errors:
         raise ValueError(found.errors[0].reason)

@@ -21,7 +21,7 @@ from dataprep.pipeline.sources.blocks import (
     split_lines_apart,
 )
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
-from dataprep.pipeline.sources.lines import Block, split_whole
+from dataprep.pipeline.sources.lines import LineBlock, split_whole
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.types import Piece, RecordError, Records, Source
 
@@ -60,7 +60,7 @@ def _open(source: Source, piece: Piece, wanted: Wanted) -> Opened:
     return open_blocks(source, wanted, split_whole)
 
 
-def _num_filled(block: Block) -> int:
+def _num_filled(block: LineBlock) -> int:
     return int((block.ends > block.starts).sum())
 
 
@@ -70,7 +70,7 @@ class TextRecords:
         self._keys = keys
         self._max_record_bytes = max_record_bytes
 
-    def __call__(self, block: Block, first_line: int) -> Records:
+    def __call__(self, block: LineBlock, first_line: int) -> Records:
         found: list[tuple[int, int]] = []  # (line, offset)
         texts: list[str] = []
         errors: list[RecordError] = []

@@ -1,112 +1,247 @@
 """manifest.json: what a dataset holds, where it came from, and proof that it is whole.
 
+    read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest, every value typed
+    kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", at a glance
+
 Written last and atomically, so that its presence means: complete and verified. Holds no clock
-time, host, worker count or output path: equal input and config give equal bytes.
+time, host, worker count or output path: equal input and config give equal bytes. `config` and
+`identity` are plain JSON here: they are the models of `configs`, which a trainer does not need.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.storage.documents import TokenDtype
+from dataprep.pipeline.storage.entries import (
+    BlockTags,
+    CodeShard,
+    DatasetSource,
+    DocumentShard,
+    EncoderEntry,
+    FileEntry,
+    Json,
+    MediaSource,
+    OriginsEntry,
+    RowShard,
+    TextSource,
+    TokenizerEntry,
+)
+from dataprep.pipeline.storage.masks import MASKS
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-PIECES = "provenance/pieces.json"  # of a tokenized dataset: the source of each piece
-KINDS = ("encoded", "tokenized", "packed")
-REQUIRED = (
-    *("format_version", "kind", "fingerprint", "tokenizer"),
-    *("masks", "shards", "counts"),
-)
+WORK = ".work"
 
 
-def fingerprint(content: Mapping[str, Any]) -> str:
-    """A hash of anything JSON-able, the same for any order of keys."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizedManifest:
+    format_version: int
+    kind: Literal["tokenized"]
+    fingerprint: str
+    parents: tuple[str, ...]
+    config: Json
+    tokenizer: TokenizerEntry
+    vision: BlockTags | UnsetType = UNSET
+    audio: BlockTags | UnsetType = UNSET
+    sources: tuple[TextSource, ...]
+    seq_len: None = None
+    token_dtype: TokenDtype
+    max_id: int
+    masks: tuple[str, ...]
+    shards: tuple[DocumentShard, ...]
+    counts: dict[str, int]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+    def tags_of(self, modality: str) -> BlockTags | None:
+        return _tags(self, modality)
 
 
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    whole = {**manifest, "checksum": fingerprint(manifest)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedManifest:
+    format_version: int
+    kind: Literal["packed"]
+    fingerprint: str
+    parents: tuple[str, ...]
+    config: Json
+    tokenizer: TokenizerEntry
+    vision: BlockTags | UnsetType = UNSET
+    audio: BlockTags | UnsetType = UNSET
+    sources: tuple[DatasetSource, ...]
+    seq_len: int
+    token_dtype: TokenDtype
+    ends_dtype: TokenDtype
+    max_id: int
+    pad: int
+    compression: Literal["none", "zstd"]
+    masks: tuple[str, ...]
+    shards: tuple[RowShard, ...]
+    counts: dict[str, int]
+    identity: Json
+    files: tuple[FileEntry, ...] | UnsetType = UNSET
+
+    def tags_of(self, modality: str) -> BlockTags | None:
+        return _tags(self, modality)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedManifest:
+    format_version: int
+    kind: Literal["encoded"]
+    fingerprint: str
+    parents: tuple[str, ...]
+    config: Json
+    tokenizer: None = None
+    masks: tuple[str, ...] = ()
+    token_dtype: TokenDtype
+    encoder: EncoderEntry
+    columns: dict[str, str]
+    sources: tuple[MediaSource, ...]
+    shards: tuple[CodeShard, ...]
+    counts: dict[str, int]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+
+Manifest = TokenizedManifest | PackedManifest | EncodedManifest
+AnyShard = DocumentShard | RowShard | CodeShard
+AnyFile = AnyShard | FileEntry | OriginsEntry
+KINDS: Mapping[str, type[Manifest]] = {
+    "tokenized": TokenizedManifest,
+    "packed": PackedManifest,
+    "encoded": EncodedManifest,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Head:
+    """What must be known before the rest can be read."""
+
+    format_version: int
+    kind: str
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    values = msgspec.to_builtins(manifest)
+    whole = {**values, "checksum": fingerprint(values)}
     text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
     write_atomic(folder / MANIFEST, text.encode())
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, checked for shape; the files it names are for others to check."""
-    path = folder / MANIFEST
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest, every value checked; the files it names are for others to check."""
+    path, data = folder / MANIFEST, _read(folder)
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise CorruptError(_missing(folder)) from None
-    except OSError as error:
-        raise CorruptError(f"cannot read {path}: {error}") from None
-    try:
-        manifest = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        head = msgspec.json.decode(data, type=_Head)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            raise CorruptError(f"{path} is not a manifest of dataprep: {error}") from None
         raise CorruptError(f"{path} is damaged: {error}; make the dataset again") from None
-    if not isinstance(manifest, dict) or any(key not in manifest for key in REQUIRED):
-        raise CorruptError(f"{path} is not a manifest of dataprep")
-    version = manifest["format_version"]
-    if version != FORMAT_VERSION:
+    if head.format_version != FORMAT_VERSION:
         raise CorruptError(
-            f"{path} has format version {version}, this dataprep reads {FORMAT_VERSION}; "
-            "use the dataprep that wrote it, or make the dataset again"
+            f"{path} has format version {head.format_version}, this dataprep reads "
+            f"{FORMAT_VERSION}; use the dataprep that wrote it, or make the dataset again"
         )
-    if manifest["kind"] not in KINDS:
-        raise CorruptError(f"{path} is of kind {manifest['kind']!r}, which this cannot read")
-    dtype = manifest.get("token_dtype")
-    if manifest["kind"] != "encoded" and dtype not in ("uint16", "uint32"):
-        raise CorruptError(f"{path} has token_dtype {dtype!r}; make the dataset again")
+    if head.kind not in KINDS:
+        raise CorruptError(f"{path} is of kind {head.kind!r}, which this cannot read")
     try:
-        for shard in manifest["shards"]:
-            int(shard["num_records"]), int(shard["num_tokens"])
-            for entry in (shard, *(shard[k] for k in ("index", "provenance") if k in shard)):
-                _check_entry(entry, path)
-        for entry in manifest.get("files", ()):
-            _check_entry(entry, path)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptError(f"{path} is damaged ({error!r}); make the dataset again") from None
+        manifest: Manifest = msgspec.json.decode(data, type=KINDS[head.kind])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptError(f"{path} is damaged ({error}); make the dataset again") from None
+    unknown = next((mask for mask in manifest.masks if mask not in MASKS), None)
+    if unknown is not None:
+        raise CorruptError(f"{path} lists the mask {unknown!r}, which this dataprep does not know")
+    for entry in files_of(manifest):
+        _check_entry(entry, path)
     return manifest
 
 
-def _check_entry(entry: Mapping[str, Any], place: Path) -> None:
-    check_inside(str(entry["path"]), place)
-    int(entry["num_bytes"]), str(entry["xxh3_128"])
+def manifest_json(folder: Path) -> Json:
+    """The manifest as it stands in its file, for people and scripts."""
+    values: Json = json.loads(_read(folder))
+    return values
 
 
-def check_sum(manifest: Mapping[str, Any], place: Path) -> None:
-    """That nothing in the manifest was changed since it was written."""
-    rest = {key: value for key, value in manifest.items() if key != "checksum"}
-    if manifest.get("checksum") != fingerprint(rest):
-        raise CorruptError(f"{place}/{MANIFEST} was edited: its checksum does not fit")
+def files_of(manifest: Manifest) -> Iterator[AnyFile]:
+    """Every file that the manifest lists."""
+    for shard in manifest.shards:
+        yield from files_of_shard(shard)
+    if manifest.files is not UNSET:
+        yield from manifest.files
 
 
-def missing_file(manifest: Mapping[str, Any], folder: Path) -> str:
+def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
+    """The shard itself and the files that belong to it."""
+    return (shard,) if isinstance(shard, CodeShard) else (shard, shard.index, shard.provenance)
+
+
+def check_sum(folder: Path) -> None:
+    """Raise unless the manifest is as it was written."""
+    values = manifest_json(folder)
+    if values.pop("checksum", None) != fingerprint(values):
+        raise CorruptError(f"{folder}/{MANIFEST} was edited: its checksum does not fit")
+
+
+def missing_file(manifest: Manifest, folder: Path) -> str:
     """A file that is gone or of another size than the manifest says, or ''."""
-    for shard in manifest["shards"]:
-        for entry in (shard, *(shard[k] for k in ("index", "provenance") if k in shard)):
-            path = folder / entry["path"]
-            if not path.is_file() or path.stat().st_size != entry["num_bytes"]:
+    for shard in manifest.shards:
+        for entry in files_of_shard(shard):
+            path = folder / entry.path
+            if not path.is_file() or path.stat().st_size != entry.num_bytes:
                 return str(path)
     return ""
 
 
-def check_inside(name: str, place: Path) -> None:
-    """A path in a manifest must stay below its folder."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name:
-        raise CorruptError(f"{place} names {name!r}, which is outside the dataset")
+def kind_of(folder: Path | str) -> str:
+    """What dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
+    place = Path(folder)
+    if (place / WORK).is_dir():
+        return "unfinished"
+    try:
+        with open(place / MANIFEST, "rb") as file:
+            head = file.read(200)
+    except OSError:
+        return ""
+    return next((kind for kind in KINDS if f'"kind": "{kind}"'.encode() in head), "")
+
+
+def _read(folder: Path) -> bytes:
+    try:
+        return (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise CorruptError(_missing(folder)) from None
+    except OSError as error:
+        raise CorruptError(f"cannot read {folder / MANIFEST}: {error}") from None
+
+
+def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockTags | None:
+    tags: BlockTags | UnsetType = getattr(manifest, modality)
+    return None if isinstance(tags, UnsetType) else tags
+
+
+def _check_entry(entry: AnyFile, place: Path) -> None:
+    """A path in a manifest must stay below its folder, and sizes are not negative."""
+    path = PurePosixPath(entry.path)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in entry.path:
+        raise CorruptError(f"{place} names {entry.path!r}, which is outside the dataset")
+    if entry.num_bytes < 0:
+        raise CorruptError(f"{place} gives {entry.path} {entry.num_bytes} bytes")
 
 
 def _missing(folder: Path) -> str:
     if not folder.is_dir():
         return f"{folder} is not a dataset: no such folder"
-    if (folder / ".work").is_dir():
+    if (folder / WORK).is_dir():
         return f"{folder} is unfinished; run the command that makes it again, it will go on"
     return f"{folder} is not a dataset: it has no {MANIFEST}"

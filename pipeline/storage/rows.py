@@ -9,7 +9,7 @@ is the number of masks that the manifest lists:
     token[C]      tokens; padding holds the pad id            (manifest: token_dtype)
     0 or 2 bytes of zero, so that what follows is aligned     (manifest: ends_dtype)
     end[num_documents]      where each document ends; padding after the last is by position
-    end[num_runs] per mask  where each run of the mask ends; runs are those of `record`
+    end[num_runs] per mask  where each run of the mask ends; of weights their values too (`masks`)
 
     C = 8, documents of 3 and 4 tokens, loss on the last two of each:
     ends 3 7   loss 1 3 5 7 8  =  0 1 1 | 0 0 1 1 | 0
@@ -21,7 +21,6 @@ which nothing before it predicts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,12 +29,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.ragged import ranges
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, mask_of_runs
+from dataprep.pipeline.ragged import IntegerLists, ranges
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype
+from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.masks import (
+    MASKS,
+    MaskRuns,
+    check_runs,
+    dense_mask,
+    runs_of_numbers,
+)
 from dataprep.pipeline.types import Offsets
 
 
-def ends_dtype(seq_len: int) -> str:
+def ends_dtype(seq_len: int) -> TokenDtype:
     """An end may be C itself."""
     return "uint16" if seq_len + 1 < 1 << 16 else "uint32"
 
@@ -45,22 +52,27 @@ class RowLayout:
     """What all rows of a dataset have in common."""
 
     capacity: int  # tokens of a row, C
-    num_masks: int
+    masks: tuple[str, ...]
     tokens: np.dtype[Any]  # u16|u32
     ends: np.dtype[Any]  # u16|u32
 
     @classmethod
-    def of_manifest(cls, manifest: Mapping[str, Any]) -> RowLayout:
+    def of_manifest(cls, manifest: PackedManifest) -> RowLayout:
         return cls(
-            capacity=manifest["seq_len"] + 1,
-            num_masks=len(manifest["masks"]),
-            tokens=TOKEN_DTYPES[manifest["token_dtype"]],
-            ends=TOKEN_DTYPES[manifest["ends_dtype"]],
+            capacity=manifest.seq_len + 1,
+            masks=manifest.masks,
+            tokens=TOKEN_DTYPES[manifest.token_dtype],
+            ends=TOKEN_DTYPES[manifest.ends_dtype],
         )
 
     @property
     def head_bytes(self) -> int:
-        return 4 * (2 + self.num_masks)
+        return 4 * (2 + len(self.masks))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of each document, and of a run of each mask: how many numbers are stored."""
+        return (1, *(MASKS[mask].numbers for mask in self.masks))
 
     @property
     def tail_start(self) -> int:
@@ -70,21 +82,13 @@ class RowLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ragged:
-    """Arrays one after another: row r is values[offsets[r]:offsets[r + 1]]."""
-
-    values: Offsets  # i64[offsets[-1]]
-    offsets: Offsets  # i64[rows + 1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Many rows, as the packer has them."""
 
     tokens: NDArray[Any]  # u16|u32[rows, C]
     left_padding: Offsets  # i64[rows]
-    ends: Ragged
-    runs: tuple[Ragged, ...]  # one for each mask
+    ends: IntegerLists
+    masks: tuple[IntegerLists, ...]  # of each mask, the numbers that are stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +96,18 @@ class Row:
     tokens: NDArray[Any]  # u16|u32[C]
     left_padding: int
     ends: Offsets  # i64[documents]
-    runs: tuple[Offsets, ...]  # one i64[runs] for each mask
+    masks: tuple[MaskRuns, ...]
 
 
 def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
     """The payload of each row."""
     assert rows.tokens.shape[1:] == (layout.capacity,), rows.tokens.shape
-    assert len(rows.runs) == layout.num_masks, len(rows.runs)
-    parts = (rows.ends, *rows.runs)
+    assert len(rows.masks) == len(layout.masks), len(rows.masks)
+    parts = (rows.ends, *rows.masks)
     counts = np.stack([np.diff(part.offsets) for part in parts], axis=1)
-    head = np.empty((len(rows.tokens), 2 + layout.num_masks), U32)
-    head[:, 0], head[:, 1], head[:, 2:] = counts[:, 0], rows.left_padding, counts[:, 1:]
+    runs = counts // np.array(layout.numbers)
+    head = np.empty((len(rows.tokens), 2 + len(layout.masks)), U32)
+    head[:, 0], head[:, 1], head[:, 2:] = runs[:, 0], rows.left_padding, runs[:, 1:]
     heads = memoryview(head.tobytes())
     tokens = memoryview(np.ascontiguousarray(rows.tokens, layout.tokens).tobytes())
     tails = memoryview(_tails(parts, counts, layout))
@@ -115,7 +120,7 @@ def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
     ]
 
 
-def _tails(parts: tuple[Ragged, ...], counts: NDArray[Any], layout: RowLayout) -> bytes:
+def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLayout) -> bytes:
     """Ends, then runs of each mask, row by row."""
     # Where part p of row r goes: after all rows before it and its own parts before p.
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
@@ -129,17 +134,20 @@ def decode_row(data: bytes, layout: RowLayout) -> Row:
     """The arrays of one payload; tokens are a view of `data`."""
     if len(data) < layout.tail_start:
         raise CorruptError(f"row of {len(data)} bytes is shorter than its {layout.tail_start}")
-    head = np.frombuffer(data, U32, 2 + layout.num_masks).tolist()
-    counts = [head[0], *head[2:]]
+    head = np.frombuffer(data, U32, 2 + len(layout.masks)).tolist()
+    counts = [n * each for n, each in zip((head[0], *head[2:]), layout.numbers, strict=True)]
     if len(data) != layout.tail_start + sum(counts) * layout.ends.itemsize:
         raise CorruptError(f"row of {len(data)} bytes does not fit its header {head}")
     tail = np.frombuffer(data, layout.ends, sum(counts), layout.tail_start).astype(np.int64)
-    arrays = np.split(tail, np.cumsum(counts)[:-1])
+    ends, *stored = np.split(tail, np.cumsum(counts)[:-1])
     return Row(
         tokens=np.frombuffer(data, layout.tokens, layout.capacity, layout.head_bytes),
         left_padding=head[1],
-        ends=arrays[0],
-        runs=tuple(arrays[1:]),
+        ends=ends,
+        masks=tuple(
+            runs_of_numbers(numbers, MASKS[mask])
+            for numbers, mask in zip(stored, layout.masks, strict=True)
+        ),
     )
 
 
@@ -151,16 +159,16 @@ def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) 
     starts = np.concatenate(([row.left_padding], row.ends))
     if not len(row.ends) or starts[-1] > capacity or (np.diff(starts) < 1).any():
         return "document ends do not ascend within the row"
-    for runs in row.runs:
-        steps = np.diff(runs, prepend=0)
-        if not len(runs) or runs[-1] != capacity or (steps[1:] < 1).any() or steps[0] < 0:
-            return "mask runs do not ascend to the end of the row"
+    for runs in row.masks:
+        wrong = check_runs(runs, capacity)
+        if wrong:
+            return wrong
     padding = np.ones(capacity, bool)
     padding[starts[0] : starts[-1]] = False
     if (row.tokens[padding] != pad).any():
         return f"padding holds another id than {pad}"
-    masks = [mask_of_runs(runs, capacity) for runs in row.runs]
-    if any(mask[padding].any() for mask in masks):
+    masks = [dense_mask(runs) for runs in row.masks]
+    if any(mask[padding].any() for mask in masks if mask.dtype == bool):
         return "padding is in a mask"
     if not first_has_loss and masks[0][starts[:-1]].any():
         return "the first token of a document has loss"

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, cast
+from typing import cast
 
+from dataprep.configs import ModalitiesConfig, TokenizeConfig
 from dataprep.configs.base import Model
 from dataprep.configs.load import validate
-from dataprep.configs.model import ModalitiesConfig, TokenizeConfig
-from dataprep.pipeline.documents.rules import fields_of, modalities_of
+from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
 from dataprep.pipeline.encoders.makers import Made, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import MODALITIES, Modality, Source
@@ -48,9 +48,8 @@ def adopt_encoders(
     config: TokenizeConfig, sources: Sequence[Source], inputs: Sequence[int]
 ) -> TokenizeConfig:
     """The config with what the encoders of its sources say; `inputs`: of which input each is."""
-    values = config.model_dump(mode="json")
     columns = [
-        {modality: _columns(values, i, modality) for modality in MODALITIES}
+        {modality: _columns(config, i, modality) for modality in MODALITIES}
         for i in range(len(config.inputs))
     ]
     found = list(zip(sources, inputs, strict=True))
@@ -64,19 +63,18 @@ def adopt_encoders(
             for use in _uses(source.path, made.get(source.path, Made()), column, modality)
         ]
         if any(use.maker.facts for use in uses):
-            sections[modality] = _adopted(getattr(config.modalities, modality), modality, uses)
+            sections[modality] = _adopted(config.modalities.section(modality), modality, uses)
     if not sections:
         return config
     modalities = ModalitiesConfig.model_validate({**dict(config.modalities), **sections})
     return config.model_copy(update={"modalities": modalities})
 
 
-def _columns(config: Mapping[str, Any], index: int, modality: str) -> tuple[str | None, ...]:
+def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | None, ...]:
     """Whose codes an input takes for a modality; None: of any, as only a record tells."""
     fields = fields_of(config, index)
     if isinstance(fields, str):
-        alone = {**config, "inputs": [config["inputs"][index]]}
-        return (None,) if modality in modalities_of(alone) else ()
+        return (None,) if modality in modalities_of_input(config, index) else ()
     return tuple(
         None if field.kind == "segments" else field.keys[0]
         for field in fields

@@ -8,18 +8,28 @@ whole of what a worker is told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.documents.lay_out import add_document
+from dataprep.configs import TokenizeConfig
+from dataprep.pipeline.documents.lay_out import NoSpecialTokenError, add_document
 from dataprep.pipeline.documents.parts import Parts
-from dataprep.pipeline.documents.rules import Rules, Vocabulary, blocks_of, keys_wanted, make_rules
+from dataprep.pipeline.documents.rules import (
+    Rules,
+    Vocabulary,
+    blocks_of,
+    keys_wanted,
+    make_rules,
+    may_have_weights,
+)
 from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import count_records, find_sources, format_of, split_source
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, token_dtype
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
@@ -36,15 +46,15 @@ NEUTRAL = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    config: dict[str, Any]
+class TokenizePlan:
+    config: TokenizeConfig
     vocabulary: Vocabulary
     sources: tuple[Source, ...]
     inputs: tuple[int, ...]  # which input each source belongs to
     tasks: tuple[Task, ...]
     task_bytes: int
     masks: tuple[str, ...]
-    token_dtype: str
+    token_dtype: TokenDtype
     max_id: int
     identity: dict[str, Any]  # what the fingerprint is the hash of
 
@@ -54,30 +64,27 @@ class Plan:
 
 
 def find_all_sources(
-    config: Mapping[str, Any], cache_dir: Path | None
+    config: TokenizeConfig, cache_dir: Path | None
 ) -> tuple[list[Source], list[int]]:
     """The sources of all inputs, and which input each belongs to."""
     sources: list[Source] = []
     inputs: list[int] = []
-    for i, item in enumerate(config["inputs"]):
-        separator = item["text_separator"]
-        found = find_sources(
-            item["path"],
-            separator=config["text_separator"] if separator is None else separator,
-            cache_dir=cache_dir,
-        )
+    for i, item in enumerate(config.inputs):
+        own = item.text_separator
+        separator = config.text_separator if own is None else own
+        found = find_sources(item.path, separator=separator, cache_dir=cache_dir)
         sources += found
         inputs += [i] * len(found)
     return sources, inputs
 
 
 def make_plan(
-    config: Mapping[str, Any],
+    config: TokenizeConfig,
     vocabulary: Vocabulary,
     sources: Sequence[Source],
     inputs: Sequence[int],
-) -> Plan:
-    """`config` is a TokenizeConfig as plain values; `inputs`: which one each source belongs to."""
+) -> TokenizePlan:
+    """`inputs`: which one each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
     for modality, block in blocks.items():
         if block.max_id >= 1 << 31:
@@ -86,27 +93,27 @@ def make_plan(
                 f"lower code_offset, codebook_size or the tags of modalities.{modality}"
             )
     max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
-    draft = Plan(
-        config=dict(config),
+    draft = TokenizePlan(
+        config=config,
         vocabulary=vocabulary,
         sources=tuple(sources),
         inputs=tuple(inputs),
         tasks=(),
-        task_bytes=_task_bytes(sources, config["shard_bytes"]),
-        masks=("loss", *blocks),
+        task_bytes=_task_bytes(sources, config.shard_bytes),
+        masks=("loss", *blocks, *(["weight"] if may_have_weights(config) else [])),
         token_dtype=token_dtype(max_id),
         max_id=max_id,
         identity=_identity(config, vocabulary, sources, inputs),
     )
-    for i in range(len(config["inputs"])):
+    for i in range(len(config.inputs)):
         _check_rules(rules_of(draft, i))
     tasks = _make_tasks(draft)
-    if config["limit"] is not None:
-        tasks = _limit(draft, tasks, config["limit"])
+    if config.limit is not None:
+        tasks = _limit(draft, tasks, config.limit)
     return replace(draft, tasks=tuple(tasks))
 
 
-def rules_of(plan: Plan, index: int) -> Rules:
+def rules_of(plan: TokenizePlan, index: int) -> Rules:
     """How the records of one input become documents."""
     dtype = TOKEN_DTYPES[plan.token_dtype]
     return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
@@ -117,25 +124,24 @@ def _check_rules(rules: Rules) -> None:
     literal = [f for f in rules.fields if f.kind in ("bos", "eos", "id")]
     try:
         add_document(Parts(), {}, literal, rules)
+    except NoSpecialTokenError as error:
+        raise ConfigError(f"{error}, or switch it off with --no-add-bos / --no-add-eos") from None
     except ValueError as error:
-        raise ConfigError(
-            f"{error}, or switch it off with --no-add-bos / --no-add-eos"
-            if "names no" in str(error)
-            else f"fields: {error}"
-        ) from None
+        raise ConfigError(f"fields: {error}") from None
 
 
 def _identity(
-    config: Mapping[str, Any],
+    config: TokenizeConfig,
     vocabulary: Vocabulary,
     sources: Sequence[Source],
     inputs: Sequence[int],
 ) -> dict[str, Any]:
     own = ("fields", "fields_from", "text_separator")
+    items = [item.model_dump(mode="json", include=set(own)) for item in config.inputs]
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",
-        "config": {key: value for key, value in config.items() if key not in NEUTRAL},
+        "config": config.model_dump(mode="json", exclude=set(NEUTRAL)),
         "tokenizer": {
             "sha256": vocabulary.files.sha256,
             "bos": vocabulary.files.bos_id,
@@ -148,7 +154,7 @@ def _identity(
                 "fingerprint": source.fingerprint,
                 "compression": source.compression,
                 "separator": source.separator,
-                **{key: config["inputs"][i][key] for key in own},
+                **{key: items[i][key] for key in own},
             }
             for source, i in zip(sources, inputs, strict=True)
         ],
@@ -161,15 +167,15 @@ def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:
     return min(max(total // TASKS_WANTED, SMALLEST_TASK_BYTES), max(shard_bytes // 2, 1 << 16))
 
 
-def _make_tasks(plan: Plan) -> list[Task]:
+def _make_tasks(plan: TokenizePlan) -> list[Task]:
     tasks: list[Task] = []
     pieces: list[Piece] = []
     num_bytes = 0
-    rules_by_input = [rules_of(plan, i) for i in range(len(plan.config["inputs"]))]
+    rules_by_input = [rules_of(plan, i) for i in range(len(plan.config.inputs))]
     for i, source in enumerate(plan.sources):
         rules = rules_by_input[plan.inputs[i]]
         _check_codebooks(source, rules)
-        count_lines = bool(rules.fields_from) and plan.config["fields_index"] is None
+        count_lines = bool(rules.fields_from) and plan.config.fields_index is None
         for piece, size in split_source(
             source, i, plan.task_bytes, keys_wanted(rules), count_lines
         ):
@@ -177,10 +183,10 @@ def _make_tasks(plan: Plan) -> list[Task]:
             num_bytes += size if size >= 0 else plan.task_bytes
             if len(pieces) < MAX_PIECES and num_bytes < plan.task_bytes * 3 // 4:
                 continue
-            tasks.append(_task(plan, len(tasks), pieces, num_bytes))
+            tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes))
             pieces, num_bytes = [], 0
     if pieces:
-        tasks.append(_task(plan, len(tasks), pieces, num_bytes))
+        tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes))
     return tasks
 
 
@@ -197,23 +203,7 @@ def _check_codebooks(source: Source, rules: Rules) -> None:
         )
 
 
-def _task(plan: Plan, index: int, pieces: Sequence[Piece], num_bytes: int, limit: int = -1) -> Task:
-    content = {
-        "pieces": [
-            [plan.sources[p.source].fingerprint, p.start, p.stop, p.first_line] for p in pieces
-        ],
-        "limit": limit,
-    }
-    return Task(
-        index=index,
-        identity=fingerprint(content).removeprefix("sha256:")[:16],
-        pieces=tuple(pieces),
-        num_bytes=num_bytes,
-        limit=limit,
-    )
-
-
-def _limit(plan: Plan, tasks: Sequence[Task], limit: int) -> list[Task]:
+def _limit(plan: TokenizePlan, tasks: Sequence[Task], limit: int) -> list[Task]:
     """The tasks that hold the first `limit` records; the last one stops within."""
     kept: list[Task] = []
     for task in tasks:
@@ -223,7 +213,7 @@ def _limit(plan: Plan, tasks: Sequence[Task], limit: int) -> list[Task]:
             if count >= limit:
                 break
         if count >= limit:
-            kept.append(_task(plan, task.index, task.pieces, task.num_bytes, limit))
+            kept.append(make_task(plan.sources, task.index, task.pieces, task.num_bytes, limit))
             return kept
         kept.append(task)
         limit -= count

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import Processed
-from dataprep.pipeline.files import commit_files, sync_folder, temporary, write_atomic
+from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
 from dataprep.pipeline.storage.arrayrecord import (
     MAPPABLE,
     RecordWriter,
@@ -32,15 +33,16 @@ from dataprep.pipeline.storage.arrayrecord import (
 from dataprep.pipeline.storage.documents import (
     Documents,
     concatenate,
-    count_true,
     cut,
     encode_documents,
     index_documents,
     index_dtype,
 )
+from dataprep.pipeline.storage.masks import MASKS, count_marked
+from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 
 RECORD_TOKENS = 1 << 18
-PROVENANCE = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
+
 FILES = {  # of one shard, by their role in the dataset
     "shards": ".arrayrecord",
     "index": ".index.npy",
@@ -58,24 +60,14 @@ class Tally:
     empty: int = 0
     bad: int = 0
     tokens: int = 0
-    target_tokens: int = 0
-    vision_tokens: int = 0
-    audio_tokens: int = 0
+    marked: dict[str, int] = field(default_factory=dict)  # tokens by MaskKind.count
     codes_dropped: int = 0  # of partial frames
     codes_thinned: int = 0  # of frames or codebooks that the config leaves out
     by_reference: int = 0  # documents that the fast engine was not trusted with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """Where a task goes on: a piece by its place in the task, and a line of it."""
-
-    piece: int = 0
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class DocumentsMarker:
     """One committed shard, as its marker says."""
 
     record_bytes: list[int]  # size of each record
@@ -83,7 +75,7 @@ class Shard:
     num_tokens: int
     tallies: dict[str, Tally]  # by source index
     lines: dict[str, int]  # lines seen so far of each piece that the task has touched
-    files: dict[str, dict[str, Any]]  # role -> {num_bytes, xxh3_128}
+    files: dict[str, Written]  # by role
     cursor: Cursor
     final: bool  # the task's last
 
@@ -110,7 +102,7 @@ class ShardSink:
         masks: tuple[str, ...],
         shard_bytes: int,
         *,
-        done: list[Shard],
+        done: list[DocumentsMarker],
     ) -> None:
         self._stem = stem
         self._masks = masks
@@ -148,7 +140,7 @@ class ShardSink:
         self._advance(piece, batch.next_line)
 
     def finish(self) -> Callable[[], None]:
-        """What commits the task's last shard (with no record if none is left)."""
+        """Return the function that commits the task's last shard, which may have no record."""
         if self._pending_tokens:
             self._flush_record()
         return self._seal(final=True)
@@ -159,7 +151,7 @@ class ShardSink:
 
     def _append(self, documents: Documents, origins: NDArray[Any], piece: int) -> None:
         count = len(documents.ends)
-        provenance = np.empty(count, PROVENANCE)
+        provenance = np.empty(count, DOCUMENT_ORIGIN)
         provenance["piece"] = piece
         provenance["line"], provenance["offset"] = origins["line"], origins["offset"]
         self._open.provenance.append(provenance)
@@ -169,10 +161,10 @@ class ShardSink:
         self._open.num_documents += count
         tally.written += count
         tally.tokens += len(documents.tokens)
-        num_true = dict(zip(self._masks, map(count_true, documents.runs), strict=True))
-        tally.target_tokens += num_true["loss"]
-        tally.vision_tokens += num_true.get("vision", 0)
-        tally.audio_tokens += num_true.get("audio", 0)
+        for mask, runs in zip(self._masks, documents.masks, strict=True):
+            kind = MASKS[mask]
+            so_far = tally.marked.get(kind.count, 0)
+            tally.marked[kind.count] = so_far + count_marked(runs, kind)
         tally.codes_dropped += int(origins["codes_dropped"].sum())
         tally.codes_thinned += int(origins["codes_thinned"].sum())
         tally.by_reference += int(origins["by_reference"].sum())
@@ -196,17 +188,17 @@ class ShardSink:
         documents = concatenate(self._pending)
         index = index_documents(documents, self._masks, len(self._open.record_bytes))
         self._open.index.append(index)
-        data = encode_documents(documents)
+        data = encode_documents(documents, self._masks)
         self._open.writer.write(data)
         self._open.record_bytes.append(len(data))
         self._pending, self._pending_tokens = [], 0
 
     def _path(self, role: str) -> Path:
-        return shard_path(self._stem, self._number, role)
+        return shard_file(self._stem, self._number, FILES[role])
 
     def _open_bytes(self) -> int:
         """Of the open shard with its index and provenance, which are in memory until its end."""
-        entry = index_dtype(self._masks).itemsize + PROVENANCE.itemsize
+        entry = index_dtype(self._masks).itemsize + DOCUMENT_ORIGIN.itemsize
         return sum(self._open.record_bytes) + entry * self._open.num_documents
 
     def _start(self) -> _Open:
@@ -214,21 +206,21 @@ class ShardSink:
         return _Open(RecordWriter(temporary(self._path("shards")), MAPPABLE))
 
     def _seal(self, *, final: bool) -> Callable[[], None]:
-        """End the open shard. What is given writes it down, and needs nothing of this object."""
+        """End the open shard; return the function that commits it, which needs nothing of this."""
         paths = {role: self._path(role) for role in FILES}
-        marker = marker_path(self._stem, self._number)
+        stem, number = self._stem, self._number
         shard, lines, cursor = self._open, dict(self._lines), self._cursor
         index_type = index_dtype(self._masks)
         self._number += 1
 
-        def write_down() -> None:
+        def commit() -> None:
             shard.writer.close()
             index = np.concatenate([np.zeros(0, index_type), *shard.index])
-            provenance = np.concatenate([np.zeros(0, PROVENANCE), *shard.provenance])
+            provenance = np.concatenate([np.zeros(0, DOCUMENT_ORIGIN), *shard.provenance])
             save_array(temporary(paths["index"]), index)
             save_array(temporary(paths["provenance"]), provenance)
             check_written(temporary(paths["shards"]), len(shard.record_bytes))
-            committed = Shard(
+            committed = DocumentsMarker(
                 record_bytes=shard.record_bytes,
                 num_documents=len(index),
                 num_tokens=int(index["length"].sum(dtype=np.int64)),
@@ -238,31 +230,6 @@ class ShardSink:
                 cursor=cursor,
                 final=final,
             )
-            sync_folder(marker.parent)
-            write_atomic(marker, json.dumps(asdict(committed)).encode())
+            write_marker(stem, number, committed)
 
-        return write_down
-
-
-def shard_path(stem: Path, number: int, role: str) -> Path:
-    return stem.with_name(f"{stem.name}-{number:04d}{FILES[role]}")
-
-
-def marker_path(stem: Path, number: int) -> Path:
-    return stem.with_name(f"{stem.name}-{number:04d}.done")
-
-
-def committed_shards(stem: Path) -> list[Shard]:
-    """The shards of a task that a run has committed, in order."""
-    shards: list[Shard] = []
-    while True:
-        marker = marker_path(stem, len(shards))
-        if not marker.exists():
-            return shards
-        shards.append(_parse_marker(json.loads(marker.read_bytes())))
-
-
-def _parse_marker(raw: dict[str, Any]) -> Shard:
-    tallies = {key: Tally(**value) for key, value in raw.pop("tallies").items()}
-    cursor = Cursor(**raw.pop("cursor"))
-    return Shard(tallies=tallies, cursor=cursor, **raw)
+        return commit

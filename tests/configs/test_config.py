@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conftest import RunCli
-from dataprep.cli.make import tokenize_command
+from dataprep.cli.tokenize import tokenize_command
 from dataprep.configs import EncodeConfig, PackConfig, TokenizeConfig, load_config, preset_names
 from dataprep.pipeline.errors import ConfigError
 

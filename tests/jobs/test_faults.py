@@ -17,15 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import dataprep.pipeline.tokenize.recipe as run
 from conftest import RunCli, Sample
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import open_dataset
+from dataprep.pipeline import jobs
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
-from dataprep.pipeline.storage.manifest import write_manifest
+from dataprep.pipeline.tokenize import sample as sample_check
+from dataprep.pipeline.tokenize import tokenize
 from support.inprocess import tokenize_here, write_lines
 from support.parents import workers_of
 from support.trees import tree
@@ -127,12 +129,12 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(
         write_lines(path, [{"text": "new"}])
         run_local(*args, **kwargs)
 
-    monkeypatch.setattr(run, "EXECUTORS", {"local": change_then_run})
+    monkeypatch.setattr(jobs, "EXECUTORS", {"local": change_then_run})
     with pytest.raises(DataprepError, match="changed while it was read"):
-        run.tokenize(config, cache_dir=cache_dir)
+        tokenize(config, cache_dir=cache_dir)
     assert not (tmp_path / "out" / ".work").exists()
     monkeypatch.undo()
-    run.tokenize(config, cache_dir=cache_dir)
+    tokenize(config, cache_dir=cache_dir)
     assert bytes(open_dataset(tmp_path / "out")[0]["tokens"][1:-1].astype("u1")) == b"new"
 
 
@@ -154,13 +156,13 @@ def test_a_difference_found_in_the_run_throws_the_work_away_and_rules_the_engine
     def differ(*args: Any, **kwargs: Any) -> None:
         raise DataprepError("other ids for 'x'")
 
-    monkeypatch.setattr(run, "check_sample", differ)
+    monkeypatch.setattr(sample_check, "check_sample", differ)
     with pytest.raises(DataprepError, match=r"fastokens .* is not exact: other ids for 'x'"):
-        run.tokenize(config, cache_dir=cache)
+        tokenize(config, cache_dir=cache)
     assert not (tmp_path / "out" / ".work").exists()
     monkeypatch.undo()
     with pytest.raises(DataprepError, match="engine fastokens cannot be used"):
-        run.tokenize(config, cache_dir=cache)
+        tokenize(config, cache_dir=cache)
 
 
 def test_a_worker_that_always_dies_ends_the_run_with_6(
@@ -294,7 +296,7 @@ def test_a_truncated_shard_is_refused_when_opened(
         (lambda m: m["shards"][0].update(path="/etc/passwd"), "outside the dataset"),
         (lambda m: m.update(format_version=99), "format version 99"),
         (lambda m: m.update(shards=[{}]), "is damaged"),
-        (lambda m: m.pop("shards"), "not a manifest"),
+        (lambda m: m.pop("shards"), "missing required field `shards`"),
         (lambda m: m["shards"][0].update(num_tokens=1), "the manifest says 1"),
         (lambda m: m["counts"].update(tokens=1), "its manifest says 1"),
         (lambda m: m["sources"][0].update(records=1), "add up"),
@@ -314,7 +316,8 @@ def test_a_changed_manifest_is_found(
     # What else is wrong with it shows where the checksum was changed to fit.
     del manifest["checksum"]
     (copy / "manifest.json").unlink()
-    write_manifest(copy, manifest)
+    whole = {**manifest, "checksum": fingerprint(manifest)}
+    (copy / "manifest.json").write_text(json.dumps(whole))
     with pytest.raises(CorruptError, match=message):
         verify(copy)
 

@@ -23,9 +23,8 @@ from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import Expand, empty_arrays
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.manifest import read_manifest
 from dataprep.pipeline.storage.riegeli import record_starts
-from support.packed import Packed, write_packed
+from support.packed import Packed, manifest_of, write_packed
 
 
 def opened(packed: Packed) -> PackedDataset:
@@ -119,7 +118,7 @@ def test_a_dataset_survives_pickling(tmp_path: Path) -> None:
 
 def test_a_mapping_outlives_its_dataset_as_long_as_it_is_used(tmp_path: Path) -> None:
     packed = write_packed(tmp_path / "d", num_rows=5)
-    manifest = read_manifest(packed.folder)
+    manifest = manifest_of(packed)
     found = open_shards(packed.folder, manifest, 1).fetch(np.array([0]))
     assert int(found.memory[found.first[0] : found.first[0] + 4].view("<u4")[0]) == int(
         packed.segment_ids[0].max()
@@ -176,7 +175,7 @@ def test_any_columns_and_shifts_of_scattered_rows_are_right(
         masks=((1, shifts[0]), (ABSENT, 0), (0, 0)),
     )
     rows = np.random.default_rng(0).permutation(90)[:67]
-    manifest = read_manifest(varied.folder)
+    manifest = manifest_of(varied)
     found = open_shards(varied.folder, manifest, 1).fetch(rows)
     places = np.sort(np.random.default_rng(1).permutation(80)[:67])
     out = empty_arrays(request, 80)
@@ -198,11 +197,9 @@ def test_a_row_that_does_not_fit_together_is_an_error(
     varied: Packed, expand: Expand, damage: str
 ) -> None:
     dataset = opened(varied)
-    manifest = read_manifest(varied.folder)
+    manifest = manifest_of(varied)
     found = open_shards(varied.folder, manifest, 1).fetch(np.array([4]))
-    reader = array_record_module.ArrayRecordReader(
-        str(varied.folder / manifest["shards"][0]["path"])
-    )
+    reader = array_record_module.ArrayRecordReader(str(varied.folder / manifest.shards[0].path))
     payload = np.frombuffer(reader.read([4])[0], np.uint8).copy()
     ends = payload[dataset.layout.tail_start :].view("<u2")
     if damage == "head":
@@ -281,8 +278,8 @@ def test_a_missing_or_foreign_index_is_named(whole: Packed) -> None:
 
 def test_a_damaged_row_is_named_when_it_is_read(whole: Packed) -> None:
     path = shard_paths(whole)[1]
-    manifest = read_manifest(whole.folder)
-    sizes = np.load(whole.folder / manifest["shards"][1]["index"]["path"])
+    manifest = manifest_of(whole)
+    sizes = np.load(whole.folder / manifest.shards[1].index.path)
     starts, _ = record_starts(sizes)
     data = bytearray(path.read_bytes())
     data[int(starts[9])] ^= 0x40  # of the number of its documents

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from conftest import Finished, RunCli
 from dataprep.cli.encode import next_command
-from dataprep.cli.look import inspect_command
-from dataprep.configs import TokenizeConfig, load_config
+from dataprep.cli.inspect import inspect_command
+from dataprep.configs import AudioConfig, TokenizeConfig, VisionConfig, load_config
 from dataprep.loaders import open_dataset
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.encoders import open_encoder
@@ -35,7 +35,6 @@ from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.look.inspect import (
     Segment,
-    layout_of,
     runs_of,
     segments_of_row,
     spans_of,
@@ -43,9 +42,10 @@ from dataprep.pipeline.look.inspect import (
 )
 from dataprep.pipeline.look.media import FindDecoder, Media, whole_codes, write_media
 from dataprep.pipeline.look.origins import pieces_of_row
-from dataprep.pipeline.modalities.blocks import make_block
+from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.sources import find_sources
-from dataprep.pipeline.tokenize.recipe import Outcome, plan_of
+from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
+from dataprep.pipeline.tokenize import plan_of
 from support.encoding import encode_here, png, rows_of
 from support.inprocess import tokenize_here, write_lines
 from support.plugins import install_plugin
@@ -53,6 +53,8 @@ from support.plugins import install_plugin
 Image = pytest.importorskip("PIL.Image")
 COLOURS = {"a": (200, 30, 30), "b": (20, 160, 60), "c": (40, 40, 220), "d": (250, 250, 0)}
 SMALL = {"size": 8, "cells": 2}  # frames of four codes
+
+NO_TAG = np.zeros(0, np.uint32)
 
 
 def read_png(path: str | Path) -> NDArray[np.uint8]:
@@ -101,14 +103,14 @@ def tokenized(out: Path, *inputs: Path, **config: Any) -> Any:
 
 
 def document_media(dataset: Any, number: int, to: Path, find: FindDecoder | None = None) -> Media:
-    segment = whole_document(dataset.folder, dataset.manifest, number)
+    segment = whole_document(dataset.folder, dataset.about, number)
     found = find or recorded_decoder()
     return write_media(dataset[number], [segment], found, to, f"doc-{number}")
 
 
 def row_segments(packed: PackedDataset, row: int) -> list[Segment]:
-    pieces = pieces_of_row(packed.folder, packed.manifest, *packed.locate(row))
-    return segments_of_row(packed.folder, packed.manifest, pieces)
+    pieces = pieces_of_row(packed.folder, packed.about, *packed.locate(row))
+    return segments_of_row(packed.folder, packed.about, pieces)
 
 
 def row_media(packed: PackedDataset, row: int, to: Path, find: FindDecoder | None = None) -> Media:
@@ -385,7 +387,7 @@ def test_a_video_is_a_picture_for_each_frame_and_names_sort(tmp_path: Path) -> N
     table = write_table(tmp_path / "t.jsonl", [{"image": [png(i) for i in range(12)]}])
     encode_here(tmp_path / "codes", table, settings=SMALL)
     dataset = tokenized(tmp_path / "tokens", tmp_path / "codes", fields="vision")
-    assert shapes(dataset[0], [whole_document(dataset.folder, dataset.manifest, 0)]) == [
+    assert shapes(dataset[0], [whole_document(dataset.folder, dataset.about, 0)]) == [
         "<vision 12×4>"
     ]
     media = document_media(dataset, 0, tmp_path / "seen")
@@ -424,15 +426,13 @@ def test_of_a_video_that_packing_cut_whole_frames_are_written(
 @given(data=st.data())
 def test_of_a_cut_sound_what_is_written_is_a_part_of_it(data: st.DataObject) -> None:
     books, frames = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
-    section = {
-        **TokenizeConfig().modalities.audio.model_dump(mode="json"),
-        "codebooks": books,
-        "codebook_size": 10,
-        "layout": data.draw(st.sampled_from(["flatten", "delay"])),
-        "separate_codebooks": data.draw(st.booleans()),
-    }
-    nothing = np.zeros(0, np.uint32)
-    block = make_block("audio", section, nothing, nothing)
+    section = AudioConfig(
+        codebooks=books,
+        codebook_size=10,
+        layout=data.draw(st.sampled_from(["flatten", "delay"])),
+        separate_codebooks=data.draw(st.booleans()),
+    )
+    block = BLOCKS["audio"](section, NO_TAG, NO_TAG)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     codes = rng.integers(0, 10, (books, frames)).astype(np.int32)
     ids = block.wrap(block.flatten(codes), np.array([codes.size])).ids
@@ -507,8 +507,7 @@ def adopted(
     named = [item if isinstance(item, dict) else str(item) for item in inputs]
     given = {"inputs": named, "tokenizer": "bytes", "fields": "vision", **flags}
     config = load_config(TokenizeConfig, sets=sets, flags=given)
-    found: dict[str, Any] = plan_of(config, tmp_path / "cache").config["modalities"]
-    return found
+    return plan_of(config, tmp_path / "cache").config.modalities.model_dump(mode="json")
 
 
 def test_the_encoders_facts_are_taken_wherever_its_files_lie(codes: Path, tmp_path: Path) -> None:
@@ -719,9 +718,10 @@ def test_a_codebook_smaller_than_lwms_leaves_the_ends_alone(wide: Path, tmp_path
 
 
 def test_the_next_command_names_a_column_that_no_glob_does(pictures: Path, tmp_path: Path) -> None:
-    manifest = encode_here(tmp_path / "out", pictures, into="tiles")
-    outcome = Outcome(out=Path("my codes"), manifest=manifest, was_complete=False)
-    assert next_command(outcome) == (
+    encode_here(tmp_path / "out", pictures, into="tiles")
+    manifest = read_manifest(tmp_path / "out")
+    assert isinstance(manifest, EncodedManifest)
+    assert next_command(Path("my codes"), manifest) == (
         "dataprep tokenize 'my codes' --fields '[tiles],text' "
         "--set 'modalities.vision.fields=[tiles]' --tokenizer T --out DIR"
     )
@@ -773,17 +773,15 @@ def test_a_tag_that_the_tokenizer_cannot_spell_is_refused(tmp_path: Path, key: s
 
 
 def test_spans_and_runs_know_every_modality() -> None:
-    manifest = {
-        "config": {"modalities": {"vision": {"tokens_per_frame": 2}}},  # of an earlier version
-        "masks": ["loss", "vision", "audio"],
-        "vision": {"start": [90], "end": [91]},
+    blocks = {
+        "vision": BLOCKS["vision"](VisionConfig(tokens_per_frame=2), NO_TAG, NO_TAG),
+        "audio": BLOCKS["audio"](AudioConfig(), NO_TAG, NO_TAG),
     }
     tokens = np.array([1, 90, 10, 11, 8192, 30, 31, 8193, 91, 5, 6, 7, 2])
     vision, audio, loss = (np.zeros(len(tokens), bool) for _ in range(3))
     vision[2:8], audio[9:12], loss[9:] = True, True, True
     item = {"tokens": tokens, "loss_mask": loss, "vision_mask": vision, "audio_mask": audio}
-    segment = whole_document(Path("d"), manifest, 0)
-    assert list(layout_of(manifest)) == ["vision", "audio"]
+    segment = Segment(folder=Path("d"), manifest=None, document=0, start=0, blocks=blocks)
     spans = spans_of(item, lambda ids: " ".join(map(str, ids)), [segment])
     assert [(span.text, span.modality, span.loss, span.start) for span in spans] == [
         ("1 90", "text", False, 0),

@@ -494,9 +494,15 @@ def test_quarantined_records_have_their_file_and_line_apart(tmp_path: Path) -> N
         {
             "file": str(table),
             "line": 2,
+            "byte_offset": len(table.read_bytes().split(b"\n")[0]) + 1,
             "reason": "column 'image' is null; give bytes, a path, base64 or {bytes, path}",
         },
-        {"file": str(file), "line": None, "reason": "is not a picture of a known kind"},
+        {
+            "file": str(file),
+            "line": None,
+            "byte_offset": -1,
+            "reason": "is not a picture of a known kind",
+        },
     ]
 
 

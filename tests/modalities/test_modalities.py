@@ -20,8 +20,8 @@ from dataprep.configs import AudioConfig, TokenizeConfig, VisionConfig, load_con
 from dataprep.loaders import DataLoader
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.modalities.blocks import make_block
 from dataprep.pipeline.sources.json.records import JsonRecords
 from support.inprocess import Seen, documents_of, seen_in, tokenize_here, write_lines
 from support.toy import write_toy_tokenizer
@@ -43,11 +43,11 @@ def tokenize_small(path: Path, toy: Path, fields: str, out: str = "out") -> None
 
 
 def audio_block(**config: Any) -> Block:
-    return make_block("audio", AudioConfig(**config).model_dump(), NO_TAG, NO_TAG)
+    return BLOCKS["audio"](AudioConfig(**config), NO_TAG, NO_TAG)
 
 
 def vision_block(**config: Any) -> Block:
-    return make_block("vision", VisionConfig(**config).model_dump(), NO_TAG, NO_TAG)
+    return BLOCKS["vision"](VisionConfig(**config), NO_TAG, NO_TAG)
 
 
 # Layouts

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from conftest import RunCli, Sample
 from dataprep.configs import PackConfig
 from dataprep.loaders import DataLoader, open_dataset
-from dataprep.pipeline.pack.corpus import Corpus, Pieces
-from dataprep.pipeline.pack.recipe import plan_rows
+from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.plan import plan_rows
 from dataprep.pipeline.pack.rows import build_rows
-from dataprep.pipeline.pack.worker import row_quirks
-from dataprep.pipeline.storage.documents import mask_of_runs
+from dataprep.pipeline.pack.strategies import STRATEGIES
+from dataprep.pipeline.storage.masks import MASKS, dense_mask, runs_of_numbers
 from support.inprocess import tokenize_here, write_lines
 from support.toy import write_toy_tokenizer
 from support.trees import tree
@@ -39,31 +39,35 @@ class Packed:
     """Rows of a plan, unpacked into plain arrays."""
 
     def __init__(self, corpus: Corpus, **config: Any) -> None:
-        values = PackConfig.model_validate(config).model_dump()
-        self.capacity = values["seq_len"] + 1
+        settings = PackConfig.model_validate(config)
+        self.capacity = settings.seq_len + 1
         self.rows: list[dict[str, np.ndarray]] = []
         self.pieces: list[
             tuple[int, int, int, int, int]
         ] = []  # row, place, document, start, length
         self.counts: dict[str, int] = {}
-        for plan in plan_rows(corpus, values):
+        for plan in plan_rows(corpus, settings):
             for name in COUNTED:
                 self.counts[name] = self.counts.get(name, 0) + getattr(plan.counts, name)
             if not plan.num_rows:
                 continue
-            pieces = Pieces(document=plan.document, start=plan.start, length=plan.length)
+            pieces = DocumentPieces(document=plan.document, start=plan.start, length=plan.length)
             rows, self.num_targets = build_rows(
                 corpus,
                 pieces,
                 plan.row_offsets,
                 capacity=self.capacity,
                 pad=PAD,
-                **row_quirks(values),
+                quirks=STRATEGIES[settings.strategy].quirks(settings),
             )
             for r in range(plan.num_rows):
                 masks = [
-                    mask_of_runs(runs.values[runs.offsets[r] : runs.offsets[r + 1]], self.capacity)
-                    for runs in rows.runs
+                    dense_mask(
+                        runs_of_numbers(
+                            stored.values[stored.offsets[r] : stored.offsets[r + 1]], MASKS[mask]
+                        )
+                    )
+                    for mask, stored in zip(corpus.masks, rows.masks, strict=True)
                 ]
                 first, last = plan.row_offsets[r], plan.row_offsets[r + 1]
                 ends = rows.ends.values[first:last]

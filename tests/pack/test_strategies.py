@@ -14,7 +14,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies import (
     Blocks,
     Counts,
-    Plan,
+    RowPlan,
     best_fit,
     concat,
     cut_windows,
@@ -32,7 +32,7 @@ SIDES = st.sampled_from(["left", "right"])
 CAPS = st.none() | st.integers(1, 8)
 
 
-def rows_of(plan: Plan) -> list[list[tuple[int, int, int]]]:
+def rows_of(plan: RowPlan) -> list[list[tuple[int, int, int]]]:
     """Rows as lists of (document, start, length)."""
     pieces = list(
         zip(plan.document.tolist(), plan.start.tolist(), plan.length.tolist(), strict=True)
@@ -41,7 +41,7 @@ def rows_of(plan: Plan) -> list[list[tuple[int, int, int]]]:
     return [pieces[a:b] for a, b in pairwise(bounds)]
 
 
-def pieces_by_document(plan: Plan) -> dict[int, list[tuple[int, int]]]:
+def pieces_by_document(plan: RowPlan) -> dict[int, list[tuple[int, int]]]:
     """Pieces of each document as (start, stop), in the order of their starts and stops."""
     pieces: dict[int, list[tuple[int, int]]] = {}
     for row in rows_of(plan):
@@ -50,12 +50,12 @@ def pieces_by_document(plan: Plan) -> dict[int, list[tuple[int, int]]]:
     return {document: sorted(found) for document, found in pieces.items()}
 
 
-def as_tuple(plan: Plan) -> tuple[object, ...]:
+def as_tuple(plan: RowPlan) -> tuple[object, ...]:
     arrays = (plan.document, plan.start, plan.length, plan.row_offsets)
     return (*(array.tolist() for array in arrays), plan.counts)
 
 
-def assert_sound(plan: Plan, lengths: list[int], *, max_segments: int | None = None) -> None:
+def assert_sound(plan: RowPlan, lengths: list[int], *, max_segments: int | None = None) -> None:
     """What holds for every plan of every strategy."""
     for array in (plan.document, plan.start, plan.length, plan.row_offsets):
         assert array.dtype == np.int64
@@ -96,7 +96,7 @@ def assert_sound(plan: Plan, lengths: list[int], *, max_segments: int | None = N
     )
 
 
-def assert_overflow(plan: Plan, lengths: list[int], overflow: str, side: str) -> None:
+def assert_overflow(plan: RowPlan, lengths: list[int], overflow: str, side: str) -> None:
     """Documents that fit are whole; the others are as the policy says."""
     capacity = plan.capacity
     pieces = pieces_by_document(plan)
@@ -188,7 +188,7 @@ def test_best_fit_gives_the_same_plan_every_time(lengths, capacity, seed, window
 
 @given(LENGTHS, CAPACITIES, st.integers(0, 3), st.integers(0, 3))
 def test_seed_and_window_change_only_the_order_of_rows(lengths, capacity, seed, window):
-    def contents(plan: Plan) -> list[list[tuple[int, int, int]]]:
+    def contents(plan: RowPlan) -> list[list[tuple[int, int, int]]]:
         return sorted(sorted(row) for row in rows_of(plan))
 
     other = best_fit(lengths, capacity, seed=seed, window=window)
@@ -482,7 +482,7 @@ def test_concat_in_windows_is_concat(lengths, capacity, window, drop_tail):
     assert as_tuple(joined(plans, capacity)) == as_tuple(expected)
 
 
-def joined(plans: list[Plan], capacity: int) -> Plan:
+def joined(plans: list[RowPlan], capacity: int) -> RowPlan:
     offsets = [0]
     for plan in plans:
         offsets += (plan.row_offsets[1:] + offsets[-1]).tolist()

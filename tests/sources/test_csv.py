@@ -26,8 +26,8 @@ from dataprep.pipeline.sources import (
 )
 from dataprep.pipeline.sources.csv_rows import RowFinder
 from dataprep.pipeline.types import RecordError, Source
-from tests.support.inprocess import seen_in, tokenize_here
-from tests.support.toy import write_toy_tokenizer
+from support.inprocess import seen_in, tokenize_here
+from support.toy import write_toy_tokenizer
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 Rows = list[tuple[int, int, dict[str, str]]]  # line, offset, record

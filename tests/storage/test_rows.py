@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.masks import MASKS, runs_of_numbers
 from dataprep.pipeline.storage.rows import (
-    Ragged,
     Row,
     RowLayout,
     Rows,
@@ -23,13 +24,15 @@ from dataprep.pipeline.storage.rows import (
 TOKENS = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 
 
-def layout_of(capacity: int, *, num_masks: int = 1, tokens: str = "uint16") -> RowLayout:
+def layout_of(
+    capacity: int, *, masks: tuple[str, ...] = ("loss",), tokens: str = "uint16"
+) -> RowLayout:
     ends = TOKENS[ends_dtype(capacity - 1)]
-    return RowLayout(capacity=capacity, num_masks=num_masks, tokens=TOKENS[tokens], ends=ends)
+    return RowLayout(capacity=capacity, masks=masks, tokens=TOKENS[tokens], ends=ends)
 
 
-def ragged(lists: list[list[int]]) -> Ragged:
-    return Ragged(
+def ragged(lists: list[list[int]]) -> IntegerLists:
+    return IntegerLists(
         values=np.array([x for part in lists for x in part], np.int64),
         offsets=np.cumsum([0, *map(len, lists)]),
     )
@@ -41,9 +44,9 @@ numbers = st.lists(st.integers(0, 9), max_size=5)
 @given(st.data())
 def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
     count, capacity = data.draw(st.integers(0, 4)), data.draw(st.integers(2, 9))
-    num_masks = data.draw(st.integers(1, 3))
+    masks = ("loss", "vision", "weight")[: data.draw(st.integers(1, 3))]
     layout = layout_of(
-        capacity, num_masks=num_masks, tokens=data.draw(st.sampled_from(["uint16", "uint32"]))
+        capacity, masks=masks, tokens=data.draw(st.sampled_from(["uint16", "uint32"]))
     )
     same = {"min_size": count, "max_size": count}
     tokens = np.array(
@@ -53,14 +56,17 @@ def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
         layout.tokens,
     ).reshape(count, capacity)
     ends = data.draw(st.lists(numbers, **same))
-    runs = [data.draw(st.lists(numbers, **same)) for _ in range(num_masks)]
+    stored = {
+        mask: [part * MASKS[mask].numbers for part in data.draw(st.lists(numbers, **same))]
+        for mask in masks
+    }
     left = np.array(data.draw(st.lists(st.integers(0, 3), **same)), np.int64)
     payloads = encode_rows(
         Rows(
             tokens=tokens,
             left_padding=left,
             ends=ragged(ends),
-            runs=tuple(ragged(mask) for mask in runs),
+            masks=tuple(ragged(stored[mask]) for mask in masks),
         ),
         layout,
     )
@@ -70,7 +76,10 @@ def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
         assert row.tokens.tolist() == tokens[r].tolist()
         assert row.left_padding == left[r]
         assert row.ends.tolist() == ends[r]
-        assert [own.tolist() for own in row.runs] == [mask[r] for mask in runs]
+        for mask, runs in zip(masks, row.masks, strict=True):
+            expected = runs_of_numbers(np.array(stored[mask][r], np.int64), MASKS[mask])
+            assert runs.ends.tolist() == expected.ends.tolist()
+            assert np.array_equal(runs.values, expected.values, equal_nan=mask == "weight")
 
 
 def test_the_bytes_of_a_row_are_as_documented() -> None:
@@ -79,7 +88,7 @@ def test_the_bytes_of_a_row_are_as_documented() -> None:
         tokens=np.array([[10, 11, 12, 13, 0]], "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[2, 4]]),
-        runs=(ragged([[1, 2, 3, 4, 5]]),),
+        masks=(ragged([[1, 2, 3, 4, 5]]),),
     )
     head = np.array([2, 0, 5], "<u4").tobytes()
     numbers = np.array([10, 11, 12, 13, 0, 2, 4, 1, 2, 3, 4, 5], "<u2").tobytes()
@@ -87,13 +96,13 @@ def test_the_bytes_of_a_row_are_as_documented() -> None:
 
 
 def test_wide_ends_behind_narrow_tokens_are_aligned() -> None:
-    layout = RowLayout(capacity=5, num_masks=1, tokens=TOKENS["uint16"], ends=U32)
+    layout = RowLayout(capacity=5, masks=("loss",), tokens=TOKENS["uint16"], ends=U32)
     assert layout.tail_start == 24  # 12 + 10, and 2 of zero
     rows = Rows(
         tokens=np.full((1, 5), 65535, "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[5]]),
-        runs=(ragged([[5]]),),
+        masks=(ragged([[5]]),),
     )
     (payload,) = encode_rows(rows, layout)
     assert payload[22:24] == b"\0\0"
@@ -113,7 +122,7 @@ def test_a_payload_of_another_length_is_refused() -> None:
         tokens=np.zeros((1, 4), "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[4]]),
-        runs=(ragged([[4]]),),
+        masks=(ragged([[4]]),),
     )
     (payload,) = encode_rows(rows, layout)
     for wrong in (payload[:-1], payload[:5], b"", payload + b"\0"):
@@ -129,12 +138,15 @@ def row_of(
     left: int = 0,
     vision: list[int] | None = None,
 ) -> Row:
-    runs = [loss] if vision is None else [loss, vision]
+    masks = {"loss": loss} if vision is None else {"loss": loss, "vision": vision}
     return Row(
         tokens=np.array(tokens, "<u2"),
         left_padding=left,
         ends=np.array(ends, np.int64),
-        runs=tuple(np.array(r, np.int64) for r in runs),
+        masks=tuple(
+            runs_of_numbers(np.array(numbers, np.int64), MASKS[mask])
+            for mask, numbers in masks.items()
+        ),
     )
 
 

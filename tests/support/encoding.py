@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from dataprep.configs import EncodeConfig
-from dataprep.pipeline.encode.manifest import collect, finish, make_manifest
+from dataprep.pipeline.encode.manifest import make_draft
 from dataprep.pipeline.encode.plan import make_plan
-from dataprep.pipeline.encode.recipe import write_plan
+from dataprep.pipeline.encode.recipe import begin_work
 from dataprep.pipeline.encode.worker import EncodeTasks
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.publish import publish
+from dataprep.pipeline.storage.manifest import manifest_json
 
 
 def png(seed: int, size: tuple[int, int] = (40, 30)) -> bytes:
@@ -31,14 +34,12 @@ def encode_here(out: Path, *inputs: Path, **config: Any) -> dict[str, Any]:
     planned = make_plan(EncodeConfig.model_validate(values), None, 1)
     work = out / ".work"
     work.mkdir(parents=True)
-    write_plan(planned, work)
+    markers = begin_work(planned, work, silent).markers
     tasks = EncodeTasks(planned.plan, work)
     for task in planned.plan.tasks:
         tasks.run(task, lambda message: None)()
-    committed = collect(planned.plan, work)
-    manifest = make_manifest(planned.plan, planned.encoder, committed)
-    finish(planned.plan, out, work, committed, manifest)
-    return manifest
+    publish(make_draft(planned, work, markers), out, work)
+    return manifest_json(out)
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:

@@ -10,10 +10,16 @@ from typing import Any
 
 from dataprep.configs import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.engine import load_reference
-from dataprep.pipeline.tokenize.manifest import finish, make_manifest
-from dataprep.pipeline.tokenize.recipe import plan_of
-from dataprep.pipeline.tokenize.worker import TASKS, SampledEngine, run_task
+from dataprep.pipeline.engine import Selection, load_reference
+from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
+from dataprep.pipeline.jobs.publish import publish
+from dataprep.pipeline.jobs.tasks import task_name
+from dataprep.pipeline.storage.manifest import manifest_json
+from dataprep.pipeline.tokenize import plan_of
+from dataprep.pipeline.tokenize.manifest import make_draft
+from dataprep.pipeline.tokenize.sample import SampledEngine
+from dataprep.pipeline.tokenize.sink import DocumentsMarker
+from dataprep.pipeline.tokenize.worker import run_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +43,15 @@ def tokenize_here(out: Path, **config: Any) -> dict[str, Any]:
     """The manifest of a dataset made without workers."""
     plan = plan_of(TokenizeConfig.model_validate({**config, "out": str(out)}), out / "cache")
     work = out / ".work"
-    (work / TASKS).mkdir(parents=True)
+    work.mkdir(parents=True)
+    make_tasks_folder(work)
     engine = SampledEngine(load_reference(plan.vocabulary.files))
     for task in plan.tasks:
         run_task(task, plan, engine, work, lambda message: None)()
-    manifest = make_manifest(plan, work, {"name": "tokenizers"})
-    finish(plan, out, work, manifest)
-    return manifest
+    markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], DocumentsMarker)
+    selection = Selection(name="tokenizers", version="0")
+    publish(make_draft(plan, work, markers, selection), out, work)
+    return manifest_json(out)
 
 
 def documents_of(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from array_record.python import array_record_module
 from numpy.typing import NDArray
 
-from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, runs_of_parts
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint, write_manifest
-from dataprep.pipeline.storage.rows import Ragged, RowLayout, Rows, encode_rows, ends_dtype
+from dataprep.pipeline.hashes import fingerprint, hash_file
+from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype
+from dataprep.pipeline.storage.entries import FileEntry, RowShard, TokenizerEntry
+from dataprep.pipeline.storage.manifest import (
+    FORMAT_VERSION,
+    PackedManifest,
+    read_manifest,
+    write_manifest,
+)
+from dataprep.pipeline.storage.masks import MASKS, WEIGHT_DTYPE, runs_of_parts, stored_numbers
+from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows, ends_dtype
 
 PAD = 3
 
@@ -30,6 +38,13 @@ class Packed:
     positions: NDArray[Any]
     masks: dict[str, NDArray[Any]]
 
+    def weights(self, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The loss weights of these rows' targets, where there are any."""
+        if "weight" not in self.masks:
+            return {}
+        weights = self.masks["weight"][rows, 1:].astype(np.float32)
+        return {"loss_weights": weights * self.masks["loss"][rows, 1:]}
+
     def expected(self, rows: Sequence[int] | NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The default view of these rows."""
         own = np.asarray(rows)
@@ -39,7 +54,8 @@ class Packed:
             "loss_mask": self.masks["loss"][own, 1:],
             "segment_ids": self.segment_ids[own, :-1],
             "positions": self.positions[own, :-1],
-            **{f"{m}_mask": a[own, :-1] for m, a in self.masks.items() if m != "loss"},
+            **{f"{m}_mask": a[own, :-1] for m, a in self.masks.items() if MASKS[m].is_block},
+            **self.weights(own),
         }
 
 
@@ -70,9 +86,11 @@ def write_packed(
     tokens[segments == 0] = PAD
     dense = {name: (rng.random(segments.shape) < 0.7) & (segments > 0) for name in masks}
     dense["loss"] &= positions > 0
+    if "weight" in dense:
+        dense["weight"] = rng.choice(np.array([1, 0.5, 0.1, 2], WEIGHT_DTYPE), segments.shape)
     layout = RowLayout(
         capacity=capacity,
-        num_masks=len(masks),
+        masks=tuple(masks),
         tokens=TOKEN_DTYPES[token_dtype],
         ends=TOKEN_DTYPES[ends_dtype(seq_len)],
     )
@@ -81,7 +99,7 @@ def write_packed(
             tokens=tokens,
             left_padding=np.array([edge[0] for edge in edges], np.int64),
             ends=_ragged([edge[1:] for edge in edges]),
-            runs=tuple(_ragged([_runs(row) for row in dense[name]]) for name in masks),
+            masks=tuple(_ragged([_stored(row, name) for row in dense[name]]) for name in masks),
         ),
         layout,
     )
@@ -109,13 +127,13 @@ def _row(
     return edges, segments
 
 
-def _runs(mask: NDArray[Any]) -> NDArray[np.int64]:
-    return runs_of_parts(mask, np.ones(len(mask), np.int64))
+def _stored(mask: NDArray[Any], name: str) -> NDArray[np.int64]:
+    return stored_numbers(runs_of_parts(mask, np.ones(len(mask), np.int64)), MASKS[name])
 
 
-def _ragged(arrays: Sequence[NDArray[Any]]) -> Ragged:
+def _ragged(arrays: Sequence[NDArray[Any]]) -> IntegerLists:
     offsets = np.cumsum([0, *(len(array) for array in arrays)])
-    return Ragged(values=np.concatenate([np.zeros(0, np.int64), *arrays]), offsets=offsets)
+    return IntegerLists(values=np.concatenate([np.zeros(0, np.int64), *arrays]), offsets=offsets)
 
 
 def _write(
@@ -140,39 +158,51 @@ def _write(
         writer.close()
         index = path.with_suffix(".npy")
         np.save(index, np.array([len(payload) for payload in own], "<u4"))
+        files = _entry(folder, path), _entry(folder, index)
         entries.append(
-            {
-                **_entry(folder, path),
-                "num_records": len(own),
-                "num_tokens": len(own) * layout.capacity,
-                "index": _entry(folder, index),
-            }
+            RowShard(
+                **asdict(files[0]),
+                num_records=len(own),
+                num_tokens=len(own) * layout.capacity,
+                index=files[1],
+                provenance=files[1],
+            )
         )
-    identity = {"seed": seed, "shards": [entry["xxh3_128"] for entry in entries]}
-    write_manifest(
-        folder,
-        {
-            "format_version": FORMAT_VERSION,
-            "kind": "packed",
-            "fingerprint": fingerprint(identity),
-            "identity": identity,
-            "config": {},
-            "tokenizer": {},
-            "seq_len": seq_len,
-            "token_dtype": layout.tokens.name,
-            "ends_dtype": layout.ends.name,
-            "masks": list(masks),
-            "pad": PAD,
-            "compression": compression,
-            "shards": entries,
-            "counts": {"rows": len(payloads)},
-        },
+    identity = {"seed": seed, "shards": [entry.xxh3_128 for entry in entries]}
+    tokenizer = TokenizerEntry(
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine={}
+    )
+    manifest = PackedManifest(
+        format_version=FORMAT_VERSION,
+        kind="packed",
+        fingerprint=fingerprint(identity),
+        parents=(),
+        config={},
+        tokenizer=tokenizer,
+        sources=(),
+        seq_len=seq_len,
+        token_dtype=cast(TokenDtype, layout.tokens.name),
+        ends_dtype=cast(TokenDtype, layout.ends.name),
+        max_id=0,
+        pad=PAD,
+        compression=cast(Any, compression),
+        masks=tuple(masks),
+        shards=tuple(entries),
+        counts={"rows": len(payloads)},
+        identity=identity,
+    )
+    write_manifest(folder, manifest)
+
+
+def _entry(folder: Path, path: Path) -> FileEntry:
+    return FileEntry(
+        path=path.relative_to(folder).as_posix(),
+        num_bytes=path.stat().st_size,
+        xxh3_128=hash_file(path),
     )
 
 
-def _entry(folder: Path, path: Path) -> dict[str, Any]:
-    return {
-        "path": path.relative_to(folder).as_posix(),
-        "num_bytes": path.stat().st_size,
-        "xxh3_128": hash_file(path),
-    }
+def manifest_of(packed: Packed) -> PackedManifest:
+    manifest = read_manifest(packed.folder)
+    assert isinstance(manifest, PackedManifest)
+    return manifest

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.documents import together
-from dataprep.pipeline.storage.documents import runs_of_parts, slice_runs
-from tests.support.inprocess import tokenize_here
-from tests.support.toy import write_toy_tokenizer
+from support.inprocess import tokenize_here
+from support.toy import write_toy_tokenizer
 
 TEXTS = st.text("abc \n", max_size=12)
 LINES = st.one_of(
@@ -84,13 +81,3 @@ def test_small_files_are_encoded_in_one_call(
     monkeypatch.setattr(together, "process", counting)
     made(tmp_path / "out", tmp_path, tokenizer)
     assert sizes == [1, 50]  # one call for each input
-
-
-@given(st.lists(st.booleans(), max_size=20), st.lists(st.integers(0, 20), max_size=6))
-def test_runs_cut_at_once_are_those_cut_one_by_one(mask: list[bool], cuts: list[int]) -> None:
-    flags = np.array(mask, bool)
-    runs = runs_of_parts(flags, np.ones(len(mask), np.int64))
-    bounds = np.array(sorted([0, len(mask), *(min(cut, len(mask)) for cut in cuts)]))
-    parts = together.split_runs(runs, bounds)
-    for part, (start, stop) in zip(parts, pairwise(bounds.tolist()), strict=True):
-        assert np.array_equal(part, slice_runs(runs, start, stop))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from conftest import RunCli, Sample
@@ -149,7 +150,6 @@ def test_a_run_killed_at_random_moments_ends_in_the_same_bytes(
 
 
 def test_workers_die_with_their_parent(sample: Sample, corpus: list[Path], tmp_path: Path) -> None:
-    psutil = pytest.importorskip("psutil")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "dataprep.cli.main", *arguments(sample, corpus, out, "-q")]
     process = subprocess.Popen([*command, "--engine", "tokenizers"])

@@ -1,7 +1,16 @@
 """Lengths of documents -> plan of rows. Pure arithmetic: no tokens, no files.
 
-    lengths ─► overflow ─► pieces ─► best_fit | first_fit | pad ─► Plan
-    lengths ─────────────────────────────────────────── concat ─► Plan
+    lengths ─► windows ─► overflow ─► pieces ─► best_fit | first_fit | pad ─► RowPlan
+    lengths ─► windows ───────────────────────────────────────── concat ─► RowPlan
+
+    strategy    what a strategy is
+    plan        RowPlan: which tokens of which documents lie in which row; Counts
+    windows     any number of documents in bounded memory
+    overflow    documents longer than a row: split, truncate or drop, between blocks
+    best_fit    as few rows as can be found fast; exact, decreasing, runs and order serve it
+    first_fit   the corpus order kept, some rows open at a time
+    concat      one stream cut into rows
+    pad         one document a row
 
 A row holds at most `capacity` = seq_len + 1 tokens, so that its inputs are `tokens[:-1]` and its
 targets `tokens[1:]`. Every strategy is a function of its arguments alone. Copying tokens by the
@@ -10,26 +19,32 @@ plan and writing rows is left to others.
 
 from __future__ import annotations
 
-from dataprep.pipeline.pack.strategies.best_fit import best_fit
-from dataprep.pipeline.pack.strategies.concat import concat
-from dataprep.pipeline.pack.strategies.first_fit import first_fit
-from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow
-from dataprep.pipeline.pack.strategies.pad import pad
-from dataprep.pipeline.pack.strategies.plan import Counts, Lengths, Plan, Side
-from dataprep.pipeline.pack.strategies.windows import (
-    Window,
-    cut_windows,
-    plan_concat_windows,
-    plan_windows,
-)
+from collections.abc import Mapping
+
+from dataprep.pipeline.pack.strategies.best_fit import BEST_FIT, best_fit
+from dataprep.pipeline.pack.strategies.concat import CONCAT, concat, plan_concat_windows
+from dataprep.pipeline.pack.strategies.first_fit import FIRST_FIT, first_fit
+from dataprep.pipeline.pack.strategies.overflow import Blocks
+from dataprep.pipeline.pack.strategies.pad import PAD, pad
+from dataprep.pipeline.pack.strategies.plan import Counts, Lengths, RowPlan
+from dataprep.pipeline.pack.strategies.strategy import RowQuirks, Strategy
+from dataprep.pipeline.pack.strategies.windows import Window, cut_windows, plan_windows
+
+STRATEGIES: Mapping[str, Strategy] = {
+    "best_fit": BEST_FIT,
+    "first_fit": FIRST_FIT,
+    "concat": CONCAT,
+    "pad": PAD,
+}
 
 __all__ = [
+    "STRATEGIES",
     "Blocks",
     "Counts",
     "Lengths",
-    "Overflow",
-    "Plan",
-    "Side",
+    "RowPlan",
+    "RowQuirks",
+    "Strategy",
     "Window",
     "best_fit",
     "concat",

@@ -9,24 +9,28 @@ rows are shuffled in the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dataprep.configs import PackConfig
+from dataprep.configs.base import Overflow, Side
 from dataprep.pipeline.pack.strategies.decreasing import best_fit_decreasing
 from dataprep.pipeline.pack.strategies.exact import MIXINGS, fill_exactly
 from dataprep.pipeline.pack.strategies.order import stable_order
-from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     Ints,
-    Plan,
-    Side,
+    RowPlan,
     checked,
     checked_max_segments,
 )
 from dataprep.pipeline.pack.strategies.runs import Runs, lay_out
+from dataprep.pipeline.pack.strategies.strategy import BlocksOf, Strategy
+from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 
 # The exact search costs about (distinct lengths) × (capacity) bit operations. Beyond this it would
 # be slower than the rest of the planning; so many lengths leave no gaps worth searching for.
@@ -43,7 +47,7 @@ def best_fit(
     max_segments: int | None = None,
     seed: int = 0,
     window: int = 0,
-) -> Plan:
+) -> RowPlan:
     """`seed` and `window` (the index of these documents' window) key the shuffle of the rows."""
     checked_max_segments(max_segments)
     lengths = checked(lengths, capacity)
@@ -74,7 +78,7 @@ def best_fit(
         document[place] = piece
         length[place] = piece_length
     padding = runs.num_rows * capacity - pieces.num_tokens
-    return Plan(
+    return RowPlan(
         capacity=capacity,
         document=document,
         start=start,
@@ -106,3 +110,22 @@ def _least_rows(counts: Ints, capacity: int, max_segments: int | None) -> int:
     if max_segments is not None:
         least = max(least, -(-int(others.sum()) // max_segments))
     return int(counts[capacity]) + least
+
+
+def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+    return plan_windows(
+        windows,
+        lambda window: best_fit(
+            window.lengths,
+            config.seq_len + 1,
+            overflow=config.overflow,
+            truncate_side=config.truncate_side,
+            blocks=blocks_of(window),
+            max_segments=config.max_segments,
+            seed=config.seed,
+            window=window.index,
+        ),
+    )
+
+
+BEST_FIT = Strategy(plan=_plan)

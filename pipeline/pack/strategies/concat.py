@@ -11,18 +11,22 @@ rows is stream[kB·S : (k+1)B·S + 1] for every batch size B. A document is cut 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dataprep.configs import PackConfig
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     Ints,
     Lengths,
-    Plan,
+    RowPlan,
     checked,
 )
+from dataprep.pipeline.pack.strategies.strategy import BlocksOf, RowQuirks, Strategy
+from dataprep.pipeline.pack.strategies.windows import Window, numbered_through
 from dataprep.pipeline.ragged import offsets_of, ranges
 
 
@@ -40,7 +44,7 @@ class StreamStart:
 STREAM_START = StreamStart()
 
 
-def concat(lengths: ArrayLike, capacity: int, *, drop_tail: bool = False) -> Plan:
+def concat(lengths: ArrayLike, capacity: int, *, drop_tail: bool = False) -> RowPlan:
     """The tail that fills no row is a padded last row, or with `drop_tail` lost."""
     plan, _, _ = concat_part(checked(lengths, capacity), capacity, drop_tail=drop_tail)
     return plan
@@ -53,7 +57,7 @@ def concat_part(
     begin: StreamStart = STREAM_START,
     is_last: bool = True,
     drop_tail: bool = False,
-) -> tuple[Plan, int, StreamStart]:
+) -> tuple[RowPlan, int, StreamStart]:
     """Rows of a part of the stream; the document and place where the next part must begin.
 
     Each document is counted in the part that has its end.
@@ -87,7 +91,7 @@ def concat_part(
     )
     counts += _ended(begins, ends, num_seen, num_used, is_last)
     counts += _split(begins, ends, place, length, num_seen, num_used)
-    plan = Plan(
+    plan = RowPlan(
         capacity=capacity,
         document=document[place],
         start=start,
@@ -139,3 +143,30 @@ def _split(
     is_split = (ends > num_seen) & (ends <= num_used)
     is_split[place[length == (ends - begins)[place]]] = False
     return Counts(documents_split=int(np.count_nonzero(is_split)))
+
+
+def plan_concat_windows(
+    windows: Iterable[Window], capacity: int, *, drop_tail: bool = False
+) -> Iterator[RowPlan]:
+    """`concat` of all documents, window by window: the same rows as in one go."""
+    held = np.zeros(0, np.int64)
+    first_document = 0  # of those held
+    begin = STREAM_START
+    for window in windows:
+        held = np.concatenate([held, window.lengths])
+        plan, done, begin = concat_part(
+            held, capacity, begin=begin, is_last=window.is_last, drop_tail=drop_tail
+        )
+        yield numbered_through(plan, first_document)
+        held, first_document = held[done:], first_document + done
+
+
+def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+    return plan_concat_windows(windows, config.seq_len + 1, drop_tail=config.drop_tail)
+
+
+def _quirks(config: PackConfig) -> RowQuirks:
+    return RowQuirks(keep_first_loss=config.compat == "lwm")
+
+
+CONCAT = Strategy(plan=_plan, keeps_blocks=False, quirks=_quirks)

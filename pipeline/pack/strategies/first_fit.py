@@ -16,20 +16,24 @@ open row before them: their room ascends, so one bisection does it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dataprep.configs import PackConfig
+from dataprep.configs.base import Overflow, Side
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies.order import stable_order
-from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
-    Plan,
-    Side,
+    RowPlan,
     checked,
     checked_max_segments,
 )
+from dataprep.pipeline.pack.strategies.strategy import BlocksOf, Strategy
+from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 from dataprep.pipeline.ragged import offsets_of
 
 DEFAULT_OPEN_ROWS = 256
@@ -44,7 +48,7 @@ def first_fit(
     blocks: Blocks | None = None,
     max_segments: int | None = None,
     open_rows: int = DEFAULT_OPEN_ROWS,
-) -> Plan:
+) -> RowPlan:
     if open_rows < 1:
         raise ConfigError(f"open_rows must be at least 1, got {open_rows}")
     checked_max_segments(max_segments)
@@ -57,7 +61,7 @@ def first_fit(
     row = np.array(row_of, np.int64)
     order = stable_order(row, num_rows)
     padding = num_rows * capacity - pieces.num_tokens
-    return Plan(
+    return RowPlan(
         capacity=capacity,
         document=document[order],
         start=start[order],
@@ -124,3 +128,21 @@ def _renew(
             rows.append(candidate)
     peak_room[at : at + 1] = rooms
     peak_row[at : at + 1] = rows
+
+
+def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+    return plan_windows(
+        windows,
+        lambda window: first_fit(
+            window.lengths,
+            config.seq_len + 1,
+            overflow=config.overflow,
+            truncate_side=config.truncate_side,
+            blocks=blocks_of(window),
+            max_segments=config.max_segments,
+            open_rows=config.open_rows,
+        ),
+    )
+
+
+FIRST_FIT = Strategy(plan=_plan)

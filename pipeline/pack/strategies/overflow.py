@@ -18,15 +18,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
+from dataprep.configs.base import Overflow, Side
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.pack.strategies.plan import Counts, Ints, Lengths, Side
+from dataprep.pipeline.pack.strategies.plan import Counts, Ints, Lengths
 from dataprep.pipeline.ragged import numbers_within
-
-Overflow = Literal["split", "truncate", "drop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pieces:
+class FittedPieces:
     """Documents that are one piece, and the pieces of those that had to be cut."""
 
     whole: Lengths  # i64[documents], 0 where the document is empty, cut or dropped
@@ -80,7 +79,7 @@ def fit_pieces(
     overflow: Overflow,
     truncate_side: Side = "right",
     blocks: Blocks | None = None,
-) -> Pieces:
+) -> FittedPieces:
     if overflow not in get_args(Overflow):
         raise ConfigError(f"overflow must be split, truncate or drop, got {overflow!r}")
     if truncate_side not in get_args(Side):
@@ -107,7 +106,7 @@ def fit_pieces(
     elif len(long):
         counts += Counts(documents_dropped=len(long), tokens_dropped=int(lengths[long].sum()))
     num_pieces = len(lengths) - counts.documents_empty - len(long) + len(document)
-    return Pieces(
+    return FittedPieces(
         whole=np.where(is_long, 0, lengths) if len(long) else lengths,
         document=document,
         start=start,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dataprep.configs import PackConfig
+from dataprep.configs.base import Overflow, Side
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.pack.strategies.overflow import Blocks, Overflow, fit_pieces
-from dataprep.pipeline.pack.strategies.plan import Counts, Plan, Side, checked
+from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
+from dataprep.pipeline.pack.strategies.plan import Counts, RowPlan, checked
+from dataprep.pipeline.pack.strategies.strategy import BlocksOf, RowQuirks, Strategy
+from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 
 
 def pad(
@@ -20,7 +25,7 @@ def pad(
     truncate_side: Side = "right",
     pad_side: Side = "right",
     blocks: Blocks | None = None,
-) -> Plan:
+) -> RowPlan:
     """Rows in document order.
 
     lengths [3, 9], capacity 8, truncate -> rows [0:0+3] [1:0+8]
@@ -34,7 +39,7 @@ def pad(
     document, start, length = pieces.in_order()
     rows = len(length)
     padding = rows * capacity - pieces.num_tokens
-    return Plan(
+    return RowPlan(
         capacity=capacity,
         document=document,
         start=start,
@@ -43,3 +48,24 @@ def pad(
         counts=pieces.counts + Counts(rows=rows, padding=padding),
         pad_side=pad_side,
     )
+
+
+def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+    return plan_windows(
+        windows,
+        lambda window: pad(
+            window.lengths,
+            config.seq_len + 1,
+            overflow=config.overflow,
+            truncate_side=config.truncate_side,
+            pad_side=config.pad_side,
+            blocks=blocks_of(window),
+        ),
+    )
+
+
+def _quirks(config: PackConfig) -> RowQuirks:
+    return RowQuirks(pad_left=config.pad_side == "left", shift_full_rows=config.compat == "lwm")
+
+
+PAD = Strategy(plan=_plan, quirks=_quirks)

@@ -14,17 +14,16 @@ Arrays only: a plan of ten million documents holds no Python object for any of t
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dataprep.configs.base import Side
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.ragged import offsets_of
 
 Ints = NDArray[np.int64]
 Lengths = NDArray[np.int64]
-Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RowPlan:
     capacity: int  # tokens a row can hold: seq_len + 1
     document: Ints  # i64[pieces]
     start: Ints  # i64[pieces], first token taken of the document

@@ -5,7 +5,7 @@
        200       2          0        40     1     then two of 200 each;
        500       2         40         9     0     rows 40 … 48 take two of 500
 
-So a search works on counts by length, and only `Layout.places` meets the pieces.
+So a search works on counts by length, and only `PieceLayout.places` meets the pieces.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class PieceLayout:
     """Where the pieces go once the rows are shuffled."""
 
     row_offsets: Ints  # i64[rows + 1], of the shuffled rows
@@ -78,7 +78,7 @@ class Layout:
             yield first, place, np.repeat(self.length[runs], size)
 
 
-def lay_out(runs: Runs, *, seed: int, window: int) -> Layout:
+def lay_out(runs: Runs, *, seed: int, window: int) -> PieceLayout:
     """Shuffle the rows, and rotate the pieces within each.
 
     The searches put a row's longest piece first. So that a token's place in its row tells nothing
@@ -94,7 +94,7 @@ def lay_out(runs: Runs, *, seed: int, window: int) -> Layout:
     shuffled_segments = np.empty_like(segments)
     shuffled_segments[new_row] = segments
     row_offsets = offsets_of(shuffled_segments)
-    return Layout(
+    return PieceLayout(
         row_offsets=row_offsets,
         length=np.repeat(length, copies),
         num_rows=np.repeat(num_rows, copies),

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.pack.strategies.concat import STREAM_START, concat_part
-from dataprep.pipeline.pack.strategies.plan import Lengths, Plan, checked
+from dataprep.pipeline.pack.strategies.plan import Lengths, RowPlan, checked
 
 # Pieces in a window. Planning holds about 100 bytes for each; a few million lose no more than a
 # row a window, and rows whose documents lie near each other are cheaper to copy.
@@ -64,7 +63,7 @@ def cut_windows(
         yield finished(is_last=True)
 
 
-def plan_windows(windows: Iterable[Window], plan: Callable[[Window], Plan]) -> Iterator[Plan]:
+def plan_windows(windows: Iterable[Window], plan: Callable[[Window], RowPlan]) -> Iterator[RowPlan]:
     """The plans of all windows, with documents numbered through.
 
     >>> from dataprep.pipeline.pack.strategies.best_fit import best_fit
@@ -74,24 +73,8 @@ def plan_windows(windows: Iterable[Window], plan: Callable[[Window], Plan]) -> I
     [[0, 1], [2]]
     """
     for window in windows:
-        yield _numbered_through(plan(window), window.first_document)
+        yield numbered_through(plan(window), window.first_document)
 
 
-def plan_concat_windows(
-    windows: Iterable[Window], capacity: int, *, drop_tail: bool = False
-) -> Iterator[Plan]:
-    """`concat` of all documents, window by window: the same rows as in one go."""
-    held = np.zeros(0, np.int64)
-    first_document = 0  # of those held
-    begin = STREAM_START
-    for window in windows:
-        held = np.concatenate([held, window.lengths])
-        plan, done, begin = concat_part(
-            held, capacity, begin=begin, is_last=window.is_last, drop_tail=drop_tail
-        )
-        yield _numbered_through(plan, first_document)
-        held, first_document = held[done:], first_document + done
-
-
-def _numbered_through(plan: Plan, first_document: int) -> Plan:
+def numbered_through(plan: RowPlan, first_document: int) -> RowPlan:
     return replace(plan, document=plan.document + first_document) if first_document else plan

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.lines import Block, BlockBuilder, whole, without_bom
+from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, whole, without_bom
 from dataprep.pipeline.types import Offsets
 
 JSON_SPACE = b" \t\r\n"
@@ -70,7 +70,7 @@ def split_escape(data: bytes) -> int:
 
 def split_json(
     chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
-) -> Iterator[Block]:
+) -> Iterator[LineBlock]:
     """The elements of an array; anything else is one record."""
     position, chunks = without_bom(chunks, path)
     first, position, chunks = _after_space(chunks, position)
@@ -92,7 +92,9 @@ def _after_space(chunks: Iterator[bytes], position: int) -> tuple[bytes, int, It
     return b"", position, iter(())
 
 
-def _split_elements(chunks: Iterator[bytes], builder: BlockBuilder, path: str) -> Iterator[Block]:
+def _split_elements(
+    chunks: Iterator[bytes], builder: BlockBuilder, path: str
+) -> Iterator[LineBlock]:
     skeleton = Skeleton()
     skeleton.depth = 1
     edge = b""

@@ -26,7 +26,7 @@ from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.json.array import JSON_SPACE, Skeleton, split_json
 from dataprep.pipeline.sources.json.layout import find_filled
 from dataprep.pipeline.sources.json.records import JsonRecords
-from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.stream import UTF8_BOM, ByteStream, check_encoding
 from dataprep.pipeline.types import Piece, Records, Source
 
@@ -104,7 +104,7 @@ def _cached_decoder(
     return JsonRecords(keys, held_by=held_by, in_lines=in_lines, max_record_bytes=max_record_bytes)
 
 
-def _num_filled(block: Block) -> int:
+def _num_filled(block: LineBlock) -> int:
     return len(find_filled(block)[0]) if block.is_kept else len(block.starts)
 
 

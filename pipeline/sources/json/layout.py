@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.sources.json.array import JSON_SPACE
-from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.types import Offsets
 
 _OPEN, _CLOSE, _RETURN, _NEWLINE = b"{}\r\n"
@@ -21,13 +21,13 @@ _MAX_INDENT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ObjectLayout:
     lines: Offsets  # those that are not blank
     starts: Offsets  # of their objects in the block's data
     content: memoryview  # the objects, white space between them
 
 
-def find_filled(block: Block) -> tuple[Offsets, bool]:
+def find_filled(block: LineBlock) -> tuple[Offsets, bool]:
     """Lines that are not blank; and whether each of them starts with `{` and ends with `}`.
 
     If so, no object spans lines: within an object `,` `}` or `]` comes after `}`, never `{`.
@@ -49,15 +49,15 @@ def find_filled(block: Block) -> tuple[Offsets, bool]:
     return filled[~blank], bool((tidy | blank).all())
 
 
-def lay_out_lines(block: Block) -> Layout | None:
+def lay_out_lines(block: LineBlock) -> ObjectLayout | None:
     filled, tidy = find_filled(block)
     if not tidy:
         return None
     content = memoryview(block.data)[int(block.starts[0]) : int(block.ends[-1])]
-    return Layout(lines=filled, starts=block.starts[filled], content=content)
+    return ObjectLayout(lines=filled, starts=block.starts[filled], content=content)
 
 
-def lay_out_elements(block: Block) -> Layout | None:
+def lay_out_elements(block: LineBlock) -> ObjectLayout | None:
     """Elements of an array; commas between them become newlines.
 
     No object spans two: at the comma between elements all brackets are closed.
@@ -68,7 +68,7 @@ def lay_out_elements(block: Block) -> Layout | None:
         return None
     codes[block.ends[block.ends < len(codes)]] = _NEWLINE
     content = codes.data[int(block.starts[0]) : int(block.ends[-1])]
-    return Layout(lines=np.arange(len(starts)), starts=starts, content=content)
+    return ObjectLayout(lines=np.arange(len(starts)), starts=starts, content=content)
 
 
 def _skip_space(codes: NDArray[np.uint8], starts: Offsets, ends: Offsets) -> Offsets | None:

@@ -37,7 +37,7 @@ RawObject = Mapping[str, Any]  # values are msgspec.Raw: bytes-like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
+class DecodedObjects:
     """Objects, as columns or as rows."""
 
     count: int
@@ -45,7 +45,9 @@ class Decoded:
     rows: Sequence[Record] | None = None
 
 
-def decode_raw(data: memoryview, keys: Sequence[str] | None, held_by: HeldBy) -> Decoded | None:
+def decode_raw(
+    data: memoryview, keys: Sequence[str] | None, held_by: HeldBy
+) -> DecodedObjects | None:
     """The wanted keys (None: all) of all objects, with lists of codes as arrays; None where an
     object lacks one, or may have a key twice. Raises what msgspec raises."""
     objects: Sequence[RawObject] = _RAW.decode_lines(data)
@@ -55,13 +57,13 @@ def decode_raw(data: memoryview, keys: Sequence[str] | None, held_by: HeldBy) ->
         keys = list(objects[0]) if objects else []
         # In the same order too: an error names the keys of its record as they stand.
         if not keys or any(list(found) != keys for found in objects):
-            return Decoded(count=len(objects), rows=_rows(objects, data, held_by))
+            return DecodedObjects(count=len(objects), rows=_rows(objects, data, held_by))
     try:
         raws = {key: [found[key] for found in objects] for key in keys}
     except KeyError:
         return None
     columns = {key: _DECODE[held_by(key)](raws[key]) for key in keys}
-    return Decoded(count=len(objects), columns=columns)
+    return DecodedObjects(count=len(objects), columns=columns)
 
 
 def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:

@@ -26,8 +26,8 @@ from dataprep.pipeline.ragged import HeldBy
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.layout import lay_out_elements, lay_out_lines
-from dataprep.pipeline.sources.json.raw import Decoded, decode_raw
-from dataprep.pipeline.sources.lines import Block
+from dataprep.pipeline.sources.json.raw import DecodedObjects, decode_raw
+from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
 from dataprep.pipeline.types import Record, RecordError, Records
 
@@ -72,7 +72,7 @@ class WantedDecoder:
 
         self._decoder = msgspec.json.Decoder(struct, dec_hook=keep)
 
-    def lines(self, data: memoryview) -> Decoded | None:
+    def lines(self, data: memoryview) -> DecodedObjects | None:
         """All objects, or None unless each has every key once; raises what msgspec raises."""
         self._forget()
         count = len(self._decoder.decode_lines(data))
@@ -80,7 +80,7 @@ class WantedDecoder:
         self._forget()  # the caller's columns are the only ones that hold the values
         if any(len(column) != count for column in columns.values()):
             return None
-        return Decoded(count=count, columns=columns)
+        return DecodedObjects(count=count, columns=columns)
 
     def one(self, data: bytes) -> dict[str, Any]:
         self._forget()
@@ -164,7 +164,7 @@ class JsonRecords:
         self._in_lines = in_lines
         self._max_record_bytes = max_record_bytes
 
-    def __call__(self, block: Block, first_line: int) -> Records:
+    def __call__(self, block: LineBlock, first_line: int) -> Records:
         limit = self._max_record_bytes
         if block.num_bytes <= limit or not (block.ends - block.starts > limit).any():
             records = self._all_at_once(block, first_line)
@@ -172,7 +172,7 @@ class JsonRecords:
                 return records
         return self._one_by_one(block, first_line)
 
-    def _all_at_once(self, block: Block, first_line: int) -> Records | None:
+    def _all_at_once(self, block: LineBlock, first_line: int) -> Records | None:
         layout = lay_out_lines(block) if self._in_lines else lay_out_elements(block)
         if layout is None:
             return None
@@ -191,13 +191,13 @@ class JsonRecords:
             rows=decoded.rows,
         )
 
-    def _decode_all(self, content: memoryview) -> Decoded | None:
+    def _decode_all(self, content: memoryview) -> DecodedObjects | None:
         """All objects, or None unless each has every wanted key once."""
         if self._may_have_codes:
             return decode_raw(content, self._keys, self._held_by)
         return None if self._wanted is None else self._wanted.lines(content)
 
-    def _one_by_one(self, block: Block, first_line: int) -> Records:
+    def _one_by_one(self, block: LineBlock, first_line: int) -> Records:
         found: list[tuple[int, int]] = []  # (line, offset)
         rows: list[Record] = []
         errors: list[RecordError] = []

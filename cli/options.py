@@ -1,0 +1,39 @@
+"""Flags that several commands have, with the same meaning everywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from pydantic import BaseModel
+
+LogFormat = Literal["text", "json"]
+
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set any config key, nested ones with dots."),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, write nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+Log = Annotated[LogFormat, typer.Option("--log-format", help="How stderr is written.")]
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
+
+
+def cache_dir() -> Path:
+    """Where engine proofs and input hashes are kept between runs."""
+    named = os.environ.get("DATAPREP_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dataprep"
+
+
+def about_keys(model: type[BaseModel]) -> Callable[[str], str]:
+    """The function that gives the help text of a key of this config."""
+    return lambda key: model.model_fields[key].description or ""

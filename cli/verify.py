@@ -1,0 +1,44 @@
+"""`dataprep verify`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dataprep.cli.options import Dataset, Json
+from dataprep.cli.show import counted, megabytes, print_json
+from dataprep.pipeline.look.verify import compare, verify
+
+NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("verify", epilog="Example: dataprep verify data/tokenized")(verify_command)
+
+
+def verify_command(
+    dataset: Dataset,
+    against: Annotated[
+        str | None, typer.Option(help="Also compare byte by byte with this dataset.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing if all is well.")
+    ] = False,
+) -> None:
+    """Read everything and check it: hashes, counts, ids, boundaries, masks."""
+    result = verify(Path(dataset))
+    files = compare(Path(dataset), Path(against)) if against else None
+    if as_json:
+        print_json({**asdict(result), "folder": dataset, "files_equal": files})
+    elif not quiet:
+        typer.echo(
+            f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
+            f"{counted(result.num_items, NOUNS[result.kind])}, "
+            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)}"
+        )
+        if against:
+            typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")

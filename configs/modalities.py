@@ -1,0 +1,114 @@
+"""The config of blocks of codes in the token stream: vision, audio, segments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from dataprep.configs.base import (
+    CodebookLayout,
+    Model,
+    PartialFrame,
+    RawDtype,
+)
+
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+CodebookSize = Annotated[int, Field(ge=1, le=1 << 31)]
+
+
+class VisionConfig(Model):
+    """Blocks of discrete vision codes; the defaults are LWM's."""
+
+    fields: tuple[str, ...] = Field(
+        ("vision*",), description="globs over field names; a field that matches is a block of codes"
+    )
+    start: str | tuple[TokenId, ...] = Field(
+        "<vision>", description="start tag: text, encoded by the tokenizer, or a list of ids"
+    )
+    end: str | tuple[TokenId, ...] = Field("</vision>", description="end tag, like start")
+    tokens_per_frame: int = Field(256, ge=1, description="codes in one frame")
+    end_of_frame: int = Field(8192, ge=0, description="id after every frame but the last")
+    end_of_media: int = Field(8193, ge=0, description="id after the last frame")
+    max_frames: int | None = Field(
+        None, ge=1, description="longer videos are thinned evenly to this many frames"
+    )
+    codebook_size: CodebookSize = Field(8192, description="codes outside [0, this) are errors")
+    code_offset: int = Field(
+        0,
+        ge=0,
+        description="added to codes, end_of_frame and end_of_media, for one shared vocabulary",
+    )
+    partial_frame: PartialFrame = Field(
+        "drop", description="codes after the last full frame: drop them (counted) or refuse"
+    )
+    raw_dtype: RawDtype = Field(
+        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+    )
+
+    @model_validator(mode="after")
+    def _ends_are_no_codes(self) -> VisionConfig:
+        for key in ("end_of_frame", "end_of_media"):
+            value = getattr(self, key)
+            if value < self.codebook_size:
+                raise ValueError(
+                    f"{key} {value} is also a code, as codebook_size is {self.codebook_size}; "
+                    f"set {key} to {self.codebook_size} or more"
+                )
+        return self
+
+
+class AudioConfig(Model):
+    """Blocks of discrete audio codes, of one codebook or several."""
+
+    fields: tuple[str, ...] = Field(
+        ("audio*",), description="globs over field names; a field that matches is a block of codes"
+    )
+    start: str | tuple[TokenId, ...] = Field(
+        "<audio>", description="start tag: text, encoded by the tokenizer, or a list of ids"
+    )
+    end: str | tuple[TokenId, ...] = Field("</audio>", description="end tag, like start")
+    codebooks: int = Field(1, ge=1, le=1024, description="codes in one frame")
+    codebook_size: CodebookSize = Field(1024, description="codes outside [0, this) are errors")
+    layout: CodebookLayout = Field(
+        "flatten",
+        description="codebooks frame by frame, each one step later than the one before, or only "
+        "the first (the others are counted as thinned)",
+    )
+    separate_codebooks: bool = Field(
+        True, description="ids of codebook k start at k times codebook_size"
+    )
+    fill: int | None = Field(
+        None, ge=0, description="id of empty cells of delay; default: the first after all codes"
+    )
+    code_offset: int = Field(
+        0, ge=0, description="added to codes and fill, for one shared vocabulary"
+    )
+    partial_frame: PartialFrame = Field(
+        "error", description="codes after the last full frame: drop them (counted) or refuse"
+    )
+    raw_dtype: RawDtype = Field(
+        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+    )
+
+    @model_validator(mode="after")
+    def _fill_is_no_code(self) -> AudioConfig:
+        highest = self.codebook_size * (self.codebooks if self.separate_codebooks else 1)
+        if self.fill is not None and self.fill < highest:
+            raise ValueError(f"fill {self.fill} is also a code; set it to {highest} or more")
+        return self
+
+
+class ModalitiesConfig(Model):
+    vision: VisionConfig = Field(default_factory=lambda: VisionConfig())
+    audio: AudioConfig = Field(default_factory=lambda: AudioConfig())
+    segments: tuple[str, ...] = Field(
+        ("segments",),
+        description="globs over field names; a field that matches is an interleaved document: a "
+        "list of {type: text|vision|audio, text or codes, loss}",
+    )
+
+    def section(self, modality: str) -> VisionConfig | AudioConfig:
+        """The settings of a modality by its name."""
+        found: VisionConfig | AudioConfig = getattr(self, modality)
+        return found

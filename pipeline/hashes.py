@@ -1,0 +1,34 @@
+"""Hashes: of files for damage, of plain values for identity.
+
+hash_file(Path("a.jsonl"))         '99aa06d3014798d86001c324468d497f'    xxh3-128
+fingerprint({"b": 1, "a": [2]})    'sha256:2a9e…'                        for any order of keys
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+CHUNK_BYTES = 4 << 20
+
+
+def hash_file(path: Path | str) -> str:
+    """xxh3-128 of the content, in hex."""
+    state = xxhash.xxh3_128()
+    buffer = bytearray(CHUNK_BYTES)
+    view = memoryview(buffer)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            state.update(view[:count])
+    return state.hexdigest()
+
+
+def fingerprint(content: Mapping[str, Any]) -> str:
+    """Hash anything that JSON can hold, the same for any order of keys."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,0 +1,113 @@
+"""What workers commit: files under temporary names, then under their own, then a marker.
+
+    .work/tasks/000007-1f3a-0000.arrayrecord, .index.npy, …    durable, hashed
+    .work/tasks/000007-1f3a-0000.done                          then this: counts, hashes, a cursor
+    .work/tasks/000007-1f3a-0001.arrayrecord.tmp               what a kill loses
+
+A shard counts only once its marker stands. A task is done when the marker of its last shard does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.files import sync_folder, temporary, write_atomic
+
+TASKS = "tasks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """Where a task goes on: a piece by its place in the task, and a line of it."""
+
+    piece: int = 0
+    line: int = 0
+
+
+class Marker(Protocol):
+    """One committed shard, as its marker says."""
+
+    @property
+    def final(self) -> bool:
+        """Whether it is the task's last."""
+
+
+M = TypeVar("M", bound=Marker)
+
+
+def make_tasks_folder(work: Path) -> None:
+    (work / TASKS).mkdir(exist_ok=True)
+
+
+def stem_of(work: Path, name: str) -> Path:
+    """What the paths of all shards of a task begin with; `name` is the task's own."""
+    return work / TASKS / name
+
+
+def shard_file(stem: Path, number: int, ending: str) -> Path:
+    """The file of a task's shard with this ending."""
+    return stem.with_name(f"{stem.name}-{number:04d}{ending}")
+
+
+def marker_file(stem: Path, number: int) -> Path:
+    return shard_file(stem, number, ".done")
+
+
+def write_marker(stem: Path, number: int, marker: Marker) -> None:
+    """Say that the files of a shard are there: they are, and so are their names."""
+    sync_folder(stem.parent)
+    write_atomic(marker_file(stem, number), msgspec.json.encode(marker))
+
+
+def read_markers(stem: Path, kind: type[M]) -> list[M]:
+    """The shards of a task that have been committed, in order."""
+    found: list[M] = []
+    while (path := marker_file(stem, len(found))).exists():
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=kind))
+        except msgspec.MsgspecError as error:
+            raise CorruptError(
+                f"{path} is damaged ({error}); start anew with --overwrite"
+            ) from None
+    return found
+
+
+def is_done(markers: Sequence[Marker]) -> bool:
+    return bool(markers) and markers[-1].final
+
+
+def remove_leftovers(stem: Path, number: int, endings: Iterable[str]) -> None:
+    """Remove what a killed worker left of the shard it was writing."""
+    for path in (*(shard_file(stem, number, e) for e in endings), marker_file(stem, number)):
+        path.unlink(missing_ok=True)
+        temporary(path).unlink(missing_ok=True)
+
+
+class Markers(Generic[M]):
+    """The parent's view of all tasks; a marker is read once."""
+
+    def __init__(self, stems: Sequence[Path], kind: type[M]) -> None:
+        self._stems, self._kind = stems, kind
+        self._done: dict[int, list[M]] = {}
+
+    def left(self) -> list[int]:
+        """The tasks that are not done."""
+        return [i for i in range(len(self._stems)) if not self._is_done(i)]
+
+    def of(self, task: int) -> list[M]:
+        """The shards of a task that is done."""
+        assert self._is_done(task), f"task {task} is not done"
+        return self._done[task]
+
+    def _is_done(self, task: int) -> bool:
+        if task not in self._done:
+            found = read_markers(self._stems[task], self._kind)
+            if is_done(found):
+                self._done[task] = found
+        return task in self._done

@@ -1,0 +1,70 @@
+"""What a command must say of itself so that `make_dataset` can make its dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.jobs.commits import Marker, Markers
+from dataprep.pipeline.jobs.executors import Message
+from dataprep.pipeline.jobs.limits import Limits, check_counts
+from dataprep.pipeline.jobs.publish import Draft
+from dataprep.pipeline.jobs.workspace import Identity
+from dataprep.pipeline.storage.manifest import Manifest
+
+# Tells people what happens: ("plan" | "engine" | "start" | "progress", values).
+Report = Callable[[str, Mapping[str, Any]], None]
+
+NO_LIMITS = Limits()
+
+P = TypeVar("P")
+M = TypeVar("M", bound=Marker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    out: Path
+    manifest: Manifest
+    was_complete: bool  # there was nothing to do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(Generic[M]):
+    """Jobs for workers, as they are when a run begins or goes on."""
+
+    worker: str  # the module with `begin(work)`
+    markers: Markers[M]  # which jobs are done, and with what result
+    num_workers: int
+    describe: Callable[[int], str]  # names a job in errors
+    begun: Mapping[str, Any]  # what `report` tells of the run
+    environment: Mapping[str, str] = field(default_factory=dict)
+    on_message: Callable[[Message], None] = lambda message: None  # but for progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Generic[P, M]):
+    """One command; P is its plan, M what its workers commit."""
+
+    out: str
+    plan: Callable[[], P]  # look at the inputs; write nothing
+    identity: Callable[[P], Identity]  # what the fingerprint is the hash of
+    names: Callable[[P], Sequence[str]]  # of the inputs, in the order of identity["sources"]
+    reads: Callable[[P], Sequence[str]]  # files and folders that are read: none may lie in `out`
+    begin: Callable[[P, Path, Report], Work[M]]  # write what workers are told
+    changed: Callable[[P], str]  # which input changed since it was planned, or ""
+    draft: Callable[[P, Path, Markers[M]], Draft]  # the dataset, by what was committed
+    folders: Callable[[P], Sequence[str]] = lambda plan: ()  # `out` may not lie in one of these
+    limits: Limits = NO_LIMITS
+    check: Callable[[Mapping[str, int], Limits], None] = check_counts  # refuse an empty result
+    may_change: tuple[str, ...] = ()  # config keys that a run that goes on may have changed
+
+
+class UntrustedWorkError(Exception):
+    """What was done so far cannot be used, for the cause that it holds."""
+
+    def __init__(self, cause: DataprepError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause

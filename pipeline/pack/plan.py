@@ -1,0 +1,122 @@
+"""The plan of a packed dataset: which tokens of which documents lie in which row.
+
+    out/.work/rows/00000-document.npy, -start, -length, -row_offsets   of each window
+    out/.work/plan.json                                                then this
+
+Lengths come from the index of the tokenized datasets; no token is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dataprep.configs import PackConfig
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.jobs.plans import PLAN, read_plan, write_plan
+from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
+from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.strategies import STRATEGIES, Counts, RowPlan, cut_windows
+from dataprep.pipeline.storage.arrayrecord import save_array
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES
+
+ROWS = "rows"
+SHARDS_WANTED = 16  # enough for every core to have some
+SMALLEST_SHARD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackTask:
+    """Rows [start, stop) of one window's plan."""
+
+    index: int
+    window: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackPlan:
+    """What workers are told, but for the rows, which lie beside it."""
+
+    folders: tuple[str, ...]
+    config: PackConfig
+    capacity: int
+    pad: int
+    row_bytes: int  # of the tokens of a row
+    tasks: tuple[PackTask, ...]
+    counts: Counts
+
+
+def rows_path(work: Path, window: int, name: str) -> Path:
+    return work / ROWS / f"{window:05d}-{name}.npy"
+
+
+def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
+    """The plans of all windows, in order."""
+    capacity = config.seq_len + 1
+    chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
+    windows = cut_windows(chunks, capacity, window=config.window)
+    strategy = STRATEGIES[config.strategy]
+    if strategy.keeps_blocks and config.keep_blocks:
+        return strategy.plan(windows, config, lambda w: blocks_of_window(corpus, w, capacity))
+    return count_cut_blocks(corpus, strategy.plan(windows, config, lambda window: None))
+
+
+def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) -> PackPlan:
+    """Plan all rows, or take the plan of an earlier run."""
+    folders = tuple(str(folder.absolute()) for folder in corpus.folders)
+    if (work / PLAN).exists():
+        # The same datasets may have moved since.
+        plan = replace(read_plan(work, PackPlan), folders=folders)
+    else:
+        report("plan", {"documents": corpus.num_documents})
+        plan = _new_plan(corpus, config, folders, work)
+    write_plan(work, plan)
+    return plan
+
+
+def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: Path) -> PackPlan:
+    (work / ROWS).mkdir(exist_ok=True)
+    row_bytes = (config.seq_len + 1) * TOKEN_DTYPES[corpus.token_dtype].itemsize
+    most = min(config.shard_rows, max(1, config.shard_bytes // row_bytes))
+    counts = Counts()
+    tasks: list[PackTask] = []
+    for number, window in enumerate(plan_rows(corpus, config)):
+        counts += window.counts
+        for name in ("document", "start", "length", "row_offsets"):
+            save_array(rows_path(work, number, name), getattr(window, name))
+        step = _rows_of_a_shard(window.num_rows, most, row_bytes)
+        for start in range(0, window.num_rows, step):
+            stop = min(start + step, window.num_rows)
+            tasks.append(PackTask(index=len(tasks), window=number, start=start, stop=stop))
+    return PackPlan(
+        folders=tuple(folders),
+        config=config,
+        capacity=config.seq_len + 1,
+        pad=_pad_id(corpus, config),
+        row_bytes=row_bytes,
+        tasks=tuple(tasks),
+        counts=counts,
+    )
+
+
+def _rows_of_a_shard(num_rows: int, most: int, row_bytes: int) -> int:
+    """Shards of equal size, and several of them where that does not make them tiny."""
+    enough = max(-(-num_rows // SHARDS_WANTED), SMALLEST_SHARD_BYTES // row_bytes, 1)
+    count = max(1, -(-num_rows // min(most, enough)))
+    return max(1, -(-num_rows // count))
+
+
+def _pad_id(corpus: Corpus, config: PackConfig) -> int:
+    """Padding is known by its place, so any id will do; LWM's is BOS."""
+    first = corpus.manifests[0]
+    if config.pad_id is not None:
+        if config.pad_id > first.max_id:
+            raise ConfigError(f"pad_id {config.pad_id} is outside the vocabulary")
+        return config.pad_id
+    pad, bos = first.tokenizer.pad, first.tokenizer.bos
+    wanted = (bos, pad) if config.compat == "lwm" else (pad,)
+    return next((special for special in wanted if special is not None), 0)

@@ -1,0 +1,180 @@
+"""Masks: what is said of each token besides its id, as runs of equal value.
+
+    loss      0 0 1 1 1 0          ends 2 5 6   values 0 1 0       bool
+    weight    1 1 .5 .5 .5 1       ends 2 5 6   values 1 .5 1      float16
+
+    stored    loss    2 5 6                       values alternate and the first is False, so one
+                      0 2 3  =  1 1 0             that starts True has a first run of length 0
+              weight  2 5 6, then 1 .5 1          the bits of float16, as whole numbers
+
+MASKS is the table: a new mask is a line here, and whoever sets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.types import MODALITIES, Offsets
+
+WEIGHT_DTYPE = np.dtype("<f2")
+WEIGHT_BITS = np.dtype("<u2")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskKind:
+    name: str
+    count: str  # what the manifest calls the number of tokens that it marks
+    is_block: bool = False  # its runs are blocks of codes, which packing does not cut
+    is_weight: bool = False  # a number for each token instead of yes or no
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return WEIGHT_DTYPE if self.is_weight else np.dtype(np.bool_)
+
+    @property
+    def default(self) -> Any:
+        """The value of tokens that nothing is said of."""
+        return self.dtype.type(1 if self.is_weight else 0)
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are stored for a run."""
+        return 2 if self.is_weight else 1
+
+    @property
+    def array(self) -> str:
+        """What users call the dense array."""
+        return "loss_weights" if self.is_weight else f"{self.name}_mask"
+
+
+MASKS: Mapping[str, MaskKind] = {
+    kind.name: kind
+    for kind in (
+        MaskKind(name="loss", count="target_tokens"),
+        *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
+        MaskKind(name="weight", count="weighted_tokens", is_weight=True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskRuns:
+    """A mask as runs: values[i] holds up to, but not at, token ends[i]."""
+
+    ends: Offsets  # i64[runs], ascending from above 0
+    values: NDArray[Any]  # bool[runs] or f16[runs]
+
+
+def blocks_among(masks: Sequence[str]) -> list[str]:
+    """The masks whose runs are blocks of codes."""
+    return [mask for mask in masks if MASKS[mask].is_block]
+
+
+def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:
+    """The runs of a mask that is given as parts.
+
+    >>> runs = runs_of_parts(np.array([False, True, True, False]), np.array([1, 2, 1, 3]))
+    >>> runs.ends.tolist(), runs.values.tolist()
+    ([1, 4, 7], [False, True, False])
+    """
+    kept = lengths > 0
+    values, ends = values[kept], np.cumsum(lengths[kept])
+    last = np.append(values[1:] != values[:-1], True) if len(values) else np.zeros(0, bool)
+    return MaskRuns(ends=ends[last], values=values[last])
+
+
+def dense_mask(runs: MaskRuns) -> NDArray[Any]:
+    """The value of every token.
+
+    >>> dense_mask(MaskRuns(ends=np.array([2, 3]), values=np.array([True, False])))
+    array([ True,  True, False])
+    """
+    return np.repeat(runs.values, np.diff(runs.ends, prepend=0))
+
+
+def count_marked(runs: MaskRuns, kind: MaskKind) -> int:
+    """Tokens that have another value than the default."""
+    return int(np.diff(runs.ends, prepend=0)[runs.values != kind.default].sum())
+
+
+def slice_runs(runs: MaskRuns, start: int, stop: int) -> MaskRuns:
+    """The runs of the mask between two tokens, counted from the first of them."""
+    if start == stop:
+        return MaskRuns(ends=runs.ends[:0], values=runs.values[:0])
+    first = int(np.searchsorted(runs.ends, start, side="right"))
+    last = int(np.searchsorted(runs.ends, stop, side="left"))
+    ends = np.minimum(runs.ends[first : last + 1], stop) - start
+    return MaskRuns(ends=ends, values=runs.values[first : last + 1])
+
+
+def split_runs(runs: MaskRuns, bounds: Offsets) -> list[MaskRuns]:
+    """The runs between neighbouring bounds, each as `slice_runs` gives it, found all at once.
+
+    >>> runs = MaskRuns(ends=np.array([2, 5, 6]), values=np.array([False, True, False]))
+    >>> [part.ends.tolist() for part in split_runs(runs, np.array([0, 3, 3, 6]))]
+    [[2, 3], [], [2, 3]]
+    """
+    firsts = np.searchsorted(runs.ends, bounds[:-1], side="right").tolist()
+    lasts = np.searchsorted(runs.ends, bounds[1:], side="left").tolist()
+    parts: list[MaskRuns] = []
+    for first, last, (start, stop) in zip(firsts, lasts, pairwise(bounds.tolist()), strict=True):
+        own = slice(first, last + 1 if stop > start else first)
+        ends = runs.ends[own] - start
+        ends[-1:] = stop - start
+        parts.append(MaskRuns(ends=ends, values=runs.values[own]))
+    return parts
+
+
+def join_runs(left: MaskRuns, num_tokens: int, right: MaskRuns) -> MaskRuns:
+    """The runs of two masks one after the other; `left` covers `num_tokens`."""
+    is_one = bool(len(left.ends) and len(right.ends) and left.values[-1] == right.values[0])
+    kept = len(left.ends) - is_one  # where the touching runs are alike, the left one's end goes
+    return MaskRuns(
+        ends=np.concatenate((left.ends[:kept], right.ends + num_tokens)),
+        values=np.concatenate((left.values[:kept], right.values)),
+    )
+
+
+def stored_numbers(runs: MaskRuns, kind: MaskKind) -> Offsets:
+    """What is written of a mask: see the drawing above."""
+    if kind.is_weight:
+        return np.concatenate((runs.ends, weight_bits(runs.values)))
+    starts_true = len(runs.values) > 0 and bool(runs.values[0])
+    return np.concatenate((np.zeros(int(starts_true), np.int64), runs.ends))
+
+
+def runs_of_numbers(numbers: Offsets, kind: MaskKind) -> MaskRuns:
+    """The runs of what was written of one mask."""
+    if kind.is_weight:
+        ends, bits = np.split(numbers, 2)
+        return MaskRuns(ends=ends, values=weights_of(bits))
+    values = np.arange(len(numbers)) % 2 == 1
+    starts_true = len(numbers) > 0 and int(numbers[0]) == 0
+    return MaskRuns(ends=numbers[int(starts_true) :], values=values[int(starts_true) :])
+
+
+def weight_bits(values: NDArray[Any]) -> Offsets:
+    return values.astype(WEIGHT_DTYPE).view(WEIGHT_BITS).astype(np.int64)
+
+
+def weights_of(bits: NDArray[Any]) -> NDArray[Any]:
+    return bits.astype(WEIGHT_BITS).view(WEIGHT_DTYPE)
+
+
+def check_runs(runs: MaskRuns, length: int) -> str:
+    """What is wrong with the runs of a mask of so many tokens, or ''."""
+    steps = np.diff(runs.ends, prepend=0)
+    if (steps < 1).any() or (int(runs.ends[-1]) if len(runs.ends) else 0) != length:
+        return "mask runs do not ascend to the number of tokens"
+    if (
+        runs.values.dtype == WEIGHT_DTYPE
+        and not (np.isfinite(runs.values) & (runs.values > 0)).all()
+    ):
+        return "a loss weight is not a positive number"
+    return ""

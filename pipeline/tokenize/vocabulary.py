@@ -1,0 +1,78 @@
+"""Special ids and tags, by the tokenizer's files and what the config says of them.
+
+"<vision>"  ─►  (15, 22, 63)      a tag that is text, encoded by the tokenizer
+[32000]     ─►  (32000,)          a tag that is ids
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dataprep.configs import TokenizeConfig
+from dataprep.pipeline.documents.rules import (
+    Tags,
+    Vocabulary,
+    adds_special_tokens,
+    modalities_of,
+    named_modalities,
+)
+from dataprep.pipeline.engine import (
+    TokenizerFiles,
+    load_reference,
+    resolve_tokenizer,
+    template_ids,
+    with_special,
+)
+from dataprep.pipeline.errors import ConfigError
+
+
+def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
+    files = with_special(
+        resolve_tokenizer(config.tokenizer),
+        bos=config.bos_token,
+        eos=config.eos_token,
+        pad=config.pad_token,
+    )
+    # Both load the tokenizer itself, which takes a second and half a gigabyte: only if needed.
+    wraps = any(adds_special_tokens(config, i) for i in range(len(config.inputs)))
+    prefix, suffix = template_ids(files) if wraps else ((), ())
+    return Vocabulary(
+        files=files,
+        tags=_tags(config, files),
+        text_prefix=tuple(prefix),
+        text_suffix=tuple(suffix),
+    )
+
+
+def _tags(config: TokenizeConfig, files: TokenizerFiles) -> dict[str, Tags]:
+    """Of each modality that may occur; an empty text or list is no tag."""
+    modalities = modalities_of(config)
+    sections = {modality: config.modalities.section(modality) for modality in modalities}
+    tags = {
+        (modality, name): tag
+        for modality, section in sections.items()
+        for name, tag in (("start", section.start), ("end", section.end))
+    }
+    spelled = _spelled([tag for tag in tags.values() if isinstance(tag, str)], files)
+    ids = {place: spelled[tag] if isinstance(tag, str) else tag for place, tag in tags.items()}
+    lost = {m: name for (m, name), tag in tags.items() if tag and not ids[m, name]}
+    for modality in named_modalities(config) & lost.keys():
+        name = lost[modality]
+        raise ConfigError(
+            f"modalities.{modality}.{name}: the tokenizer makes no id of "
+            f"{tags[modality, name]!r}; set another text, a list of ids, or [] for no tag"
+        )
+    # One that nobody named may never occur; if it does, its records are errors.
+    return {m: Tags(start=ids[m, "start"], end=ids[m, "end"]) for m in modalities if m not in lost}
+
+
+def _spelled(texts: Sequence[str], files: TokenizerFiles) -> dict[str, tuple[int, ...]]:
+    """The ids of each text; the tokenizer is loaded once, and only if there is any text."""
+    wanted = sorted({*texts} - {""})
+    if not wanted:
+        return {"": ()}
+    ids, offsets = load_reference(files).encode(wanted)
+    parts = np.split(ids, offsets[1:-1])
+    return {"": (), **{t: tuple(part.tolist()) for t, part in zip(wanted, parts, strict=True)}}

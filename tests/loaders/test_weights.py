@@ -1,0 +1,98 @@
+"""Loss weights in batches: every view, mixtures, both ways to expand, on a mesh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dataprep.loaders import DataLoader, open_dataset
+from dataprep.loaders import expand as by_numpy
+from dataprep.loaders import expand_numba as by_numba
+from dataprep.loaders.packed import all_of_a_row, empty_arrays
+from dataprep.loaders.shards import open_shards
+from support.packed import Packed, manifest_of, write_packed
+
+MASKS = ("loss", "vision", "weight")
+
+
+@pytest.fixture(scope="module")
+def weighted(tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    folder = tmp_path_factory.mktemp("weighted") / "d"
+    return write_packed(folder, num_rows=40, seq_len=600, masks=MASKS, rows_per_shard=16)
+
+
+def test_rows_have_the_weights_of_their_loss(weighted: Packed) -> None:
+    dataset: Any = open_dataset(weighted.folder)
+    expected = weighted.masks["weight"].astype(np.float32) * weighted.masks["loss"]
+    rows = dataset[list(range(40))]
+    assert rows["loss_weights"].dtype == np.float32
+    assert np.array_equal(rows["loss_weights"], expected)
+    assert np.array_equal(rows["vision_mask"], weighted.masks["vision"])
+
+
+@pytest.mark.parametrize("columns", [(0, 601), (7, 101), (599, 2)])
+def test_numpy_and_numba_give_the_same(weighted: Packed, columns: tuple[int, int]) -> None:
+    manifest = manifest_of(weighted)
+    rows = np.random.default_rng(0).permutation(40)[:23]
+    found = open_shards(weighted.folder, manifest, 1).fetch(rows)
+    layout = open_dataset(weighted.folder).layout  # type: ignore[union-attr]
+    request = all_of_a_row(*columns, MASKS, MASKS)
+    outs = [empty_arrays(request, 23) for _ in range(2)]
+    for module, out in zip((by_numpy, by_numba), outs, strict=True):
+        module.expand(found, layout, request, out, np.arange(23))
+    for name in ("tokens", "segments", "positions", "masks", "weights"):
+        assert np.array_equal(getattr(outs[0], name), getattr(outs[1], name)), name
+    wanted = slice(columns[0], sum(columns))
+    assert np.array_equal(outs[0].weights[0], weighted.masks["weight"][rows, wanted])
+
+
+@pytest.mark.parametrize(
+    ("view", "name", "shift"),
+    [
+        ("default", "loss_weights", 1),
+        ("maxtext", "loss_weights", 1),
+        ("hf", "loss_weights", 0),
+        ("lwm", "loss_masks", 1),
+    ],
+)
+def test_every_view_has_them(weighted: Packed, view: Any, name: str, shift: int) -> None:
+    loader = DataLoader(weighted.folder, batch_size=8, shuffle=False, epochs=1, view=view)
+    both = weighted.masks["weight"].astype(np.float32) * weighted.masks["loss"]
+    assert np.array_equal(loader[1][name], both[8:16, shift : shift + 600])
+    assert loader[1][name].dtype == np.float32
+    assert ("loss_weights" in loader[1]) == (view != "lwm")
+
+
+def test_a_dataset_without_weights_has_none(tmp_path: Path) -> None:
+    packed = write_packed(tmp_path / "d", num_rows=9)
+    batch = DataLoader(packed.folder, batch_size=4, epochs=1)[0]
+    assert "loss_weights" not in batch
+
+
+def test_in_a_mixture_a_dataset_without_weights_has_ones(weighted: Packed, tmp_path: Path) -> None:
+    plain = write_packed(tmp_path / "d", num_rows=40, seq_len=600)
+    mix = {"plain": (plain.folder, 1), "weighted": (weighted.folder, 1)}
+    loader = DataLoader(mix, batch_size=8, epochs=1, shuffle=False)
+    batch, rows = loader[0], loader.rows_of(0)
+    for i, (name, row) in enumerate(rows):
+        own = plain if name == "plain" else weighted
+        weights = own.masks.get("weight", np.ones(own.tokens.shape))[row, 1:].astype(np.float32)
+        assert np.array_equal(batch["loss_weights"][i], weights * own.masks["loss"][row, 1:])
+
+
+def test_padding_rows_weigh_nothing(weighted: Packed) -> None:
+    loader = DataLoader(weighted.folder, batch_size=32, epochs=1, remainder="pad")
+    assert not loader[1]["loss_weights"][8:].any()
+
+
+def test_a_view_of_the_users_own_gets_them(weighted: Packed) -> None:
+    loader = DataLoader(
+        weighted.folder,
+        batch_size=4,
+        epochs=1,
+        view=lambda rows: {"w": rows["loss_weights"][:, 1:]},
+    )
+    assert loader[0]["w"].shape == (4, 600)
