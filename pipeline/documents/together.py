@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import FindUnencodable, Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
-from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.storage.masks import split_runs
-from dataprep.pipeline.types import Piece, Records
+from dataprep.pipeline.types import Offsets, Piece, Records
 
 _SMALL_BYTES = 1 << 16  # a larger batch is processed by itself
 _TOGETHER_BYTES = 1 << 18
@@ -42,6 +42,29 @@ class PieceRecords:
         return columns is not None and all(isinstance(c, list) for c in columns.values())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PieceLines:
+    """Which lines of a batch belong to which piece.
+
+    places   3 4 5       of the pieces in their task
+    firsts   0 2 2 5     piece 3 has the lines 0 and 1, piece 4 has none, piece 5 the others
+    """
+
+    places: Offsets  # i64[p]
+    firsts: Offsets  # i64[p + 1]
+
+    def owners(self, lines: NDArray[Any]) -> Offsets:
+        """The index of the piece that each line belongs to."""
+        return np.searchsorted(self.firsts, lines, side="right") - 1
+
+    def within(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(index, place, lines before `stop`) of each piece that has lines in [start, stop)."""
+        first, end = np.searchsorted(self.firsts, [start + 1, stop]).tolist()
+        places = self.places[first - 1 : end].tolist()
+        before = np.minimum(self.firsts[first : end + 1], stop) - self.firsts[first - 1 : end]
+        return zip(range(first - 1, end), places, before.tolist(), strict=True)
+
+
 def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
     """Neighbours that can be processed in one call, in order."""
     group: list[PieceRecords] = []
@@ -62,16 +85,16 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
 
 def process_together(
     group: Sequence[PieceRecords], encoder: TextEncoder, find_unencodable: FindUnencodable
-) -> list[Processed]:
-    """What `process` makes of each batch of a group."""
-    rules = group[0].rules
-    if len(group) == 1:
-        first_line = group[0].piece.first_line
-        return [process(group[0].records, rules, encoder, find_unencodable, first_line)]
+) -> tuple[Processed, PieceLines]:
+    """What `process` makes of the batches of a group, and which lines of it are whose."""
     batches = [item.records for item in group]
     firsts = [0, *accumulate(records.next_line for records in batches)]
-    processed = process(_joined(batches, firsts), rules, encoder, find_unencodable, -1)
-    return list(_apart(processed, batches, firsts))
+    lines = PieceLines(
+        places=np.array([item.place for item in group]), firsts=np.array(firsts, np.int64)
+    )
+    rules, first_line = group[0].rules, group[0].piece.first_line
+    joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
+    return process(joined, rules, encoder, find_unencodable, first_line), lines
 
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:
@@ -93,33 +116,3 @@ def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:
             for error in records.errors
         ],
     )
-
-
-def _apart(
-    whole: Processed, batches: Sequence[Records], firsts: Sequence[int]
-) -> Iterator[Processed]:
-    documents, origins = whole.documents, whole.origins
-    places = np.searchsorted(origins["line"], firsts)
-    empty = np.searchsorted(whole.empty_lines, firsts).tolist()
-    errors = np.searchsorted([error.line for error in whole.errors], firsts).tolist()
-    origins["line"] -= np.repeat(firsts[:-1], np.diff(places))
-    bounds = np.concatenate(([0], documents.ends))[places]
-    runs_apart = [split_runs(runs, bounds) for runs in documents.masks]
-    tokens_at, documents_at = bounds.tolist(), places.tolist()
-    for i, (records, first) in enumerate(zip(batches, firsts, strict=False)):
-        start, stop = documents_at[i : i + 2]
-        yield Processed(
-            documents=Documents(
-                tokens=documents.tokens[tokens_at[i] : tokens_at[i + 1]],
-                ends=documents.ends[start:stop] - tokens_at[i],
-                masks=tuple(parts[i] for parts in runs_apart),
-            ),
-            origins=origins[start:stop],
-            errors=tuple(
-                replace(error, line=error.line - first)
-                for error in whole.errors[errors[i] : errors[i + 1]]
-            ),
-            empty_lines=whole.empty_lines[empty[i] : empty[i + 1]] - first,
-            next_line=records.next_line,
-            num_bytes=records.num_bytes,
-        )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -103,6 +102,21 @@ def count_marked(runs: MaskRuns, kind: MaskKind) -> int:
     return int(np.diff(runs.ends, prepend=0)[runs.values != kind.default].sum())
 
 
+def marked_before(runs: MaskRuns, kind: MaskKind, places: Offsets) -> Offsets:
+    """Tokens before each of some places that have another value than the default.
+
+    >>> runs = MaskRuns(ends=np.array([2, 5, 6]), values=np.array([False, True, False]))
+    >>> marked_before(runs, MASKS["loss"], np.array([0, 3, 6])).tolist()
+    [0, 1, 3]
+    """
+    starts = np.concatenate(([0], runs.ends))  # of each run, and the end
+    is_marked = np.append(runs.values != kind.default, False)
+    passed = np.searchsorted(runs.ends, places, side="right")  # runs that end there or before
+    whole = np.concatenate(([0], np.cumsum(np.diff(starts) * is_marked[:-1])))
+    before: Offsets = whole[passed] + (places - starts[passed]) * is_marked[passed]
+    return before
+
+
 def slice_runs(runs: MaskRuns, start: int, stop: int) -> MaskRuns:
     """The runs of the mask between two tokens, counted from the first of them."""
     if start == stop:
@@ -111,24 +125,6 @@ def slice_runs(runs: MaskRuns, start: int, stop: int) -> MaskRuns:
     last = int(np.searchsorted(runs.ends, stop, side="left"))
     ends = np.minimum(runs.ends[first : last + 1], stop) - start
     return MaskRuns(ends=ends, values=runs.values[first : last + 1])
-
-
-def split_runs(runs: MaskRuns, bounds: Offsets) -> list[MaskRuns]:
-    """The runs between neighbouring bounds, each as `slice_runs` gives it, found all at once.
-
-    >>> runs = MaskRuns(ends=np.array([2, 5, 6]), values=np.array([False, True, False]))
-    >>> [part.ends.tolist() for part in split_runs(runs, np.array([0, 3, 3, 6]))]
-    [[2, 3], [], [2, 3]]
-    """
-    firsts = np.searchsorted(runs.ends, bounds[:-1], side="right").tolist()
-    lasts = np.searchsorted(runs.ends, bounds[1:], side="left").tolist()
-    parts: list[MaskRuns] = []
-    for first, last, (start, stop) in zip(firsts, lasts, pairwise(bounds.tolist()), strict=True):
-        own = slice(first, last + 1 if stop > start else first)
-        ends = runs.ends[own] - start
-        ends[-1:] = stop - start
-        parts.append(MaskRuns(ends=ends, values=runs.values[own]))
-    return parts
 
 
 def join_runs(left: MaskRuns, num_tokens: int, right: MaskRuns) -> MaskRuns:

@@ -13,8 +13,9 @@ A shard counts only once its marker stands; a resumed task goes on from the last
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import Processed
+from dataprep.pipeline.documents.together import PieceLines
 from dataprep.pipeline.files import Written, commit_files, temporary
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
 from dataprep.pipeline.storage.arrayrecord import (
@@ -38,8 +40,9 @@ from dataprep.pipeline.storage.documents import (
     index_documents,
     index_dtype,
 )
-from dataprep.pipeline.storage.masks import MASKS, count_marked
+from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
+from dataprep.pipeline.types import Offsets
 
 RECORD_TOKENS = 1 << 18
 
@@ -115,29 +118,27 @@ class ShardSink:
         self._cursor = done[-1].cursor if done else Cursor()
         self._open = self._start()
 
-    def add(self, batch: Processed, piece: int) -> None:
-        """Write a batch of the piece at place `piece`, committing shards that this fills."""
+    def add(self, batch: Processed, lines: PieceLines) -> None:
+        """Write a batch, committing shards that this fills; `lines` tell whose records it has."""
         documents, origins = batch.documents, batch.origins
-        line = self._cursor.line if piece == self._cursor.piece else 0
+        line = 0
         while True:
             room = RECORD_TOKENS - self._pending_tokens
             count = int(np.searchsorted(documents.ends, room)) + 1
             if count > len(documents.ends):
                 break
             taken, documents = cut(documents, count)
-            self._append(taken, origins[:count], piece)
+            self._append(taken, origins[:count], lines)
             next_line = int(origins["line"][count - 1]) + 1
-            self._account(batch, piece, line, next_line)
+            self._account(batch, lines, line, next_line)
             line, origins = next_line, origins[count:]
-            self._advance(piece, line)
             self._flush_record()
             if self._open_bytes() >= self._shard_bytes:
                 self._seal(final=False)()
                 self._open = self._start()
         if len(documents.ends):
-            self._append(documents, origins, piece)
-        self._account(batch, piece, line, batch.next_line)
-        self._advance(piece, batch.next_line)
+            self._append(documents, origins, lines)
+        self._account(batch, lines, line, batch.next_line)
 
     def finish(self) -> Callable[[], None]:
         """Return the function that commits the task's last shard, which may have no record."""
@@ -145,41 +146,47 @@ class ShardSink:
             self._flush_record()
         return self._seal(final=True)
 
-    def _advance(self, piece: int, line: int) -> None:
-        self._cursor = Cursor(piece=piece, line=line)
-        self._lines[str(piece)] = line
-
-    def _append(self, documents: Documents, origins: NDArray[Any], piece: int) -> None:
-        count = len(documents.ends)
-        provenance = np.empty(count, DOCUMENT_ORIGIN)
-        provenance["piece"] = piece
-        provenance["line"], provenance["offset"] = origins["line"], origins["offset"]
+    def _append(self, documents: Documents, origins: NDArray[Any], lines: PieceLines) -> None:
+        owners = lines.owners(origins["line"])
+        provenance = np.empty(len(documents.ends), DOCUMENT_ORIGIN)
+        provenance["piece"] = lines.places[owners]
+        provenance["line"] = origins["line"] - lines.firsts[owners]
+        provenance["offset"] = origins["offset"]
         self._open.provenance.append(provenance)
         self._pending.append(documents)
         self._pending_tokens += len(documents.tokens)
-        tally = self._tally(piece)
-        self._open.num_documents += count
-        tally.written += count
-        tally.tokens += len(documents.tokens)
-        for mask, runs in zip(self._masks, documents.masks, strict=True):
-            kind = MASKS[mask]
-            so_far = tally.marked.get(kind.count, 0)
-            tally.marked[kind.count] = so_far + count_marked(runs, kind)
-        tally.codes_dropped += int(origins["codes_dropped"].sum())
-        tally.codes_thinned += int(origins["codes_thinned"].sum())
-        tally.by_reference += int(origins["by_reference"].sum())
+        self._open.num_documents += len(documents.ends)
+        starts = np.searchsorted(owners, np.arange(len(lines.firsts)))  # documents of each piece
+        tokens = np.concatenate(([0], documents.ends))[starts]
+        sums = _sums(documents, origins, starts, tokens)
+        marked = _marked(documents, self._masks, tokens)
+        for i in np.unique(owners).tolist():
+            tally = self._tally(int(lines.places[i]))
+            for name, values in sums.items():
+                setattr(tally, name, getattr(tally, name) + values[i])
+            for name, values in marked.items():
+                tally.marked[name] = tally.marked.get(name, 0) + values[i]
 
-    def _account(self, batch: Processed, piece: int, start: int, stop: int) -> None:
-        """Count the batch's records of lines [start, stop) that gave no document."""
-        tally = self._tally(piece)
+    def _account(self, batch: Processed, lines: PieceLines, start: int, stop: int) -> None:
+        """Count the batch's records of lines [start, stop) that gave no document, and go on."""
+        is_here = (batch.empty_lines >= start) & (batch.empty_lines < stop)
+        empty = Counter(lines.owners(batch.empty_lines[is_here]).tolist())
         errors = [e for e in batch.errors if start <= e.line < stop]
-        empty = int(((batch.empty_lines >= start) & (batch.empty_lines < stop)).sum())
+        owners = lines.owners(np.array([e.line for e in errors], np.int64)).tolist()
+        bad = Counter(owners)
         if errors:  # written as they come: there may be more of them than fit in memory
             with open(temporary(self._path("errors")), "a", encoding="utf-8") as file:
-                file.writelines(json.dumps({"piece": piece, **asdict(e)}) + "\n" for e in errors)
-        tally.empty += empty
-        tally.bad += len(errors)
-        tally.read = tally.written + tally.empty + tally.bad
+                for owner, e in zip(owners, errors, strict=True):
+                    own = replace(e, line=e.line - int(lines.firsts[owner]))
+                    piece = int(lines.places[owner])
+                    file.write(json.dumps({"piece": piece, **asdict(own)}) + "\n")
+        for i, piece, line in lines.within(start, stop):
+            tally = self._tally(piece)
+            tally.empty += empty[i]
+            tally.bad += bad[i]
+            tally.read = tally.written + tally.empty + tally.bad
+            self._lines[str(piece)] = line
+            self._cursor = Cursor(piece=piece, line=line)
 
     def _tally(self, piece: int) -> Tally:
         return self._open.tallies.setdefault(str(self._sources[piece]), Tally())
@@ -233,3 +240,26 @@ class ShardSink:
             write_marker(stem, number, committed)
 
         return commit
+
+
+def _sums(
+    documents: Documents, origins: NDArray[Any], starts: Offsets, tokens: Offsets
+) -> dict[str, list[int]]:
+    """What to add to the tally of each piece.
+
+    Its documents begin at `starts`, their tokens at `tokens`.
+    """
+    sums = {"written": np.diff(starts).tolist(), "tokens": np.diff(tokens).tolist()}
+    for name in ("codes_dropped", "codes_thinned", "by_reference"):
+        before = np.concatenate(([0], np.cumsum(origins[name], dtype=np.int64)))
+        sums[name] = np.diff(before[starts]).tolist()
+    return sums
+
+
+def _marked(documents: Documents, masks: Sequence[str], tokens: Offsets) -> dict[str, list[int]]:
+    """The marked tokens of each piece, by MaskKind.count."""
+    kinds = [MASKS[mask] for mask in masks]
+    return {
+        kind.count: np.diff(marked_before(runs, kind, tokens)).tolist()
+        for kind, runs in zip(kinds, documents.masks, strict=True)
+    }

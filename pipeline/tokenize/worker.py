@@ -14,7 +14,12 @@ import numpy as np
 
 from dataprep.pipeline.documents.process import Processed
 from dataprep.pipeline.documents.rules import keys_wanted
-from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
+from dataprep.pipeline.documents.together import (
+    PieceLines,
+    PieceRecords,
+    gather,
+    process_together,
+)
 from dataprep.pipeline.engine import Selection, find_unencodable, load_engine
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.jobs.commits import (
@@ -32,7 +37,7 @@ from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
-from dataprep.pipeline.types import Piece, Records, Task
+from dataprep.pipeline.types import Records, Task
 
 ENGINE = "engine.json"
 
@@ -56,17 +61,16 @@ def run_task(
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
     for group in gather(_read(task, plan, cursor, remaining)):
-        made = process_together(group, engine, find_unencodable)
-        for item, batch in zip(group, made, strict=True):
-            if batch.errors and plan.config.on_error == "fail":
-                raise InputError(_first_error(batch, plan, item.piece))
-            sink.add(batch, item.place)
-            report.count(
-                documents=len(batch.origins),
-                tokens=len(batch.documents.tokens),
-                num_bytes=batch.num_bytes,
-                errors=len(batch.errors),
-            )
+        batch, lines = process_together(group, engine, find_unencodable)
+        if batch.errors and plan.config.on_error == "fail":
+            raise InputError(_first_error(batch, lines, plan, task))
+        sink.add(batch, lines)
+        report.count(
+            documents=len(batch.origins),
+            tokens=len(batch.documents.tokens),
+            num_bytes=batch.num_bytes,
+            errors=len(batch.errors),
+        )
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
     return sink.finish()
@@ -114,13 +118,15 @@ def _take(records: Records, count: int) -> tuple[Records, int]:
     return limited, 0
 
 
-def _first_error(batch: Processed, plan: TokenizePlan, piece: Piece) -> str:
+def _first_error(batch: Processed, lines: PieceLines, plan: TokenizePlan, task: Task) -> str:
     error = batch.errors[0]
+    ((_, place_of_piece, number),) = lines.within(error.line, error.line + 1)
+    piece = task.pieces[place_of_piece]
     source = plan.sources[piece.source]
     first_line = piece.first_line
     if first_line < 0:
         first_line = lines_before(source, piece)
-    place = f"{format_of(source.kind).unit} {first_line + error.line + 1} of {source.path}"
+    place = f"{format_of(source.kind).unit} {first_line + number} of {source.path}"
     if error.offset >= 0:
         place += f" (byte {error.offset})"
     return (

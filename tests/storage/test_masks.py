@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from dataprep.pipeline.storage.masks import (
     count_marked,
     dense_mask,
     join_runs,
+    marked_before,
     runs_of_numbers,
     runs_of_parts,
     slice_runs,
-    split_runs,
     stored_numbers,
 )
 
@@ -70,11 +69,13 @@ def test_a_slice_of_runs_is_the_slice_of_the_mask(mask: NDArray[Any], data: st.D
 
 
 @given(masks, st.lists(st.integers(0, 40), max_size=6))
-def test_runs_cut_at_once_are_those_cut_one_by_one(mask: NDArray[Any], cuts: list[int]) -> None:
-    bounds = np.array(sorted([0, len(mask), *(min(cut, len(mask)) for cut in cuts)]))
-    parts = split_runs(runs_of(mask), bounds)
-    for part, (start, stop) in zip(parts, pairwise(bounds.tolist()), strict=True):
-        assert as_lists(part) == as_lists(slice_runs(runs_of(mask), start, stop))
+def test_marked_tokens_before_places_are_those_of_the_slices(
+    mask: NDArray[Any], places: list[int]
+) -> None:
+    kind = kind_of(mask)
+    places = [min(place, len(mask)) for place in places]
+    found = marked_before(runs_of(mask), kind, np.array(places, np.int64))
+    assert found.tolist() == [int((mask[:place] != kind.default).sum()) for place in places]
 
 
 @given(st.one_of(st.tuples(flags, flags), st.tuples(weights, weights)))
