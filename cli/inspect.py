@@ -192,6 +192,8 @@ def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
 
 def paint(span: Span, colour: bool) -> str:
     text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", span.text)
+    if span.weight not in (0.0, 1.0):
+        text = f"({text})*{span.weight:.3g}"
     if not colour:
         return text if span.loss else f"[{text}]"
     shade = SHADES.get(span.modality, GREEN) if span.loss else DIM

@@ -69,7 +69,7 @@ def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Wo
         "tasks": len(plan.tasks),
         "tasks_done": len(plan.tasks) - len(left),
         "num_bytes": sum(task.stop - task.start for task in left) * plan.row_bytes,
-        "workers": num_workers,
+        "workers": min(num_workers, max(len(left), 1)),
     }
     return Work(
         worker="dataprep.pipeline.pack.worker",
