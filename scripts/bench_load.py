@@ -26,7 +26,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,11 @@ from dataprep.loaders import packed as packed_module
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import empty_arrays
-from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint, write_manifest
-from dataprep.pipeline.storage.rows import Ragged, RowLayout, Rows, encode_rows
+from dataprep.pipeline.hashes import fingerprint, hash_file
+from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.storage.entries import FileEntry, RowShard, TokenizerEntry
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, PackedManifest, write_manifest
+from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
 MEGA = 1e6
 DATASET_BYTES = 256 << 20
@@ -331,7 +334,9 @@ def all_payloads(setting: Setting) -> list[bytes]:
 def make_rows(folder: Path, seq_len: int) -> None:
     """Rows of 1.7 documents and a little padding, in shards of about 64 MB."""
     capacity, rng = seq_len + 1, np.random.default_rng(0)
-    layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
+    layout = RowLayout(
+        capacity=capacity, masks=("loss",), tokens=np.dtype("<u2"), ends=np.dtype("<u2")
+    )
     (folder / "shards").mkdir(parents=True)
     per_shard = SHARD_BYTES // (2 * capacity)
     entries = []
@@ -339,24 +344,33 @@ def make_rows(folder: Path, seq_len: int) -> None:
         payloads = encode_rows(random_rows(rng, per_shard, capacity), layout)
         path = folder / f"shards/rows-{number:05d}.arrayrecord"
         entries.append(write_shard(folder, path, payloads, capacity))
-    identity = {"shards": [entry["xxh3_128"] for entry in entries]}
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "kind": "packed",
-        "fingerprint": fingerprint(identity),
-        "identity": identity,
-        "config": {},
-        "tokenizer": {},
-        "seq_len": seq_len,
-        "token_dtype": "uint16",
-        "ends_dtype": "uint16",
-        "masks": ["loss"],
-        "pad": 0,
-        "compression": "none",
-        "shards": entries,
-        "counts": {},
-    }
-    write_manifest(folder, manifest)
+    write_manifest(folder, manifest_of(entries, seq_len))
+
+
+def manifest_of(entries: Sequence[RowShard], seq_len: int) -> PackedManifest:
+    identity = {"shards": [entry.xxh3_128 for entry in entries]}
+    tokenizer = TokenizerEntry(
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine={}
+    )
+    return PackedManifest(
+        format_version=FORMAT_VERSION,
+        kind="packed",
+        fingerprint=fingerprint(identity),
+        parents=(),
+        config={},
+        tokenizer=tokenizer,
+        sources=(),
+        seq_len=seq_len,
+        token_dtype="uint16",
+        ends_dtype="uint16",
+        max_id=(1 << 16) - 1,
+        pad=0,
+        compression="none",
+        masks=("loss",),
+        shards=tuple(entries),
+        counts={},
+        identity=identity,
+    )
 
 
 def random_rows(rng: np.random.Generator, count: int, capacity: int) -> Rows:
@@ -373,32 +387,37 @@ def random_rows(rng: np.random.Generator, count: int, capacity: int) -> Rows:
         tokens=tokens,
         left_padding=np.zeros(count, np.int64),
         ends=ragged(ends),
-        runs=(ragged(runs),),
+        masks=(ragged(runs),),
     )
 
 
-def ragged(arrays: list[Any]) -> Ragged:
+def ragged(arrays: list[Any]) -> IntegerLists:
     offsets = np.cumsum([0, *(len(array) for array in arrays)])
-    return Ragged(values=np.concatenate(arrays), offsets=offsets)
+    return IntegerLists(values=np.concatenate(arrays), offsets=offsets)
 
 
-def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) -> dict[str, Any]:
+def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) -> RowShard:
     writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
     for payload in payloads:
         writer.write(payload)
     writer.close()
     index = path.with_suffix(".npy")
     np.save(index, np.array([len(payload) for payload in payloads], "<u4"))
-    files = [
-        {
-            "path": p.relative_to(folder).as_posix(),
-            "num_bytes": p.stat().st_size,
-            "xxh3_128": hash_file(p),
-        }
+    shard, beside = (
+        FileEntry(
+            path=p.relative_to(folder).as_posix(),
+            num_bytes=p.stat().st_size,
+            xxh3_128=hash_file(p),
+        )
         for p in (path, index)
-    ]
-    size = {"num_records": len(payloads), "num_tokens": len(payloads) * capacity}
-    return {**files[0], **size, "index": files[1]}
+    )
+    return RowShard(
+        **asdict(shard),
+        num_records=len(payloads),
+        num_tokens=len(payloads) * capacity,
+        index=beside,
+        provenance=beside,
+    )
 
 
 # --- measuring ---
@@ -501,7 +520,9 @@ def cold(way: str, folder: str, batches: str, batch: str) -> None:
 def measure_open(folder: Path) -> dict[str, float]:
     """A thousand shards of 16,000 short rows: seconds to open, and memory beside the cache."""
     capacity, rows = 17, 16_000
-    layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
+    layout = RowLayout(
+        capacity=capacity, masks=("loss",), tokens=np.dtype("<u2"), ends=np.dtype("<u2")
+    )
     (folder / "shards").mkdir(parents=True)
     payloads = encode_rows(random_rows(np.random.default_rng(0), rows, capacity), layout)
     entry = write_shard(folder, folder / "shards/rows.arrayrecord", payloads, capacity)
@@ -510,25 +531,9 @@ def measure_open(folder: Path) -> dict[str, float]:
         new = {key: f"shards/rows-{number:05d}.{key}" for key in ("arrayrecord", "npy")}
         shutil.copyfile(folder / "shards/rows.npy", folder / new["npy"])
         os.link(folder / "shards/rows.arrayrecord", folder / new["arrayrecord"])
-        index = {**entry["index"], "path": new["npy"]}
-        entries.append({**entry, "path": new["arrayrecord"], "index": index})
-    write_manifest(
-        folder,
-        {
-            "format_version": FORMAT_VERSION,
-            "kind": "packed",
-            "fingerprint": "",
-            "tokenizer": {},
-            "seq_len": capacity - 1,
-            "token_dtype": "uint16",
-            "ends_dtype": "uint16",
-            "masks": ["loss"],
-            "pad": 0,
-            "compression": "none",
-            "shards": entries,
-            "counts": {},
-        },
-    )
+        index = replace(entry.index, path=new["npy"])
+        entries.append(replace(entry, path=new["arrayrecord"], index=index))
+    write_manifest(folder, manifest_of(entries, capacity - 1))
     code = f"""
 import gc, time
 from dataprep.loaders import open_dataset

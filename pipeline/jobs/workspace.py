@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +71,16 @@ def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ())
 
     `reads` are files and folders, of which some may be no local path; `folders` are read whole.
     """
-    target = out.resolve()
-    whole = {Path(folder).resolve() for folder in folders}
+    target = os.path.realpath(out)
+    folder_of = lru_cache(maxsize=None)(os.path.realpath)  # many files are in few folders
     for path in (*reads, *folders):
-        source = Path(path).resolve()
-        if source.exists() and (source == target or target in source.parents):
+        is_plain = os.path.isfile(path) and not os.path.islink(path)
+        name = os.path.basename(path)
+        real = f"{folder_of(os.path.dirname(path))}/{name}" if is_plain else os.path.realpath(path)
+        if os.path.exists(real) and f"{real}/".startswith(f"{target.rstrip('/')}/"):
             raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
-        if source in whole and source in target.parents:
+    for path in folders:
+        if f"{target}/".startswith(f"{os.path.realpath(path).rstrip('/')}/"):
             raise ConfigError(f"--out {out} lies in the input {path}; name another folder")
 
 

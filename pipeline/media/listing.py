@@ -17,7 +17,13 @@ import msgspec
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.stream import naming
-from dataprep.pipeline.sources.tars import check_name, open_tar, tar_members
+from dataprep.pipeline.sources.tars import (
+    check_end,
+    check_name,
+    end_of,
+    open_tar,
+    tar_members,
+)
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Modality
 
@@ -122,8 +128,10 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
 def list_tar(path: str, kind: Modality) -> list[Entry]:
     spans: dict[str, ByteSpan] = {}
     wanted: list[tuple[str, ByteSpan]] = []
+    end = 0
     with open_tar(path) as file:
         for member in tar_members(file, path):
+            end = end_of(member)
             if not member.isfile():
                 continue
             check_name(member.name, path)
@@ -131,6 +139,7 @@ def list_tar(path: str, kind: Modality) -> list[Entry]:
             spans[member.name] = span
             if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
                 wanted.append((member.name, span))
+        check_end(file, path, end)  # a damaged header looks like the end to tarfile
     beside = Beside(spans)
 
     def span_beside(name: str, ending: str) -> ByteSpan | None:
