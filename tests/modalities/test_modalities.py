@@ -299,7 +299,7 @@ class Bomb:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b64(npy(np.array([Bomb()], object))), "holds object, codes are integers"),
+        (b64(npy(np.array([Bomb()], object))), "holds object, but codes are integers"),
         (b64(npy(np.array([1.0, 2.0]))), "codes are integers"),
         (b64(npy(np.array([True, False]))), "codes are integers"),
         (b64(npy(CODES)[:-1]), "it was cut"),
