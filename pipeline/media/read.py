@@ -30,7 +30,7 @@ class Item:
     file: str  # for errors: /data/cats/tom.jpg, or /data/a.jsonl
     number: int | None = None  # of its line in that file, from 1; None: the whole file
     num_bytes: int  # of input
-    offset: int = -1  # of its first byte in that file, -1 where it has none
+    offset: int = -1  # of its first byte in that file, -1 if it has none
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     text: Blob | None = None  # becomes the column `text`

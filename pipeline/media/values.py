@@ -68,7 +68,7 @@ Part = Blob | Any  # or a picture of PIL, from a streamed dataset
 def parts_of(value: Any, folder: str | None, *, is_json: bool = False) -> list[Part]:
     """Return the parts of the value, at least one; ValueError says what is wrong.
 
-    `folder` is what relative paths are relative to; None where no files lie beside the table.
+    `folder` is what relative paths are relative to; None if no files are beside the table.
     """
     if not isinstance(value, list):
         return [_part(value, folder, is_json)]

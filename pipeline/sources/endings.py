@@ -31,17 +31,17 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     if name.startswith(("http://", "https://")):
         name = urlsplit(name).path
     name = name.partition("::")[0]
-    stem, ending = _parted(name)
+    stem, ending = _split_ending(name)
     compression = _COMPRESSIONS.get(ending, "")
-    known = _BY_ENDING.get(_parted(stem)[1] if compression else ending)
+    known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression
 
 
-def _parted(name: str) -> tuple[str, str]:
+def _split_ending(name: str) -> tuple[str, str]:
     """
-    >>> _parted("a/b.jsonl.gz")
+    >>> _split_ending("a/b.jsonl.gz")
     ('a/b.jsonl', '.gz')
     """
     stem, dot, last = name.rpartition(".")

@@ -64,7 +64,7 @@ def integers_in(data: bytes) -> NDArray[Any]:
     try:
         header = read_npy_header(io.BytesIO(data))
     except ValueError as error:
-        raise ValueError(f"not a usable .npy: {error}") from None
+        raise ValueError(f"an unusable .npy: {error}") from None
     if len(data) != header.num_bytes:
         raise ValueError(
             f"an .npy of {len(data)} bytes, but an array of {header.shape} has "
