@@ -1,15 +1,15 @@
-"""Everything that can go wrong for a user, with the exit code it ends in.
+"""The errors that users can meet, with their exit codes.
 
     DataprepError            1  unexpected
     ├── ConfigError          2  a flag, a config key, a tokenizer that cannot be used
     ├── InputError           3  the data: a file, a line, a field
-    ├── ConflictError        4  config, tokenizer or input changed under an existing output
+    ├── ConflictError        4  config, tokenizer or input no longer match an existing output
     ├── CorruptError         5  a dataset that is incomplete or damaged
     ├── ResourceError        6  disk, memory or workers lost; run the same command again
-    └── LockedError         75  another run holds the output
+    └── LockedError         75  another run is writing the output
 
-Messages say cause, value, place and fix, in lower case and without a full stop. Faults of our own
-are `assert`s, never one of these.
+Messages say cause, value, place and fix, in lower case and without a full stop. Our own faults are
+`assert`s, never one of these.
 """
 
 from __future__ import annotations

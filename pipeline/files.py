@@ -1,4 +1,4 @@
-"""Durable files: temp name, fsync, rename. Nothing here knows what is in them."""
+"""Write files durably: temp name, fsync, rename. Knows nothing of their content."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 from dataprep.pipeline.errors import ResourceError
 from dataprep.pipeline.hashes import hash_file
 
-FULL = {
+# Errors that the user can fix and then run the same command again.
+_RESUMABLE = {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -28,7 +29,7 @@ def temporary(path: Path) -> Path:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """The file has all of `data` or does not exist; durable when this returns."""
+    """Write `data` so that the file is complete or unchanged; it is durable when this returns."""
     temp = temporary(path)
     with open(temp, "wb") as file:
         file.write(data)
@@ -58,11 +59,11 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def disk_errors_named(place: Path) -> Iterator[None]:
-    """A full disk, a lost device or too many open files, as an error that can be resumed from."""
+    """Turn a full disk, a lost device or too many open files into a ResourceError."""
     try:
         yield
     except OSError as error:
-        if error.errno in FULL:
+        if error.errno in _RESUMABLE:
             raise ResourceError(
                 f"cannot write below {place}: {os.strerror(error.errno or 0)}; "
                 "make room and run the same command again"

@@ -1,7 +1,7 @@
-"""Hashes: of files for damage, of plain values for identity.
+"""Hash files, to find damage, and plain values, to tell them apart.
 
 hash_file(Path("a.jsonl"))         '99aa06d3014798d86001c324468d497f'    xxh3-128
-fingerprint({"b": 1, "a": [2]})    'sha256:2a9e…'                        for any order of keys
+fingerprint({"b": 1, "a": [2]})    'sha256:2a9e…'                        the same for any key order
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 4 << 20
 
 
 def hash_file(path: Path | str) -> str:
-    """xxh3-128 of the content, in hex."""
+    """Return the xxh3-128 of the content, in hex."""
     state = xxhash.xxh3_128()
     buffer = bytearray(CHUNK_BYTES)
     view = memoryview(buffer)
@@ -29,6 +29,6 @@ def hash_file(path: Path | str) -> str:
 
 
 def fingerprint(content: Mapping[str, Any]) -> str:
-    """Hash anything that JSON can hold, the same for any order of keys."""
+    """Hash anything that JSON can hold; the order of keys does not matter."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -7,9 +7,9 @@
     owner           0 0 2            owner_of(sizes): the list that each value is in
     number          0 1 0            numbers_within(sizes): the place of each value in its list
 
-`IntegerLists` takes the place of a list of lists: it has a length, can be iterated, indexed and
-sliced, and each of its lists is an array that shares its memory. Readers return it for a column
-of codes. Everything else here is arithmetic on sizes, with no Python loop over lists.
+`IntegerLists` replaces a list of lists: it has a length, can be iterated, indexed and sliced, and
+each of its lists is an array that shares its memory. Readers return it for a column of codes.
+Everything else here is arithmetic on sizes, with no Python loop over lists.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from dataprep.pipeline.types import MODALITIES, Offsets
 
-# What the value of a top-level key may be besides a plain value: codes, or a list of segments.
+# What a top-level key may hold besides a plain value: codes, or a list of segments.
 Holds = Literal["", "codes", "segments"]
 HeldBy = Callable[[str], Holds]
-# Where a segment has its codes.
+# The keys of a segment that hold its codes.
 CODE_KEYS = frozenset(("codes", *MODALITIES))
 
 
@@ -73,14 +73,14 @@ def ranges(first: Offsets, size: Offsets, step: int = 1) -> Offsets:
     before -= size
     if step != 1:
         before *= step
-    # What each range adds to an unbroken count: the same for all numbers of a range.
+    # What each range adds to a running count; it is the same for all numbers of a range.
     places = np.repeat(first - before, size)
     places += np.arange(0, step * len(places), step)
     return places
 
 
 def nothing_held(key: str) -> Holds:
-    """Say that no key has codes or segments."""
+    """Return that this key holds neither codes nor segments."""
     return ""
 
 
@@ -89,7 +89,7 @@ class IntegerLists(Sequence[NDArray[Any]]):
     """n lists; list i is values[offsets[i]:offsets[i + 1]]."""
 
     values: NDArray[Any]  # of any integer type
-    offsets: Offsets  # i64[n + 1], ascending; need not start at 0 nor end at the last value
+    offsets: Offsets  # i64[n + 1], ascending; need not start at 0 or end at the last value
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

@@ -8,7 +8,7 @@
     document  the tokens of one record, with their masks
     shard     one ArrayRecord file of documents or rows
 
-Sources give records, `process` turns records into documents, `shards` writes documents.
+`sources` reads records, `documents` turns them into documents, `storage` writes shards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# What has codes, in the order of their masks.
+# The media that have codes, in the order of their masks.
 Modality = Literal["vision", "audio"]
 MODALITIES: tuple[Modality, ...] = ("vision", "audio")
 
@@ -34,29 +34,29 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One readable thing, described so that a worker can open it from this alone."""
+    """One thing that can be read; this is all that a worker needs to open it."""
 
-    kind: str  # one of sources.known.FORMATS, or what `media` lists itself: files | tar
+    kind: str  # one of sources.known.FORMATS, or found by `media`: files | tar
     path: str  # a local path, an fsspec URL, or the `hf:`/`synthetic:` name
-    num_bytes: int  # size as stored; -1 where it cannot be known
+    num_bytes: int  # size as stored; -1 if unknown
     fingerprint: str  # of the content
     compression: str = ""  # "" | gz | zst
-    separator: str = ""  # text only: what parts documents; "" = the whole file is one
+    separator: str = ""  # text only: what separates records; "": the whole file is one record
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Records of `source` that start in [start, stop).
+    """The records of `source` that start in [start, stop).
 
-    The unit is that of the source's format (see `sources.known`): bytes, rows, row groups …
+    The source's format (see `sources.known`) decides the unit: bytes, rows, row groups …
     """
 
     source: int  # index into the plan's sources
     start: int
     stop: int
-    # Lines (or rows) of the source before this piece, where the plan had to count them: the
-    # choice among listed field specs is keyed by the line's index in its file. Else -1.
+    # Lines (or rows) of the source before this piece if the plan had to count them, else -1: the
+    # choice among several field specs is keyed by the index of the line in its file.
     first_line: int = -1
 
 
@@ -76,7 +76,7 @@ class RecordError:
     """A record that could not be read or used."""
 
     line: int  # 0-based, counted from the start of the piece
-    offset: int  # of its first byte in the source (uncompressed), -1 where there is none
+    offset: int  # of its first byte in the uncompressed source, -1 if there is none
     reason: str
 
 
@@ -84,23 +84,22 @@ class RecordError:
 class Records:
     """A batch of raw records of one piece, in order.
 
-    A reader that was told the keys gives `columns` when every record of the batch has all of them;
-    one that was not may give them when all records have the same; else `rows`, and exactly one of
-    the two is set. A column of codes may be an `IntegerLists`, and a
-    list of codes in any other column or in a row an array. Lines are 0-based and relative to the
-    piece; blank lines hold no record but have a line.
+    Either `columns` or `rows` is set. A reader that was given keys sets `columns` if every record
+    of the batch has all of them; one that was not may set them if all records have the same keys. A
+    column of codes may be an `IntegerLists`; a list of codes in another column or in a row may be
+    an array. Lines are 0-based and relative to the piece; a blank line counts, but has no record.
     """
 
     lines: Offsets  # i64[n]
-    offsets: Offsets  # i64[n], -1 where the format has no byte offsets
+    offsets: Offsets  # i64[n], -1 if the format has no byte offsets
     next_line: int  # the line after this batch; after the last batch, the piece's line count
-    num_bytes: int  # of input that this batch consumed
-    columns: Mapping[str, Sequence[Any]] | None = None  # each of n values
+    num_bytes: int  # of input that was read for this batch
+    columns: Mapping[str, Sequence[Any]] | None = None  # n values each
     rows: Sequence[Record] | None = None  # n records
-    errors: Sequence[RecordError] = ()  # not among the n
+    errors: Sequence[RecordError] = ()  # of other records than these n
 
     def as_rows(self) -> Sequence[Record]:
-        """The n records, whichever way they came."""
+        """Return the n records as rows."""
         if self.rows is not None:
             return self.rows
         columns = self.columns or {}
@@ -109,7 +108,7 @@ class Records:
         return rows or [{} for _ in self.lines]
 
     def errors_at(self, reasons: Mapping[int, str]) -> list[RecordError]:
-        """Errors of records, by their place among the n."""
+        """Return errors of records; `reasons` are by their place among the n."""
         return [
             RecordError(line=int(self.lines[i]), offset=int(self.offsets[i]), reason=reason)
             for i, reason in reasons.items()

@@ -1,16 +1,16 @@
-"""Encoders: pictures and sound to discrete codes.
+"""Encoders turn pictures and sound into discrete codes.
 
     interface   the contract: u8[n, 256, 256, 3] -> i32[n, 256], or f32[samples] -> i32[1, frames]
     patches     the mean colour of each cell of a grid, 0..8191; no training, the same everywhere
     mulaw       each sample as 8 bits, 0..255; no training
     vqgan/      LWM's trained network in JAX, 0..8191, with weights from a file
-    registry    "patches" -> the encoder of that name, ours or that of an installed package
-    makers      which encoder made a column of codes: written into the Parquet file itself
+    registry    "patches" -> the encoder of that name, our own or from an installed package
+    makers      which encoder made a column of codes, stored in the Parquet file itself
 
     encoder = open_encoder("patches", {"cells": 8})
     codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]
 
-An encoder loads its packages and weights with the first call.
+An encoder loads its packages and weights on the first call.
 """
 
 from dataprep.pipeline.encoders.interface import (

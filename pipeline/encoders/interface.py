@@ -1,14 +1,14 @@
-"""What an encoder is: pictures or sound to discrete codes.
+"""The contract of an encoder, which turns pictures or sound into discrete codes.
 
     vision   u8[n, size, size, 3]   ─►  codes[n, tokens_per_frame]
     audio    f32[samples] at `rate` ─►  codes[num_codebooks, frames]
 
-An encoder is opened in the parent, which asks it only for its attributes, and in every worker,
-which calls it. So opening must be cheap: the first call loads weights and packages.
+An encoder is opened in the parent, which only reads its attributes, and in every worker, which
+calls it. So opening must be cheap: the first call loads weights and packages.
 
-Codes must depend on the input alone. The arithmetic of an encoder may differ in the last bit with
-the shape of a batch, so every batch has the same shape, and which pictures share one depends on
-the input alone (`encode.batches`).
+Codes must depend only on the input. The arithmetic of an encoder may differ in the last bit with
+the shape of a batch, so every batch has the same shape, and which pictures share a batch depends
+only on the input (`encode.batches`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Codes = NDArray[np.int32]
 class ImageEncoder(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]:
-        """Everything that decides the codes, as plain values; part of the fingerprint."""
+        """Everything that the codes depend on, as plain values; part of the fingerprint."""
 
     @property
     def codebook_size(self) -> int: ...
@@ -41,19 +41,19 @@ class ImageEncoder(Protocol):
 
     @property
     def size(self) -> int:
-        """Side of the square that pictures are brought to (`media.pictures`)."""
+        """Side of the square that pictures are turned into (`media.pictures`)."""
 
     @property
     def batch_size(self) -> int:
-        """Pictures in a call; a last batch that is not full is filled up with black pictures."""
+        """Pictures per call; a last batch that is not full is filled up with black pictures."""
 
     @property
     def max_processes(self) -> int | None:
-        """How many processes may have it open: None for any number, 1 where it owns a device."""
+        """How many processes may have it open: None for any number, 1 if it owns a device."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables that its workers are started with."""
+        """Environment variables of its workers."""
 
     @property
     def can_decode(self) -> bool: ...
@@ -75,7 +75,7 @@ class AudioEncoder(Protocol):
 
     @property
     def rate(self) -> int:
-        """Samples a second; sound is resampled to it (`media.sound`)."""
+        """Samples per second; sound is resampled to it (`media.sound`)."""
 
     @property
     def max_processes(self) -> int | None: ...
@@ -102,7 +102,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """An encoder that can be chosen by name: what the entry point of a plugin must name."""
+    """An encoder that can be chosen by name; the entry point of a plugin must name one."""
 
     name: str
     kind: Modality

@@ -1,10 +1,10 @@
-"""Who made the codes of a column: written into the Parquet file itself, so that copies know it too.
+"""Record in the Parquet file itself which encoder made a column of codes, so copies have it too.
 
     schema metadata  dataprep: [{"codebook_size":8192,"column":"vision","encoder":"patches",
                                  "kind":"vision","tokens_per_frame":256}]
 
-A column that came with the records of another dataset of codes keeps its maker. Where a shard has
-values of several origins in one column, each is listed, the unknown one too.
+A column that came with the records of another dataset of codes keeps its maker. If one column of a
+shard has values from several makers, each is listed, also the unknown one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KEY = b"dataprep"  # of the schema's metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """What is known of the encoder of a column; all None where nothing is."""
+    """What is known about the encoder of a column; None is unknown."""
 
     column: str
     kind: Modality
@@ -36,7 +36,7 @@ class Maker:
 
     @property
     def facts(self) -> dict[str, int]:
-        """What is known, by the keys of the config section modalities.KIND."""
+        """What is known, under the keys of the config section modalities.KIND."""
         frame = "tokens_per_frame" if self.kind == "vision" else "codebooks"
         of_frame = self.tokens_per_frame if self.kind == "vision" else self.num_codebooks
         named = {frame: of_frame, "codebook_size": self.codebook_size}
@@ -45,13 +45,13 @@ class Maker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What a file says of its codes."""
+    """What a file says about its codes."""
 
     makers: tuple[Maker, ...] = ()
-    columns: frozenset[str] = frozenset()  # that it has
+    columns: frozenset[str] = frozenset()  # of the file
 
     def by(self, column: str | None, kind: str) -> list[Maker]:
-        """Makers of the column, or of every column of this kind where `column` is None.
+        """Return the makers of the column, or of every column of this kind if `column` is None.
 
         A maker whose own column is gone counts too: the column may have been renamed.
         """
@@ -63,14 +63,14 @@ class Made:
 
 
 def metadata_of(makers: Iterable[Maker]) -> dict[bytes, bytes]:
-    """The metadata of a schema; the same bytes whatever the order of the makers."""
+    """Return the metadata of a schema; the same bytes for any order of the makers."""
     said = ({k: v for k, v in asdict(maker).items() if v is not None} for maker in set(makers))
     texts = sorted(json.dumps(item, sort_keys=True, separators=(",", ":")) for item in said)
     return {KEY: f"[{','.join(texts)}]".encode()}
 
 
 def read_made(source: Source) -> Made:
-    """From the schema of a table; nothing is said of other sources."""
+    """Read the schema of a table; other sources have no makers."""
     schema = format_of(source.kind).schema(source)
     if schema is None:
         return Made()
@@ -79,14 +79,14 @@ def read_made(source: Source) -> Made:
         makers = msgspec.json.decode(value, type=tuple[Maker, ...])
     except msgspec.MsgspecError as error:
         raise InputError(
-            f"cannot read what {source.path} says of its codes, the metadata {KEY.decode()!r} of "
-            f"its schema: {error}; encode it again, or write it again without that"
+            f"cannot read what {source.path} says about its codes, the metadata {KEY.decode()!r} "
+            f"of its schema: {error}; encode it again, or write it again without that metadata"
         ) from None
     return Made(makers=makers, columns=frozenset(schema.names))
 
 
 def passed_on(records: Iterable[tuple[Mapping[str, Any], Sequence[Maker]]]) -> set[Maker]:
-    """Makers of the columns that come with records, given with the makers each source names."""
+    """Return the makers of the columns in `records`, each given with the makers of its source."""
     records = list(records)
     kinds = {maker.column: maker.kind for _, makers in records for maker in makers}
     found: set[Maker] = set()

@@ -1,8 +1,8 @@
-"""Sound to codes without training: one 8-bit mu-law code for each sample (mu = 255).
+"""Turn sound into codes without training: one 8-bit mu-law code for each sample (mu = 255).
 
     x in -1..1  ─►  16 bits  ─►  round(127.5 (1 + sign(x) ln(1 + 255 |x|) / ln 256))      0..255
 
-The logarithm is taken once, for a table of all 65,536 values.
+The logarithm is computed once, for a table of all 65,535 values.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pydantic import Field
 from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Waveform, Weights
 
-VERSION = 2  # another one where the codes of a sound change
+VERSION = 2  # raise it when the codes of a sound change
 MU = 255
 FULL_SCALE = 32767
 
 
 class MulawSettings(Model):
-    rate: int = Field(16000, ge=1000, le=384000, description="samples, so codes, a second")
+    rate: int = Field(16000, ge=1000, le=384000, description="samples and codes per second")
 
 
 class Mulaw:
@@ -68,7 +68,7 @@ def _open(settings: MulawSettings, weights: Weights | None) -> Mulaw:
 SPEC = EncoderSpec(
     name="mulaw",
     kind="audio",
-    about="8-bit mu-law, one code a sample; no training",
+    about="8-bit mu-law, one code per sample; no training",
     settings=MulawSettings,
     packages=("soundfile", "soxr"),
     extra="audio",

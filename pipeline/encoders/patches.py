@@ -1,11 +1,11 @@
-"""Pictures to codes without training: the mean colour of each cell of a grid.
+"""Turn pictures into codes without training: the mean colour of each cell of a grid.
 
     picture 256x256  ─►  16x16 cells of 16x16 pixels  ─►  mean Y, Cb, Cr  ─►  5 + 4 + 4 bits
 
     code   y y y y y b b b b r r r r        0..8191
 
-All of it is integer arithmetic: the same codes on every machine. Decoding paints each cell with
-the middle of its colour's bin, so a picture comes back as a coarse mosaic.
+All arithmetic is on integers, so codes are the same on every machine. Decoding paints each cell
+with the middle of its colour's bin, so a decoded picture is a coarse mosaic.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pydantic import Field, model_validator
 from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Images, Weights
 
-VERSION = 1  # another one where the codes of a picture change
+VERSION = 1  # raise it when the codes of a picture change
 BITS = (5, 4, 4)  # of Y, Cb, Cr
-# JPEG's colour space in units of 2**-16; rows Y, Cb, Cr of columns R, G, B.
+# JPEG's colour space in units of 2**-16; rows are Y, Cb, Cr, columns R, G, B.
 TO_YCC = np.array([[19595, 38470, 7471], [-11059, -21709, 32768], [32768, -27439, -5329]], np.int64)
 TO_RGB = np.array([[65536, 0, 91881], [65536, -22553, -46802], [65536, 116130, 0]], np.int64)
 CHROMA_ZERO = np.array([0, 128, 128], np.int64)
@@ -31,7 +31,7 @@ HALF = 1 << 15
 
 class PatchesSettings(Model):
     size: int = Field(256, ge=1, le=4096, description="side of the picture in pixels")
-    cells: int = Field(16, ge=1, description="cells along a side; their square is tokens a frame")
+    cells: int = Field(16, ge=1, description="cells along a side; a frame has cells² tokens")
 
     @model_validator(mode="after")
     def _cells_fit(self) -> PatchesSettings:
@@ -78,7 +78,7 @@ class Patches:
 
 
 def _pack(colours: NDArray[np.int64]) -> Codes:
-    """Colours of 0..255 in [..., 3] to codes.
+    """Turn colours of 0..255 in [..., 3] into codes.
 
     >>> _pack(np.array([255, 128, 128])).item() == 0b11111_1000_1000
     True
@@ -90,7 +90,7 @@ def _pack(colours: NDArray[np.int64]) -> Codes:
 
 
 def _unpack(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Codes to colours in [..., 3], each the middle of its bin."""
+    """Turn codes into colours in [..., 3], each the middle of its bin."""
     channels = []
     for bits in reversed(BITS):
         width = 1 << (8 - bits)

@@ -1,11 +1,11 @@
-"""Encoders by name: our own, and those of installed packages, found by entry points.
+"""Find encoders by name: our own, and those of installed packages, through entry points.
 
-A package that has an encoder says so in its pyproject.toml, and its `SPEC` is an `EncoderSpec`:
+A package that has an encoder names an `EncoderSpec` in its pyproject.toml:
 
     [project.entry-points."dataprep.encoders"]
     magvit = "magvit_for_dataprep:SPEC"
 
-Two encoders of one name are refused, whoever brings them.
+Two encoders with the same name are refused, whichever packages they are from.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_encoder(name: str) -> EncoderSpec:
 def open_encoder(
     name: str, settings: Mapping[str, Any] | None = None, weights: Weights | None = None
 ) -> Encoder:
-    """Return the encoder, its settings checked; nothing heavy is loaded yet."""
+    """Check the settings and return the encoder; nothing heavy is loaded yet."""
     spec = find_encoder(name)
     lacking = missing_packages(spec)
     if lacking:
@@ -69,7 +69,7 @@ def find_weights(path: str | None, cache_dir: Path | None) -> Weights | None:
         return None
     place = Path(path).expanduser().absolute()
     if not place.is_file():
-        raise ConfigError(f"--weights {path} is no file")
+        raise ConfigError(f"--weights {path} is not a file; give the path of a weights file")
     _, fingerprint = fingerprint_file(str(place), cache_dir)
     return Weights(path=str(place), fingerprint=fingerprint)
 
@@ -83,11 +83,11 @@ def _plugins() -> dict[str, EntryPoint]:
     for point in entry_points(group=GROUP):
         other = found.get(point.name)
         if other is not None and other == point:
-            continue  # the same installation, met twice on the path
+            continue  # the same installation, found twice on the path
         if other is not None or point.name in BUILT_IN:
             first = other.value if other else "dataprep itself"
             raise ConfigError(
-                f"two encoders are called {point.name!r}: that of {first} and that of "
+                f"two encoders are called {point.name!r}: one from {first} and one from "
                 f"{point.value}; uninstall one of the packages"
             )
         found[point.name] = point
@@ -103,7 +103,7 @@ def _load(point: EntryPoint) -> EncoderSpec:
         ) from error
     if not isinstance(spec, EncoderSpec) or spec.name != point.name:
         raise ConfigError(
-            f"encoder {point.name!r} ({point.value}) is no EncoderSpec of that name; "
+            f"encoder {point.name!r} ({point.value}) is not an EncoderSpec of that name; "
             "ask the authors of its package"
         )
     return spec

@@ -3,15 +3,15 @@
     hub          "gpt2" -> tokenizer.json in the local cache of the Hugging Face hub
     special      tokenizer_config.json -> BOS is <s>, id 1; EOS is </s>, id 2; no padding
     files        a path or a name -> TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …)
-    vocabulary   "</s>" -> 2; and what each token spells: "Ġthe" -> " the"
+    vocabulary   "</s>" -> 2; and the text of each token: "Ġthe" -> " the"
     interface    the contract: ["ab c", ""] -> ids u32 [397, 269], offsets i64 [0, 2, 2]
     reference    what is right by definition: `tokenizers`, `sentencepiece` or UTF-8 bytes
     rewrite      a tokenizer.json -> one of the same meaning that a fast engine can load
     fast         fastokens, gigatoken and splintr behind the contract; none is trusted
-    proof/       a fast engine -> on which code points it differs from the reference
-    exact        a fast engine, with the reference for the texts that hold such a code point
+    proof/       a fast engine -> the code points on which it differs from the reference
+    exact        a fast engine, with the reference for texts that hold such a code point
     select       "auto" -> the fastest engine that is proven equal; loaded in every worker
-    decode       ids -> text for people to look at
+    decode       ids -> text for people to read
 
     files     = resolve_tokenizer("path/or/name")
     selection = select_engine("auto", files, cache_dir=...)     proves engines, once

@@ -1,4 +1,4 @@
-"""Ids back to text for people to look at, and the ids a tokenizer puts around a text."""
+"""Turn ids back into text for people to read, and find the ids a tokenizer puts around a text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
 
 
 def template_ids(files: TokenizerFiles) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Ids that the tokenizer adds before and after a text: ((101,), (102,)) for BERT."""
+    """Return the ids that the tokenizer adds before and after a text: ((101,), (102,)) for BERT."""
     if files.kind == "bytes":
         return (), ()
     if files.kind == "sentencepiece":

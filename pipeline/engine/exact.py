@@ -1,10 +1,10 @@
-"""A fast engine made exact: texts it cannot be trusted with go to the reference.
+"""Make a fast engine exact: the reference encodes the texts that it may get wrong.
 
     texts       ["abc", "añb", "xyz"]        bad code points: {ñ}
     fast        ["abc",        "xyz"]
     reference   [       "añb"       ]        loaded when first needed
 
-The ids come back in the order of the texts. Also finds texts that no engine can take.
+The ids are returned in the order of the texts. Also finds texts that no engine can encode.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from dataprep.pipeline.engine.interface import Engine
 from dataprep.pipeline.engine.proof.code_points import Ranges
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
 
@@ -25,8 +26,8 @@ class ExactEngine:
     ) -> None:
         self.name = fast.name
         self.version = fast.version
-        self.num_fast = 0  # texts by route
-        self.num_reference = 0
+        self.num_fast = 0  # texts that the fast engine encoded
+        self.num_reference = 0  # and those that the reference encoded
         self._fast = fast
         self._load_reference = load_reference
         self._reference: Engine | None = None
@@ -37,12 +38,12 @@ class ExactEngine:
         try:
             return self._encode(texts)
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # what a panic in Rust comes as
+            if type(error).__name__ != "PanicException":  # a panic in Rust
                 raise
         # The reference is slower, but no document is lost.
         self._last = np.arange(len(texts))
         self.num_reference += len(texts)
-        return self._truth().encode(texts)
+        return self._reference_engine().encode(texts)
 
     def _encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
         bad = self._finder.find(texts)
@@ -51,7 +52,7 @@ class ExactEngine:
         self.num_reference += len(bad)
         if not bad:
             return self._fast.encode(texts)
-        by_reference = self._truth().encode([texts[i] for i in bad])
+        by_reference = self._reference_engine().encode([texts[i] for i in bad])
         if len(bad) == len(texts):
             return by_reference
         is_bad = np.zeros(len(texts), bool)
@@ -59,18 +60,18 @@ class ExactEngine:
         good = [text for text, skip in zip(texts, is_bad.tolist(), strict=True) if not skip]
         return merge(is_bad, self._fast.encode(good), by_reference)
 
-    def _truth(self) -> Engine:
+    def _reference_engine(self) -> Engine:
         if self._reference is None:
             self._reference = self._load_reference()
         return self._reference
 
     def last_by_reference(self) -> Offsets:
-        """Indices of the texts of the last batch that the reference encoded."""
+        """Return the indices of the texts of the last batch that the reference encoded."""
         return self._last
 
 
 class CodePointFinder:
-    """Finds texts with a code point of a fixed set, by a table: 30 times as fast as a regex."""
+    """Finds texts with a code point of a fixed set, with a table: 30 times as fast as a regex."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._is_bad = np.zeros(sys.maxunicode + 1 if ranges else 0, bool)
@@ -105,8 +106,8 @@ def merge(
     lengths = np.empty(len(from_second), np.int64)
     lengths[~from_second] = np.diff(first[1])
     lengths[from_second] = np.diff(second[1])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    # Copied by runs of neighbours with the same route: [0, 1, 2, 3] for F T F.
+    offsets = offsets_of(lengths)
+    # Copied in runs of neighbours from the same engine: [0, 1, 2, 3] for F T F.
     turns = np.flatnonzero(np.diff(from_second)) + 1
     ends = np.concatenate([turns, [len(from_second)]])
     starts = np.concatenate([[0], turns])
@@ -124,7 +125,7 @@ def merge(
 
 
 def find_unencodable(texts: Sequence[str]) -> list[int]:
-    """Indices of texts with lone surrogates, which have no UTF-8 form."""
+    """Return the indices of texts with lone surrogates, which have no UTF-8 form."""
     if all(map(str.isascii, texts)) or _encodes("".join(texts)):
         return []
     return [i for i, text in enumerate(texts) if not text.isascii() and not _encodes(text)]

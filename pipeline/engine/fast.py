@@ -1,4 +1,4 @@
-"""Fast engines behind the one interface: fastokens, gigatoken, splintr.
+"""Fast engines behind one interface: fastokens, gigatoken, splintr.
 
 Each adapter says which version is installed and loads a tokenizer. No engine is trusted: its ids
 are used only where `prove` found them equal to the reference's. Packages are imported on loading.
@@ -35,11 +35,10 @@ class Adapter:
     distribution: str
     kinds: tuple[str, ...]  # of TokenizerFiles
     load: Callable[[TokenizerFiles, bytes], Encode]
-
     installed: Callable[[str], str | None] = installed_version
 
     def version(self) -> str | None:
-        """The installed version; None where it is not installed."""
+        """Return the installed version; None if it is not installed."""
         return self.installed(self.distribution)
 
 
@@ -56,19 +55,19 @@ class FastEngine:
 def load_fast(
     name: str, files: TokenizerFiles, *, adapters: Mapping[str, Adapter] | None = None
 ) -> Engine:
-    """Load an engine; EngineUnavailableError where it is missing or cannot read this tokenizer."""
+    """Load an engine; EngineUnavailableError if it is missing or cannot read this tokenizer."""
     adapter = (ADAPTERS if adapters is None else adapters)[name]
     version = adapter.version()
     if version is None:
         raise EngineUnavailableError(f"{adapter.distribution} is not installed")
     if files.kind not in adapter.kinds:
-        raise EngineUnavailableError(f"it reads no tokenizer of kind {files.kind}")
+        raise EngineUnavailableError(f"it cannot read a tokenizer of kind {files.kind}")
     data = read_defining_file(files)
     try:
         return FastEngine(name, version, adapter.load(files, data))
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
-    except BaseException as error:  # a panic in Rust is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         lines = str(error).strip().splitlines()
         message = f"it does not load: {lines[0] if lines else type(error).__name__}"
         raise EngineUnavailableError(message) from error
@@ -98,7 +97,7 @@ def _load_gigatoken(files: TokenizerFiles, data: bytes) -> Encode:
 
     if files.kind == "sentencepiece":
         tokenizer = Tokenizer.from_sentencepiece(data)
-        # SentencePiece takes "<s>" in a text for four characters, not for the control piece.
+        # To SentencePiece "<s>" in a text is three characters, not the control piece.
         plain = without_control_tokens(getattr(tokenizer, "_hf_json", None))
         tokenizer = tokenizer if plain is None else Tokenizer.from_json(plain)
     else:
@@ -129,9 +128,9 @@ def _load_splintr(files: TokenizerFiles, data: bytes) -> Encode:
 
 
 def _added_around(tokenizer: Any) -> tuple[int, int]:
-    """How many ids the tokenizer puts before and after every text.
+    """Return how many ids the tokenizer puts before and after every text.
 
-    "" gives [101, 102] and "a" gives [101, 1037, 102]: they share one id in front, so (1, 1).
+    "" gives [101, 102] and "a" gives [101, 1037, 102]: both begin with the same id, so (1, 1).
     """
     empty: list[int] = list(tokenizer.encode(""))
     letter: list[int] = list(tokenizer.encode("a"))

@@ -6,7 +6,7 @@
     path/to/some.model         SentencePiece
     org/name                   the same two files, from the Hugging Face hub or its local cache
 
-The record is all that a worker needs. Which ids are BOS, EOS and padding is read in `special`.
+`TokenizerFiles` is all that a worker needs. `special` finds which ids are BOS, EOS and padding.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ def resolve_tokenizer(name: str) -> TokenizerFiles:
     if looks_like_hub_name(name):
         return _describe(fetch(name, path.absolute()))
     raise ConfigError(
-        f"tokenizer {name!r} not found: no file or folder at {path.absolute()}, and it is no hub "
-        "name; give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name or "
-        "bytes"
+        f"tokenizer {name!r} not found: no file or folder at {path.absolute()}, and it is not a "
+        "hub name; give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name "
+        "or bytes"
     )
 
 
 def read_defining_file(files: TokenizerFiles) -> bytes:
-    """The tokenizer's own bytes, which must still be those that `resolve_tokenizer` saw."""
+    """Return the tokenizer's own bytes, which must still be those that `resolve_tokenizer` saw."""
     data = _read(Path(files.path))
     if hashlib.sha256(data).hexdigest() != files.sha256:
         raise ConfigError(
             f"tokenizer {files.path} changed while it was in use (sha256 was {files.sha256}); "
-            "start again"
+            "run the command again"
         )
     return data
 
 
 def parse_json(data: bytes, path: str) -> Any:
-    """A `tokenizers.Tokenizer` that neither cuts nor pads."""
+    """Return a `tokenizers.Tokenizer` that neither truncates nor pads."""
     from tokenizers import Tokenizer
 
     try:
@@ -84,12 +84,12 @@ def parse_json(data: bytes, path: str) -> Any:
 
 
 def parse_sentencepiece(data: bytes, path: str) -> Any:
-    """A `sentencepiece.SentencePieceProcessor`."""
+    """Return a `sentencepiece.SentencePieceProcessor`."""
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError as error:
         raise ConfigError(
-            f"{path} is a SentencePiece model and the package sentencepiece is not installed; "
+            f"{path} is a SentencePiece model, but the package sentencepiece is not installed; "
             "pip install dataprep-jax[sentencepiece]"
         ) from error
     try:
@@ -170,5 +170,5 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"tokenizer {path} cannot be read: {error.strerror}; name another or fix its access"
+            f"tokenizer {path} cannot be read: {error.strerror}; name another or make it readable"
         ) from error

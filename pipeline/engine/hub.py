@@ -12,7 +12,7 @@ _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def looks_like_hub_name(name: str) -> bool:
-    """Whether it could be the name of a repository, and not a path.
+    """Return whether it could be the name of a repository, not a path.
 
     >>> [looks_like_hub_name(name) for name in ("gpt2", "org/name", "./x", "a/b/c", "x.json")]
     [True, True, False, False, False]
@@ -21,7 +21,7 @@ def looks_like_hub_name(name: str) -> bool:
 
 
 def fetch(name: str, tried: Path) -> Path:
-    """Download the defining file of hub repository `name`, its config files beside it."""
+    """Download the defining file of hub repository `name`, and its config files beside it."""
     failures = []
     for defining in ("tokenizer.json", "tokenizer.model"):
         try:
@@ -32,7 +32,7 @@ def fetch(name: str, tried: Path) -> Path:
         _fetch_configs(name, path)
         return path
     raise ConfigError(
-        f"tokenizer {name!r} not found: no file or folder at {tried}, and the hub gave none "
+        f"tokenizer {name!r} not found: no file or folder at {tried}, and none on the hub "
         f"({'; '.join(failures)}); check the name, the network and HF_HUB_OFFLINE, or give a local "
         "path"
     )
@@ -48,8 +48,8 @@ def _fetch_configs(name: str, path: Path) -> None:
         try:
             _download(name, config, commit)
         except LocalEntryNotFoundError as error:
-            # Offline, what the cache lacks is taken as not existing. Online this is a network
-            # fault, and going on would change which special ids are found.
+            # Offline, a file that the cache lacks counts as missing. Online this is a network
+            # fault, and without the file other special ids would be found.
             if not HF_HUB_OFFLINE:
                 raise ConfigError(
                     f"cannot fetch {config} of tokenizer {name!r}: {_first_line(error)}; try again"

@@ -1,11 +1,11 @@
-"""The contract of an engine, and the arrays it gives.
+"""The contract of an engine, and the arrays it returns.
 
     texts    ["ab c", "", "z"]
     ids      u32 [397, 269, 89]       of all texts, end to end
     offsets  i64 [0, 2, 2, 3]         text i has ids[offsets[i]:offsets[i + 1]]
 
-Engines add no special ids of their own, cut nothing and pad nothing. Texts with lone surrogates
-are for the caller to keep away (`find_unencodable`).
+Engines add no special ids, do not truncate and do not pad. The caller must leave out texts with
+lone surrogates (`find_unencodable`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ class EngineUnavailableError(Exception):
 
 
 def flatten(lists: Sequence[Sequence[int]]) -> tuple[Ids, Offsets]:
-    """[[397, 269], [], [89]] -> ([397, 269, 89], [0, 2, 2, 3])"""
+    """Join lists of ids: [[397, 269], [], [89]] -> ([397, 269, 89], [0, 2, 2, 3])."""
     offsets = offsets_of([len(ids) for ids in lists])
     return np.fromiter(chain.from_iterable(lists), np.uint32, count=int(offsets[-1])), offsets

@@ -1,7 +1,7 @@
 """The reference: `tokenizers` for tokenizer.json, `sentencepiece` for .model, UTF-8 for bytes.
 
 Its ids are right by definition, and every other engine is compared with it. With a large
-vocabulary, loading it costs hundreds of MB.
+vocabulary it takes hundreds of MB of memory.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SentencePieceEngine:
     def __init__(self, processor: Any) -> None:
         self._processor = processor
         self.version = distribution_version("sentencepiece")
-        # -1: all cores. It knows nothing of the variable that holds the other engines to one.
+        # -1: all cores. It ignores the variable that limits the other engines to one thread.
         self._num_threads = 1 if os.environ.get("RAYON_NUM_THREADS") == "1" else -1
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-# With more missing ids than this, the file is no vocabulary with a few gaps.
+# With more missing ids than this, the file is not a vocabulary with a few gaps.
 MAX_HOLES = 100_000
 
 
@@ -19,8 +19,8 @@ def without_holes(data: bytes) -> str | None:
         {"a": 0, "b": 3}  ->  {"a": 0, "b": 3, "\\0unused 1": 1, "\\0unused 2": 2}
 
     fastokens refuses gaps between ids (cl100k and o200k leave some before their special tokens).
-    BPE reaches a token through merges, and no merge makes these. None where there is nothing to do
-    or where a whole word may be looked up without merging (`ignore_merges`).
+    BPE reaches a token through merges, and no merge makes these. Return None if there is nothing to
+    do, or if a whole word may be looked up without merging (`ignore_merges`).
     """
     tokenizer: dict[str, Any] = json.loads(data)
     model = tokenizer.get("model") or {}
@@ -38,7 +38,7 @@ def without_holes(data: bytes) -> str | None:
 
 
 def without_control_tokens(data: str | bytes | None) -> str | None:
-    """Take out the special tokens, so that no text matches one; None where there is no JSON."""
+    """Remove the special tokens, so that no text matches one; return None if there is no JSON."""
     if data is None:
         return None
     tokenizer: dict[str, Any] = json.loads(data)

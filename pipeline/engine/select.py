@@ -23,8 +23,8 @@ from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 from dataprep.pipeline.errors import ConfigError
 
-# An engine further down the list must be so much faster to be taken before one above it, so that
-# the noise of a measurement does not change the choice from machine to machine.
+# An engine further down the list is preferred only if it is faster by this factor, so that noise in
+# the measurement does not change the choice from machine to machine.
 CLEARLY_FASTER = 1.5
 
 
@@ -50,7 +50,7 @@ def select_engine(
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> Selection:
-    """Choose the engine; `requested` is auto, the name of the reference or of a fast engine."""
+    """Choose the engine; `requested` is auto, or the name of the reference or of a fast engine."""
     adapters = ADAPTERS if adapters is None else adapters
     # "tokenizers" stands for the reference of every kind of tokenizer.
     if requested in (reference_name(files), "tokenizers"):
@@ -77,7 +77,7 @@ def load_engine(
     *,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> Engine:
-    """Load the engine of a selection, which may come as JSON."""
+    """Load the engine of a selection, which may be JSON."""
     if isinstance(selection, str | bytes):
         selection = msgspec.json.decode(selection, type=Selection)
     elif not isinstance(selection, Selection):
@@ -94,8 +94,8 @@ def load_engine(
         ) from error
     if fast.version != selection.version:
         raise ConfigError(
-            f"engine {selection.name} is {fast.version} here and was proven exact as "
-            f"{selection.version}; install the same version on every machine"
+            f"engine {selection.name} is version {fast.version} here, but version "
+            f"{selection.version} was proven exact; install the same version on every machine"
         )
     return ExactEngine(fast, lambda: load_reference(files), proof.bad_code_points)
 
@@ -109,7 +109,7 @@ def rule_out(
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
 ) -> None:
-    """Remember that a proven engine was wrong after all; later selections pass it over."""
+    """Record in the cache that a proven engine was wrong after all; it is not selected again."""
     assert selection.proof is not None, "the reference cannot be ruled out"
     adapters = ADAPTERS if adapters is None else adapters
     key = proof_key(selection.name, files, sweep or Sweep(), adapters)

@@ -1,9 +1,9 @@
-"""Which ids are BOS, EOS and padding, by the tokenizer's own files.
+"""Find which ids are BOS, EOS and padding in the tokenizer's own files.
 
 `tokenizer_config.json` first, then `special_tokens_map.json`: a token is a string, an object with
-`content`, or null for "there is none". Only where neither names a role at all do the ids of
-`config.json` and `generation_config.json` count: those are the model's and some models give a BOS
-id that their tokenizer never uses.
+`content`, or null for "there is none". The ids of `config.json` and `generation_config.json` count
+only if neither file names the role at all: those are the model's, and some models give a BOS id
+that their tokenizer never uses.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Special:
 
 
 def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, Special]:
-    """{"eos": Special(id=2, token="</s>")}: the roles that are named and in the vocabulary."""
+    """Return roles whose named token is in the vocabulary: {"eos": Special(id=2, token="</s>")}."""
     by_token = [_read(folder / name) for name in TOKEN_FILES]
     by_id = [_read(folder / name) for name in ID_FILES]
     token_of = {id: token for token, id in vocabulary.items()}
@@ -79,9 +79,9 @@ def _read(path: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error}; fix it, or move it away to name special tokens "
+            f"{path} cannot be read: {error}; fix it, or move it away and name special tokens "
             "yourself"
         ) from error
     if not isinstance(config, dict):
-        raise ConfigError(f"{path} holds no JSON object; fix it or move it away")
+        raise ConfigError(f"{path} is not a JSON object; fix it or move it away")
     return config

@@ -1,7 +1,7 @@
-"""Tokens by name, and the texts that a vocabulary is made of.
+"""Look up tokens by name, and list the texts of a vocabulary.
 
-Nothing here encodes: it looks tokens up for people who name BOS, EOS or padding themselves, and
-gives the proof the strings on which two engines are most likely to differ.
+Nothing here encodes: it looks up the tokens that users name as BOS, EOS or padding, and gives the
+proof the strings on which two engines are most likely to differ.
 """
 
 from __future__ import annotations
@@ -25,15 +25,10 @@ NUM_NEAR = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedToken:
-    """A string that is cut out of a text before the model sees it."""
+    """A string that is taken out of a text before the model sees it."""
 
     content: str
-    flags: tuple[bool, ...] = (
-        False,
-        False,
-        False,
-        False,
-    )  # single word, lstrip, rstrip, normalized
+    flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
 
 
 def with_special(
@@ -43,7 +38,8 @@ def with_special(
     eos: str | int | None = None,
     pad: str | int | None = None,
 ) -> TokenizerFiles:
-    """Roles as the user names them, by token or by id; None and "" leave what was found."""
+    """Return the files with the roles that the user names, by token or by id; None and "" keep
+    what was found."""
     named = {
         role: value
         for role, value in (("bos", bos), ("eos", eos), ("pad", pad))
@@ -59,7 +55,7 @@ def with_special(
 
 
 def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
-    """Token to id, added tokens included."""
+    """Return the id of each token, added tokens included."""
     if files.kind == "bytes":
         return dict(BYTES_SPECIAL)
     data = read_defining_file(files)
@@ -71,7 +67,7 @@ def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
 
 
 def read_token_texts(files: TokenizerFiles) -> list[str]:
-    """The text of each token, in order of ids; tokens that are no whole text are left out.
+    """Return the text of each token, in order of ids, without tokens that are only a part of one.
 
     Ġthe -> " the", ##ing -> "ing", ▁the -> " the", half of a UTF-8 sequence -> left out
     """
@@ -90,14 +86,14 @@ def read_token_texts(files: TokenizerFiles) -> list[str]:
         if "ByteLevel" in json.dumps(json.loads(data).get("decoder")):
             texts = decoded
         else:
-            # Decoders drop what stands for a leading space; the token itself has it.
+            # Decoders drop the sign for a leading space; the token itself has it.
             texts = [token.removeprefix("##").removesuffix("</w>") for token, _ in by_id]
     spelled = [text.replace("▁", " ") for text in texts]
     return list(dict.fromkeys(text for text in spelled if text and "\ufffd" not in text))
 
 
 def read_added_tokens(files: TokenizerFiles) -> list[AddedToken]:
-    """Added tokens of a tokenizer.json; for SentencePiece, the pieces that are no ordinary text."""
+    """Return the added tokens of a tokenizer.json, or the special pieces of SentencePiece."""
     if files.kind == "bytes":
         return []
     data = read_defining_file(files)
@@ -133,8 +129,8 @@ def _look_up(
     if value in vocabulary:
         return vocabulary[value], value
     near = difflib.get_close_matches(value, vocabulary, n=NUM_NEAR, cutoff=0.5)
-    hint = f"near ones: {', '.join(map(repr, near))}" if near else "nothing in it is near"
+    hint = f"similar: {', '.join(map(repr, near))}" if near else "nothing similar in it"
     raise ConfigError(
-        f"{role} token {value!r} is not in the vocabulary of {place} ({hint}); name one that is, "
-        "or an id"
+        f"{role} token {value!r} is not in the vocabulary of {place} ({hint}); name a token that "
+        "is in it, or an id"
     )

@@ -1,22 +1,21 @@
-"""Raw media in: folders, tars and tables of pictures, videos and sounds.
+"""Find, read and decode media: folders, tars and tables of pictures, videos and sounds.
 
-Finding what there is:
+Finding them:
 
     endings     cats/tom.jpg is a picture, and cats/tom.txt beside it is its text
     listing     a folder or a tar -> entries: cats/tom.jpg of 48,211 bytes, its .txt, its .json
     tables      a table -> whether its column holds bytes, or the paths of files
-    hashes      many small files -> hashes of their content, remembered between runs
     find        "photos/" -> sources, each with its entries and a fingerprint
 
-Reading it:
+Reading them:
 
     values      a value of the column -> its bytes: binary, base64, a path, {bytes, path}, a list
     read        a piece of a source -> items: where the bytes are, the columns that go with them
 
-Decoding it:
+Decoding them:
 
     packages    Pillow, av, soundfile and soxr, each imported when it is first needed
-    whole       a file -> whether it has all the bytes that its headers promise
+    whole       a file -> whether it has all the bytes that its headers state
     pictures    a picture of 640x480 -> u8[256, 256, 3], scaled and cropped as LWM does it
     sampling    --fps 2 -> the frames at 0, 0.5, 1 … seconds; --frames 4 -> 0, 6, 12 and 19 of 20
     animation   a GIF, WebP or TIFF -> its frames or pages

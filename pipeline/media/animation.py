@@ -1,8 +1,8 @@
-"""Pictures that move or have pages (GIF, WebP, APNG, AVIF, TIFF), sampled like videos.
+"""Read pictures that move or have pages (GIF, WebP, APNG, AVIF, TIFF), sampled like videos.
 
-A frame that states no time is shown for 0.1 s, as browsers do; pages of a TIFF have no times at
-all. Left out are the still picture that an APNG shows where it cannot be played, the smaller copies
-and masks of a TIFF, and the second picture of an MPO, which is for the other eye.
+A frame without a time is shown for 0.1 s, as browsers do; pages of a TIFF never have times. Not
+read are the still picture that an APNG has for programs that cannot play it, the smaller copies and
+masks of a TIFF, and the second picture of an MPO, which is for the other eye.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COPY_OR_MASK = 1 | 4
 
 
 def pages_of(picture: Image) -> Sequence[int]:
-    """Numbers of its frames or pages; ValueError says what is wrong."""
+    """Return the numbers of its frames or pages; ValueError says what is wrong."""
     try:
         pages = range(getattr(picture, "n_frames", 1) if picture.format in _MOVING else 1)
         if len(pages) == 1:
@@ -66,14 +66,14 @@ def _shots(picture: Image, pages: Sequence[int], prepare: Prepare) -> Iterator[S
     for page in pages:
         frame = prepare(turned_to(picture, page))
         milliseconds = picture.info.get("duration") or 0
-        # An APNG states a fraction of two 16-bit numbers, of which Pillow makes a float.
+        # An APNG states a fraction of two 16-bit numbers, which Pillow turns into a float.
         seconds = Fraction(milliseconds / 1000).limit_denominator(0xFFFF) or _UNTIMED_SECONDS
         yield Shot(start=start, stop=start + seconds, frame=frame)
         start += seconds
 
 
 def turned_to(picture: Image, page: int) -> Image:
-    """The picture, showing that frame; ValueError says what is wrong."""
+    """Return the picture, turned to that frame; ValueError says what is wrong."""
     try:
         if picture.tell() != page:
             picture.seek(page)

@@ -1,11 +1,11 @@
-"""Decode an item into what an encoder takes, with the columns that go beside it.
+"""Decode an item into what an encoder takes, with its other columns.
 
     tom.jpg, tom.txt "a cat"   ->  frames [u8[256, 256, 3]], columns {"text": "a cat"}
     tom.wav                    ->  waveform f32[n]
     tom.jpg, cut off           ->  reason "cannot be read as a picture: …"
 
 A picture is decoded at once, so that threads can do it; frames of a video or an animation are
-decoded when they are asked for, since all of them may not fit memory.
+decoded when they are taken, since all of them may not fit into memory.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ Stream = Iterator[tuple[int, Decoded]]  # (place of the item's piece in the task
 
 
 def decode_item(item: Item, rules: PictureRules | SoundRules) -> Decoded:
-    """Decode one item. A bad one raises nothing: the result holds the reason."""
+    """Decode one item. A bad item does not raise: the result has the reason."""
     if item.reason:
         return Decoded(item=item, columns={}, reason=item.reason)
     try:
@@ -85,7 +85,7 @@ def _columns_beside(item: Item) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     if item.text is not None:
         try:
-            # One newline at the end is the editor's, not the caption's.
+            # One newline at the end was added by an editor and is not part of the caption.
             columns["text"] = item.text.read().decode("utf-8").removesuffix("\n")
         except UnicodeDecodeError:
             raise ValueError("has a .txt beside it that is not UTF-8") from None
@@ -125,8 +125,8 @@ def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
         if rules.fps is not None:
             return pages_at_rate(picture, pages, rules.fps, prepare)
         raise ConfigError(
-            f"{item.place} has {len(pages)} frames or pages; say which to take: --fps or --frames "
-            "(--frames 1: the first)"
+            f"{item.place} has {len(pages)} frames or pages; say which to take with --fps or "
+            "--frames (--frames 1: the first)"
         )
     return [prepare(_still(part)) for part in item.parts]
 
@@ -148,7 +148,7 @@ def _picture(part: Part) -> Image:
         if medium_of(part.name) != "video":
             raise
         raise ValueError(
-            "is no video that can be read: neither MP4, QuickTime, Matroska, WebM, AVI nor MPEG; "
+            "is not a readable video: it is neither MP4, QuickTime, Matroska, WebM, AVI nor MPEG; "
             "convert it"
         ) from None
 
@@ -159,7 +159,9 @@ def _is_video(part: Part) -> bool:
 
 def _video_frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
     if rules.fps is None and rules.frames is None:
-        raise ConfigError(f"{item.place} is a video; say which frames to take: --fps or --frames")
+        raise ConfigError(
+            f"{item.place} is a video; say which frames to take with --fps or --frames"
+        )
     if len(item.parts) > 1:
         raise ValueError("is a list with a video in it; a list is the frames of one video")
     return _lazily(item.parts[0], rules)
@@ -176,17 +178,17 @@ def _lazily(blob: Blob, rules: PictureRules) -> Iterator[Frame]:
 
 def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
     if len(item.parts) > 1:
-        raise ValueError("is a list; give one sound for a record")
+        raise ValueError("is a list; give one sound per record")
     blob = item.parts[0]
     if not isinstance(blob, Blob):
-        raise ValueError("is a picture where sound is wanted")
+        raise ValueError("is a picture, but sound is wanted")
     return read_waveform(blob, rules.rate, rules.loudness)
 
 
 def decode_ahead(
     items: Iterator[tuple[int, Item]], rules: PictureRules | SoundRules, threads: int
 ) -> Stream:
-    """Yield items decoded, in order; threads decode some before they are asked for."""
+    """Yield decoded items in order; threads decode some of them ahead."""
     if threads <= 1:
         for place, item in items:
             yield place, decode_item(item, rules)

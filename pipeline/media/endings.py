@@ -1,10 +1,10 @@
-"""What a file is, by the ending of its name.
+"""Tell which medium a file is by the ending of its name.
 
 pictures   .jpg .jpeg .png .webp .bmp .gif .tif .tiff
 videos     .mp4 .m4v .mov .mkv .webm .avi .mpg .mpeg
 sounds     .wav .flac .ogg .opus .mp3 .aiff
-beside     .txt .json of the same name: columns of the record
-tar        .tar of all these, as WebDataset packs them
+beside     .txt .json with the same name: columns of the record
+tar        .tar with all of these, as WebDataset packs them
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TAR = ".tar"
 
 
 def medium_of(name: str) -> Medium | None:
-    """The medium that a file is by its name; None for any other file.
+    """Return the medium of a file by its name; None if it is not a media file.
 
     >>> medium_of("a/b.JPG"), medium_of("a/b.txt")
     ('picture', None)
@@ -50,7 +50,7 @@ def is_packed_tar(name: str) -> bool:
 
 
 def stem(name: str) -> str:
-    """The part of the name that a picture and the files beside it share.
+    """Return the part of the name that a picture and the files beside it share.
 
     >>> stem("cats/tom.v2.jpg")
     'cats/tom.v2'

@@ -1,12 +1,12 @@
-"""What the user names, to sources of media.
+"""Find the sources of media that the user names.
 
-    folder, glob          its pictures (videos, sounds) as one source, each of its tars as one
+    folder, glob          all pictures (videos, sounds) are one source, and so is each tar
     a.jpg, a.mp4, a.wav   one source of one file
     a.tar                 one source
     tables                .jsonl .csv .parquet …, hf:…, URLs of these: as `sources` finds them
 
 A folder with both pictures and tables is refused: only the user knows which of them to read.
-Files that the records of a table name by path are a part of its fingerprint.
+Files that the records of a table name by path are part of its fingerprint.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
-from dataprep.pipeline.sources import find_sources, format_of, hub
+from dataprep.pipeline.sources import find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
-from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
+from dataprep.pipeline.sources.fingerprint import PREFIX, combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Modality, Source
 
-Names = tuple[list[str], list[str]]  # of files that are meant, and that may stand beside them
+Names = tuple[list[str], list[str]]  # files that the user means, files that may be beside them
 
-FILES, TARRED = "files", "tar"  # kinds of sources beside those of tables
+FILES, TARRED = "files", "tar"  # kinds of sources that are not tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +39,17 @@ class Found:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
     named: tuple[str, ...] = ()  # files that the records of a table name
-    list_again: Callable[[], list[Entry]] = list  # the entries of files as they are now
+    list_again: Callable[[], list[Entry]] = list  # returns the entries of files as they are now
 
 
 def is_listed(source: Source) -> bool:
-    """Whether it is a folder's files or a tar, whose pieces are ranges of `Found.entries`."""
+    """Return whether it is a folder's files or a tar: its pieces are ranges of `Found.entries`."""
     return source.kind in (FILES, TARRED)
 
 
 def find_media(spec: str, kind: Modality, column: str, cache_dir: Path | None) -> list[Found]:
-    """The sources that `spec` names, at least one; tables have `column`."""
-    if ":" in spec and (spec.startswith((hub.PREFIX, "synthetic:")) or is_url(spec)):
+    """Return at least one source that `spec` names; `column` is the media column of tables."""
+    if ":" in spec and (spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)):
         return _tables(spec, column, cache_dir)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
@@ -90,20 +90,20 @@ def _sorted(
     column: str,
     cache_dir: Path | None,
 ) -> list[Found]:
-    """Files by what they are: pictures first, then tars, or tables."""
+    """Return the sources in the files: pictures first, then tars, or tables."""
     names, _ = list_names()
     packed = [name for name in names if is_packed_tar(name)]
     if packed:
         raise InputError(
             f"{os.path.join(folder, packed[0])} is a compressed tar, which cannot be read in "
-            "parts; decompress it (what is in it is compressed already)"
+            "parts; decompress it (the media in it are compressed already)"
         )
     wanted = [name for name in names if is_wanted(name, kind)]
     tars = sorted(name for name in names if is_tar(name))
     tables = sorted(name for name in names if _is_table(name, beside_media=bool(wanted or tars)))
     if tables and (wanted or tars):
         raise InputError(
-            f"{spec} holds both {(wanted or tars)[0]} and the table {tables[0]}; name which to "
+            f"{spec} holds both {(wanted or tars)[0]} and the table {tables[0]}; say which to "
             f"read: {os.path.join(folder, '*')} with an ending, or the table with --column"
         )
     found: list[Found] = []
@@ -114,14 +114,14 @@ def _sorted(
         found += _tables(os.path.join(folder, name), column, cache_dir)
     if not found:
         raise InputError(
-            f"no file to encode in {spec}; known endings are {endings_of(kind)} .tar "
+            f"no file to encode in {spec}; known endings: {endings_of(kind)} .tar "
             f"{' '.join(table_endings())}"
         )
     return found
 
 
 def _is_table(name: str, *, beside_media: bool) -> bool:
-    """A `.json` or `.csv` with media around it tells of them."""
+    """Return whether it is a table to encode; a `.json` or `.csv` beside media describes them."""
     found = kind_by_name(name)
     if found is None:
         return False
@@ -161,14 +161,14 @@ def _tables(spec: str, column: str, cache_dir: Path | None) -> list[Found]:
     sources = [source for source in found if source.kind != WebDataset.kind]
     if not sources:
         raise InputError(
-            f"{spec} names tars behind a URL, but tars of media are read from local files only; "
+            f"{spec} names tars behind a URL, but tars of media can only be read from local files; "
             "copy them"
         )
     return [_with_files(source, column, cache_dir) for source in sources]
 
 
 def _with_files(source: Source, column: str, cache_dir: Path | None) -> Found:
-    """The source, its fingerprint extended by the files that its records name."""
+    """Return the source with its fingerprint extended by the files that its records name."""
     names: list[str] = []
     if column_kind(source, column) == "text":
         names = sorted(set(referenced_paths(source, column)))
@@ -179,7 +179,7 @@ def _with_files(source: Source, column: str, cache_dir: Path | None) -> Found:
 
 
 def changed_media(found: Iterable[Found], cache_dir: Path | None) -> str:
-    """A source whose files are no longer what its fingerprint says, or ''."""
+    """Return the path of a source whose content no longer has its fingerprint, or ""."""
     for item in found:
         if item.source.fingerprint != _fingerprint_now(item, cache_dir):
             return item.source.path
@@ -192,7 +192,7 @@ def _fingerprint_now(item: Found, cache_dir: Path | None) -> str:
         names = [name for entry in item.list_again() for name in entry.names]
         return combine(names, hash_files(source.path, names, cache_dir))
     own, plus, contents = source.fingerprint.partition("+")
-    if own.startswith("xxh3-128:") and not is_url(source.path):
+    if own.startswith(PREFIX) and not is_url(source.path):
         own = fingerprint_file(source.path, cache_dir)[1]
     if item.named:
         folder = os.path.dirname(source.path)
@@ -201,7 +201,7 @@ def _fingerprint_now(item: Found, cache_dir: Path | None) -> str:
 
 
 def places_read(found: Iterable[Found]) -> list[str]:
-    """The folders that hold the files of some sources, and tars and tables themselves."""
+    """Return the folders of the files, and the paths of the tars and tables, that are read."""
     places: dict[str, None] = {}
     for item in found:
         if item.source.kind != FILES:
@@ -212,16 +212,16 @@ def places_read(found: Iterable[Found]) -> list[str]:
 
 
 def _match(pattern: str, spec: str) -> tuple[str, list[str]]:
-    """The folder above the first wildcard, and the files below it that match.
+    """Return the folder above the first wildcard, and the files below it that match.
 
-    What cannot be listed is an error and not a shorter corpus, which `glob` would make of it.
+    A folder that cannot be listed is an error; `glob` would silently leave it out.
     """
     folder = _fixed_folder(pattern)
-    list(walk(folder) if "**" in pattern else _in(folder, ""))  # raises where it cannot look
+    list(walk(folder) if "**" in pattern else _in(folder, ""))  # raises if it cannot be listed
     found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
     if not found:
         raise InputError(f"{spec} matches no file")
-    # A folder linked into itself shows the same files at every depth.
+    # A folder that is linked into itself shows the same files at every depth.
     once = {os.path.realpath(name): name for name in sorted(found, reverse=True)}
     return folder, sorted(os.path.relpath(name, folder) for name in once.values())
 
@@ -233,7 +233,7 @@ def _in(folder: str, below: str) -> list[str]:
 
 
 def _fixed_folder(pattern: str) -> str:
-    """The folder above the first wildcard.
+    """Return the folder above the first wildcard.
 
     >>> _fixed_folder("/data/cats/*/a?.jpg")
     '/data/cats'

@@ -1,9 +1,9 @@
-"""What pictures, videos or sounds a folder or a tar holds, with the files beside each.
+"""List the pictures, videos or sounds of a folder or a tar, with the files beside each.
 
     cats/tom.jpg, cats/tom.txt, cats/tom.json   ─►  one entry: the picture, its text, its columns
 
-Entries come in the order of their names (folder) or as they lie in the file (tar). A `.txt` or
-`.json` that belongs to no picture is left alone, as are hidden files.
+Entries are sorted by name (folder) or in the order of the file (tar). A `.txt` or `.json` that
+belongs to no picture is ignored, as are hidden files.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dataprep.pipeline.types import Modality
 
 
 class ByteSpan(msgspec.Struct, frozen=True, array_like=True):
-    """Where the bytes of a file lie in a tar; for a file by itself the offset is -1."""
+    """Where the bytes of a file are in a tar; for a file outside a tar the offset is -1."""
 
     offset: int
     size: int
-    ending: str = ""  # where it stands beside another: .txt, .TXT, .json, …
+    ending: str = ""  # of a file beside another: .txt, .TXT, .json, …
 
 
-# A list and not an object in JSON: there can be millions.
+# A list in JSON, not an object, because there can be millions.
 class Entry(msgspec.Struct, frozen=True, array_like=True):
     name: str  # with / between folders, relative to the folder or as in the tar
     span: ByteSpan
@@ -49,18 +49,18 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def names(self) -> list[str]:
-        """Names of all its files."""
+        """The names of all its files."""
         spans = (self.span, self.text, self.json)
         return [beside_name(self.name, span) for span in spans if span]
 
 
 def beside_name(name: str, span: ByteSpan) -> str:
-    """Name of the file that `span` describes: `name`, or the .txt or .json beside it."""
+    """Return the name of the file that `span` describes: `name`, or the file beside it."""
     return stem(name) + span.ending if span.ending else name
 
 
 def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]:
-    """Entries of the media among `names`, which must include the files beside them too."""
+    """Return the entries of the media among `names`, which must include the files beside them."""
     wanted = sorted(name for name in names if is_wanted(name, kind))
     beside = Beside(names)
 
@@ -70,7 +70,7 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
         with naming(path):
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path} is no file that can be read: a pipe?")
+            raise InputError(f"{path} is not a readable file; is it a pipe?")
         return ByteSpan(-1, found.st_size, ending)
 
     def spans(name: str) -> Iterator[ByteSpan | None]:
@@ -81,7 +81,7 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
 
 
 class Beside:
-    """Which .txt and .json files stand beside which media, in upper or lower case."""
+    """Knows which .txt and .json files are beside which media, in upper or lower case."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._endings: dict[str, list[str]] = {}  # by stem
@@ -91,7 +91,7 @@ class Beside:
                 self._endings.setdefault(stem(name), []).append(ending)
 
     def endings_of(self, name: str, place: str) -> tuple[str, str]:
-        """Endings of the .txt and the .json beside a file, as written; "" where there is none."""
+        """Return the endings of the .txt and the .json beside a file, as written; "" for none."""
         found = {TEXT: "", JSON: ""}
         for ending in self._endings.get(stem(name), ()):
             other = found[ending.lower()]
@@ -105,10 +105,10 @@ class Beside:
 
 
 def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Names of all files below a folder, hidden ones left out.
+    """Yield the names of all files below a folder, except hidden ones.
 
-    A folder that is its own ancestor is not entered again. A dataset is not entered at all: where
-    an output lies below its input, the next run must not read it.
+    A folder that is its own ancestor is not entered again. A dataset is not entered at all: if an
+    output lies below its own input, the next run must not read it.
     """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)

@@ -1,6 +1,6 @@
-"""The packages that decode media: imported when they are first needed, not before.
+"""Import the packages that decode media when they are first needed.
 
-needed("soundfile")    the module, or a ConfigError where it is not installed:
+needed("soundfile")    the module, or a ConfigError if it is not installed:
                        sounds need soundfile; pip install 'dataprep-jax[audio]'
 """
 
@@ -16,7 +16,7 @@ _PACKAGES = {
     "PIL.Image": ("pictures", "PIL", "vision"),
     "av": ("videos", "av", "video"),
     "soundfile": ("sounds", "soundfile", "audio"),
-    "soxr": ("sounds of another rate than the encoder's", "soxr", "audio"),
+    "soxr": ("sounds with another rate than the encoder's", "soxr", "audio"),
 }
 
 

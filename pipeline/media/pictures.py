@@ -1,10 +1,10 @@
-"""Pictures to squares, as LWM does it.
+"""Turn pictures into squares, as LWM does it.
 
     any size ─► RGB ─► the short side to `size` (the long one truncated to whole pixels), bicubic
              ─► the middle size x size
 
-Alpha is dropped. The turn that EXIF asks for is made only with --exif-rotate, since LWM does not
-make it. More than 8 bits a channel is refused, since such a picture would come out white.
+Alpha is dropped. A rotation that EXIF asks for is made only with --exif-rotate, since LWM does not
+make it. More than 8 bits per channel are refused, since such a picture would turn out white.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _DEEP = ("I", "F")  # and I;16, I;16B, …
-_LONGEST = 1 << 15  # pixels: beyond, the picture is a line and its square would need gigabytes
+_LONGEST = 1 << 15  # pixels: a longer picture is nearly a line, and scaling it takes gigabytes
 
 
 class UnknownPictureError(ValueError):
-    """Not a picture of a kind that Pillow knows."""
+    """The data is not a picture of a kind that Pillow knows."""
 
 
 def open_picture(data: bytes) -> Image:
-    """Decode a picture, of an animation the first frame; ValueError says what is wrong."""
+    """Decode a picture, or the first frame of an animation; ValueError says what is wrong."""
     pillow = needed("PIL.Image")
     if not data:
         raise ValueError("is empty")
@@ -68,15 +68,15 @@ def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArra
     from PIL.Image import Resampling
 
     if picture.mode.partition(";")[0] in _DEEP:
-        raise ValueError(f"has more than 8 bits a channel (mode {picture.mode}); convert it")
+        raise ValueError(f"has more than 8 bits per channel (mode {picture.mode}); convert it")
     if exif_rotate:
         picture = ImageOps.exif_transpose(picture)
     picture = picture.convert("RGB")
     width, height = resized(picture.width, picture.height, size)
     if max(width, height) > _LONGEST:
         raise ValueError(
-            f"is {picture.width}x{picture.height}: one side may be {_LONGEST // size} times the "
-            "other at most; crop it, or cut it into several"
+            f"is {picture.width}x{picture.height}, but one side may be at most "
+            f"{_LONGEST // size} times the other; crop it, or cut it into several"
         )
     picture = picture.resize((width, height), Resampling.BICUBIC)
     left, top = round((width - size) / 2), round((height - size) / 2)
@@ -84,7 +84,7 @@ def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArra
 
 
 def resized(width: int, height: int, size: int) -> tuple[int, int]:
-    """Width and height at which the short side is `size`.
+    """Return the width and height at which the short side is `size`.
 
     >>> resized(500, 333, 256), resized(333, 500, 256)
     ((384, 256), (256, 384))
@@ -95,7 +95,7 @@ def resized(width: int, height: int, size: int) -> tuple[int, int]:
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:
-    """u8[height, width, 3] as a PNG file, to show what an encoder decodes."""
+    """Return u8[height, width, 3] as a PNG file, to show what an encoder decodes."""
     file = io.BytesIO()
     needed("PIL.Image").fromarray(pixels).save(file, "PNG")
     return file.getvalue()

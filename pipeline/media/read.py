@@ -1,7 +1,6 @@
-"""A piece of a source to items: where the media are, and the columns that go with them.
+"""Read a piece of a source as items: where the media are, and the columns that go with them.
 
-Nothing is decoded here and files of media are not opened: that is for `decode`, which may run in
-threads.
+Nothing is decoded here, and media files are not opened: `decode` does that, possibly in threads.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ _STREAM_BATCH_BYTES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One record, or (with a reason) what could not be one."""
+    """One record, or (with a reason) why there is none."""
 
     line: int  # within its piece
     source: str  # for the record's column `source`: cats/tom.jpg, or a.jsonl:17
     file: str  # for errors: /data/cats/tom.jpg, or /data/a.jsonl
     number: int | None = None  # of its line in that file, from 1; None: the whole file
     num_bytes: int  # of input
-    offset: int = -1  # of its first byte in that file, -1 where it has none
+    offset: int = -1  # of its first byte in that file, -1 if it has none
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
     text: Blob | None = None  # becomes the column `text`
@@ -40,7 +39,7 @@ class Item:
 
     @property
     def place(self) -> str:
-        """For people: /data/cats/tom.jpg, or line 17 of /data/a.jsonl."""
+        """The place to name in messages: /data/cats/tom.jpg, or line 17 of /data/a.jsonl."""
         return self.file if self.number is None else f"line {self.number} of {self.file}"
 
 
@@ -85,7 +84,7 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
     first_line = max(0, piece.first_line)
     within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
     short = os.path.basename(source.path) + within
-    # A streamed row may be a whole decoded picture, whatever its size looks like.
+    # A streamed row may be a whole decoded picture, even if its size looks small.
     batch_bytes = _STREAM_BATCH_BYTES if known.is_stream else _BATCH_BYTES
     batches = read_piece(source, piece, None, from_line=from_line, batch_bytes=batch_bytes)
     for records in batches:

@@ -1,9 +1,9 @@
-"""Which frames to take of a video or an animation.
+"""Choose which frames of a video or an animation to take.
 
     fps F      the frame that is on screen at 0, 1/F, 2/F … seconds
-    frames N   np.linspace(0, F-1, N) as whole numbers, of all F; all of them if there are fewer
+    frames N   np.linspace(0, F-1, N) as whole numbers, of all F frames; all if there are fewer
 
-The second is what LWM takes. A rate above the video's own repeats frames.
+The second way is LWM's. A rate above the video's own repeats frames.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Shot:
     """A frame and when it is on screen, in seconds."""
 
     start: Fraction
-    stop: Fraction  # where no other frame follows
+    stop: Fraction  # used only for the last frame
     frame: Any
 
 
 def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
-    """Yield frames one at a time: those of a long video do not fit memory."""
+    """Yield frames one at a time, because those of a long video do not fit into memory."""
     step = 1 / Fraction(str(fps))
     shown: Shot | None = None
     begin = due = Fraction(0)
@@ -41,14 +41,14 @@ def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
             due += step
         shown = shot
     if shown is None:
-        raise ValueError("holds no frame")
+        raise ValueError("has no frames")
     while begin + due < shown.stop or begin + due == shown.start:
         yield shown.frame
         due += step
 
 
 def places(total: int, count: int) -> list[int]:
-    """Which frames to take: `count` of `total`, evenly spread; all where there are fewer.
+    """Return which frames to take: `count` of `total`, evenly spread; all if there are fewer.
 
     >>> places(20, 4), places(3, 4)
     ([0, 6, 12, 19], [0, 1, 2])

@@ -1,10 +1,10 @@
-"""Sound files to one waveform: mono, at the encoder's rate, of a known loudness.
+"""Turn a sound file into a waveform: mono, at the encoder's rate, of a known loudness.
 
     channels   their mean
     rate       44100 to 16000: soxr's filter, in float64; 441 samples become 160
     loudness   peak  scaled so that the largest sample is 1
-               rms   scaled to a root mean square of 0.1 (-20 dB), cut at 1
-               none  as it is, cut at 1
+               rms   scaled to a root mean square of 0.1 (-20 dB), clipped at 1
+               none  unchanged, clipped at 1
 
 Silence stays silence.
 """
@@ -26,8 +26,8 @@ from dataprep.pipeline.media.whole import check_whole
 
 RMS = 0.1
 FULL_SCALE = 32767  # of 16 bits
-# Computed in float64: rounded to float32, its samples are the same with and without the vector
-# instructions of the CPU, which those of soxr's HQ are not.
+# Computed in float64, so that samples rounded to float32 are the same with and without the vector
+# instructions of the CPU; with soxr's HQ they are not.
 _QUALITY = "VHQ"
 _BLOCK = 1 << 20
 
@@ -36,20 +36,20 @@ def read_waveform(blob: Blob, rate: int, loudness: Loudness) -> NDArray[np.float
     """Return f32[samples] within -1..1; ValueError says what is wrong."""
     waveform, own_rate = _read_mono(blob)
     if not np.isfinite(waveform).all():
-        raise ValueError("is damaged: it holds samples that are no numbers; copy or make it again")
+        raise ValueError("is damaged: some samples are not numbers; copy or make it again")
     return scaled(resample(waveform, own_rate, rate), loudness)
 
 
 def resample(waveform: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
-    """f32[n] at `source` samples a second -> f32[ceil(n · target / source)].
+    """Resample f32[n] at `source` samples a second to f32[ceil(n · target / source)].
 
     >>> len(resample(np.zeros(1001, np.float32), 44100, 16000))
     364
     """
     if source == target or not len(waveform):
         return waveform
-    # soxr rounds the length to the nearest whole number: with silence after the end it gives at
-    # least one sample more, and what is too much is cut off.
+    # soxr rounds the length to the nearest whole number: with silence added it returns at least one
+    # sample more, and what is too much is cut off.
     followed = np.pad(waveform, (0, -(-source // target)))
     found: NDArray[np.float32] = needed("soxr").resample(followed, source, target, _QUALITY)
     return found[: -(-len(waveform) * target // source)]
@@ -67,7 +67,7 @@ def scaled(waveform: NDArray[np.float32], loudness: Loudness) -> NDArray[np.floa
 
 
 def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
-    """f32[samples] as a WAV file of 16 bits, to hear what an encoder decodes."""
+    """Return f32[samples] as a 16-bit WAV file, to hear what an encoder decodes."""
     levels = np.rint(np.clip(waveform, -1, 1) * np.float32(FULL_SCALE)).astype("<i2")
     data = io.BytesIO()
     with wave.open(data, "wb") as file:
@@ -79,7 +79,7 @@ def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
 
 
 def _mono_blocks(file: Any) -> Iterator[NDArray[np.float32]]:
-    # Not file.blocks(): for an MP3 that is cut off it gives memory that was never written to.
+    # Not file.blocks(): for a cut-off MP3 it returns memory that was never written to.
     while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
         yield block.mean(axis=1, dtype=np.float32)
 
@@ -96,7 +96,7 @@ def _read_mono(blob: Blob) -> tuple[NDArray[np.float32], int]:
         raise ValueError(f"cannot be read as sound: {error.error_string}") from None
     waveform = np.concatenate([np.zeros(0, np.float32), *blocks])
     if not len(waveform):
-        raise ValueError("holds no sample")
+        raise ValueError("has no samples")
     if len(waveform) < num_samples:
         raise ValueError(
             f"is cut off: it has {len(waveform)} of {num_samples} samples; copy it again"

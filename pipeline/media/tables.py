@@ -1,4 +1,4 @@
-"""The media column of a table: is it there, and does it hold media or the names of files?"""
+"""Check the media column of a table: does it exist, and does it hold media or names of files?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataprep.pipeline.types import Source
 
 
 def column_kind(source: Source, column: str) -> Literal["text", "bytes", "unknown"]:
-    """`text` may be paths; `unknown` where only reading would tell and no path is allowed."""
+    """Return what the column holds: `text` may be paths, `unknown` cannot be paths."""
     known = format_of(source.kind)
     if not known.names_files or is_url(source.path):
         return "unknown"
@@ -32,7 +32,7 @@ def column_kind(source: Source, column: str) -> Literal["text", "bytes", "unknow
 
 
 def referenced_paths(source: Source, column: str) -> Iterator[str]:
-    """Every path that the column names."""
+    """Yield every path that the column names."""
     keys = frozenset({column})
     for piece, _ in split_source(source, 0, sys.maxsize, keys, False):
         for records in read_piece(source, piece, keys):

@@ -1,14 +1,14 @@
-"""What the media column of a record may hold, and where the bytes are.
+"""Find the bytes of the media in a value of the media column. It may be:
 
     bytes                         Parquet binary
     {"bytes": …, "path": …}       an Image or Audio feature of `datasets`; bytes, or their base64
     "cats/tom.jpg"                a path, relative to the table's folder: it has a dot
-    {"path": "cats/tom.jpg"}      the same, in JSON alone
-    "iVBORw0KGgo…"                base64, which never has one; also as a data: URL
+    {"path": "cats/tom.jpg"}      the same, only in JSON
+    "iVBORw0KGgo…"                base64, which never has a dot; also as a data: URL
     a list of these               frames of one video, in order
 
-A row of Parquet or Arrow that names its file but does not hold it ({"bytes": null}) is refused:
-what it points at may be on another machine, and is no part of the table's fingerprint. URLs are
+A row of Parquet or Arrow that names a file but does not hold its bytes ({"bytes": null}) is
+refused: the file may be on another machine, and is not part of the table's fingerprint. URLs are
 not fetched.
 """
 
@@ -28,13 +28,13 @@ _HEAD_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """The bytes of a picture, video or sound: in memory, in a file, or in a part of a tar."""
+    """The bytes of a picture, video or sound: in memory, in a file, or inside a tar."""
 
     data: bytes | None = None
     path: str = ""
     offset: int = -1  # -1: the whole file
     size: int = 0
-    name: str = ""  # of the file, or of the one in a tar: what its ending says it is
+    name: str = ""  # of the file or the member of a tar; its ending says what it is
 
     def read(self) -> bytes:
         """Return all the bytes; ValueError says why they cannot be read."""
@@ -42,15 +42,15 @@ class Blob:
             return self.data
         data = self._from_file(-1 if self.offset < 0 else self.size)
         if len(data) < self.size:
-            raise ValueError(f"cannot be read: {self.path} was cut off meanwhile")
+            raise ValueError(f"cannot be read: {self.path} was cut off during the run")
         return data
 
     def head(self) -> bytes:
-        """The first bytes, enough to tell what it is."""
+        """Return the first bytes, enough to tell what it is."""
         return self.data[:_HEAD_BYTES] if self.data is not None else self._from_file(_HEAD_BYTES)
 
     def opened(self) -> str | io.BytesIO:
-        """A path or a stream, for libraries that take either; a whole file is not read for it."""
+        """Return the path of a whole file, else a stream, for libraries that take either."""
         return self.path if self.data is None and self.offset < 0 else io.BytesIO(self.read())
 
     def _from_file(self, size: int) -> bytes:
@@ -62,13 +62,13 @@ class Blob:
             raise ValueError(f"cannot be read: {self.path}: {error.strerror or error}") from None
 
 
-Part = Blob | Any  # or a picture of PIL, as streamed datasets give it
+Part = Blob | Any  # or a picture of PIL, from a streamed dataset
 
 
 def parts_of(value: Any, folder: str | None, *, is_json: bool = False) -> list[Part]:
     """Return the parts of the value, at least one; ValueError says what is wrong.
 
-    `folder` is what relative paths are relative to; None where no files lie beside the table.
+    `folder` is what relative paths are relative to; None if no files are beside the table.
     """
     if not isinstance(value, list):
         return [_part(value, folder, is_json)]
@@ -120,11 +120,11 @@ def _struct_part(value: Mapping[str, Any], folder: str | None, is_json: bool) ->
     keys = ", ".join(map(str, value))
     if not is_json:
         raise ValueError(
-            f"holds no bytes (keys: {keys}); save the files within the dataset, or stream it: "
+            f"holds no bytes (keys: {keys}); save the dataset with its files inside, or stream it: "
             "hf:NAME?streaming=1"
         )
     if not isinstance(path, str) or content is not None:
-        raise ValueError(f"holds neither bytes, as base64, nor a path (keys: {keys})")
+        raise ValueError(f"holds neither bytes as base64 nor a path (keys: {keys})")
     return _path_part(path, folder)
 
 
@@ -136,7 +136,7 @@ def _text_part(text: str, folder: str | None) -> Blob:
 
 def _path_part(path: str, folder: str | None) -> Blob:
     if _is_url(path):
-        raise ValueError(f"is a URL ({_short(path)}), and URLs are not fetched; download it first")
+        raise ValueError(f"is a URL ({_short(path)}), but URLs are not fetched; download it first")
     if folder is None:
         raise ValueError(f"is a path ({_short(path)}), which only a local table may hold")
     return Blob(path=os.path.join(folder, path), name=path)

@@ -1,6 +1,6 @@
-"""Frames of a video, at a rate or a number of them (see `sampling`). Its sound is not read.
+"""Read frames of a video, at a rate or a number of them (see `sampling`). Its sound is not read.
 
-A video that is cut off or damaged is refused, where that can be known: its container ends early,
+A video that is cut off or damaged is refused if that can be known: its container ends early,
 packets or frames are marked as corrupt, packets end before the time that the container states for
 this stream, or frames end before the packets. Streams of MPEG state neither length nor end.
 """
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from dataprep.pipeline.media.packages import needed
 from dataprep.pipeline.media.sampling import Prepare, Shot, at_rate, places
 from dataprep.pipeline.media.values import Blob
-from dataprep.pipeline.media.whole import check_whole
+from dataprep.pipeline.media.whole import COPY_AGAIN, check_whole
 
 _TOLERANCE = Fraction(3, 2)  # frames
-_AGAIN = "copy it again, or if this is all there is, write it anew with ffmpeg"
 
 
 def is_video(head: bytes) -> bool:
-    """By its first bytes: MP4 and QuickTime (but not AVIF, HEIC), Matroska, AVI, MPEG."""
+    """Return whether the first bytes are those of MP4, QuickTime (but not AVIF or HEIC), Matroska,
+    AVI or MPEG."""
     if head[4:8] == b"ftyp":
         return head[8:11] not in (b"avi", b"hei", b"hev", b"mif", b"msf")
     return head.startswith((b"\x1aE\xdf\xa3", b"\0\0\1\xba", b"\0\0\1\xb3")) or (
@@ -35,7 +35,7 @@ def is_video(head: bytes) -> bool:
 
 
 def frames_at_rate(blob: Blob, fps: float, prepare: Prepare) -> Iterator[NDArray[np.uint8]]:
-    """Yield frames one at a time: a long video does not fit memory."""
+    """Yield frames one at a time, because a long video does not fit into memory."""
     source = blob.opened()
     check_whole(source)
     with _opened(source) as (container, stream):
@@ -47,7 +47,7 @@ def _shots(container: Any, stream: Any) -> Iterator[Shot]:
     length = 1 / stream.average_rate if stream.average_rate else 0
     for frame in _decoded(container, stream):
         if frame.pts is None:
-            raise ValueError("has frames without a time; use --frames, or pack it into .mp4")
+            raise ValueError("has frames without a time; use --frames, or convert it to .mp4")
         start = Fraction(frame.pts * frame.time_base)
         yield Shot(start=start, stop=start + length, frame=frame)
 
@@ -61,14 +61,14 @@ def frames_by_count(blob: Blob, count: int, prepare: Prepare) -> list[NDArray[np
     if num_decoded != total:  # a packet need not be a frame
         frames, num_decoded = _pick(source, count, num_decoded, prepare)
     if not frames:
-        raise ValueError("holds no frame")
+        raise ValueError("has no frames")
     return frames
 
 
 def _pick(
     source: str | io.BytesIO, count: int, total: int, prepare: Prepare
 ) -> tuple[list[NDArray[np.uint8]], int]:
-    """Return the wanted frames of `total`, and how many frames there really are."""
+    """Return the frames to take if there are `total`, and how many frames there really are."""
     wanted = set(places(total, count))
     frames = []
     num_decoded = 0
@@ -88,13 +88,13 @@ def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
     try:
         with av.open(source, "r") as container:
             if not container.streams.video:
-                raise ValueError("holds no video, only sound")
+                raise ValueError("has no video, only sound")
             stream = container.streams.video[0]
             if stream.codec_context is None:
-                raise ValueError("holds video of a kind that cannot be decoded; convert it")
+                raise ValueError("has a kind of video that cannot be decoded; convert it")
             stream.thread_type = "AUTO"
             if stream.codec_context.name == "mjpeg":
-                # Others mark what is damaged, and would refuse the start of a cut-out scene.
+                # Other codecs mark damaged frames, and would refuse the start of a cut-out scene.
                 stream.codec_context.options = {"err_detect": "explode"}
             yield container, stream
     except av.FFmpegError as error:
@@ -104,17 +104,17 @@ def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
 def _packets(container: Any, stream: Any) -> Iterator[Any]:
     try:
         yield from container.demux(stream)
-    except IndexError:  # of PyAV, where a stream appears that was not there at the start
-        raise ValueError(f"is damaged: another stream begins within it; {_AGAIN}") from None
+    except IndexError:  # of PyAV, if a stream appears that was not there at the start
+        raise ValueError(f"is damaged: another stream begins inside it; {COPY_AGAIN}") from None
 
 
 def _decoded(container: Any, stream: Any) -> Iterator[Any]:
-    """Yield all frames; ValueError where some are damaged or missing."""
+    """Yield all frames; ValueError if some are damaged or missing."""
     last_packet = last_frame = end = Fraction(-1)  # seconds
     for packet in _packets(container, stream):
         time = packet.pts if packet.pts is not None else packet.dts
         if packet.is_corrupt:
-            raise ValueError(f"is damaged: the decoder gets a corrupt packet; {_AGAIN}")
+            raise ValueError(f"is damaged: a packet is corrupt; {COPY_AGAIN}")
         if time is not None:
             start = Fraction(time * packet.time_base)
             end = max(end, start + Fraction((packet.duration or 0) * packet.time_base))
@@ -122,12 +122,12 @@ def _decoded(container: Any, stream: Any) -> Iterator[Any]:
                 last_packet = max(last_packet, start)
         for frame in packet.decode():
             if frame.is_corrupt:
-                raise ValueError(f"is damaged: a frame cannot be decoded in full; {_AGAIN}")
+                raise ValueError(f"is damaged: a frame cannot be decoded completely; {COPY_AGAIN}")
             if frame.pts is not None:
                 last_frame = max(last_frame, Fraction(frame.pts * frame.time_base))
             yield frame
     if not stream.average_rate or "avi" in container.format.name.split(","):
-        return  # AVI has no times of its own: frames are where their packets are, or a bit before
+        return  # AVI has no times of its own: frames have the times of packets, or slightly earlier
     slack = _TOLERANCE / stream.average_rate
     stated = _stated_end(container, stream)
     if stated is not None and -1 < end < stated - slack:
@@ -138,15 +138,15 @@ def _decoded(container: Any, stream: Any) -> Iterator[Any]:
 
 def _refuse_short(end: Fraction, stated: Fraction) -> None:
     raise ValueError(
-        f"is damaged: its frames end at {float(end):.2f} s and should go on to "
-        f"{float(stated):.2f} s; {_AGAIN}"
+        f"is damaged: its frames end at {float(end):.2f} s, but should go on until "
+        f"{float(stated):.2f} s; {COPY_AGAIN}"
     )
 
 
 def _stated_end(container: Any, stream: Any) -> Fraction | None:
-    """When the last frame of this stream ends, in seconds, if the container says so itself.
+    """Return when this stream's last frame ends, in seconds, if the container itself states it.
 
-    What FFmpeg estimates does not count, nor does a time for all streams: sound may be longer.
+    An estimate of FFmpeg does not count, nor does a time for all streams: sound may be longer.
     """
     formats = container.format.name.split(",")
     if "mov" in formats and stream.duration is not None:

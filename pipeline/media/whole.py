@@ -1,13 +1,13 @@
-"""Whether a file has all the bytes that its own headers promise.
+"""Check that a file has all the bytes that its own headers state.
 
-    WAV (RIFF, RIFX, RF64), AIFF   the chunk of samples ends within the file
+    WAV (RIFF, RIFX, RF64), AIFF   the chunk of samples ends inside the file
     AVI                            so does each RIFF chunk
-    Matroska, WebM                 so does every element down to the blocks, none of them unreadable
-    MP4, QuickTime                 so do the boxes of media and of their index
-    Ogg                            the last page is whole and says that the stream ends
+    Matroska, WebM                 so does every element down to the blocks, and all are readable
+    MP4, QuickTime                 so do the boxes of the media and of their index
+    Ogg                            the last page is complete and says that the stream ends
 
 Decoders take a file that is cut off for a shorter one. Not checked are lengths that the writer of a
-stream could not know (0, or as large as the field allows), and the inside of blocks, which the
+stream could not know (0, or as large as the field allows), and the insides of blocks, which the
 decoder checks.
 """
 
@@ -20,14 +20,14 @@ from typing import BinaryIO, Literal
 
 Order = Literal["little", "big"]
 
-_AGAIN = "copy it again, or if this is all there is, write it anew with ffmpeg"
+COPY_AGAIN = "copy it again, or if this is all there is, rewrite it with ffmpeg"
 _OGG_PAGE = 27 + 255 + 255 * 255  # bytes at most
 _OGG_LAST = 4  # flag of a page
 _SEGMENT, _CLUSTER = b"\x18\x53\x80\x67", b"\x1f\x43\xb6\x75"  # elements that hold elements
 
 
 def check_whole(source: str | io.BytesIO) -> None:
-    """Raise ValueError where the file is cut off or damaged; files of other kinds pass."""
+    """Raise ValueError if the file is cut off or damaged; files of other kinds pass."""
     if isinstance(source, io.BytesIO):
         _check(source)
         source.seek(0)
@@ -74,7 +74,7 @@ def _check_samples(file: BinaryIO, size: int, wanted: bytes, order: Order) -> No
     place, large = 12, 0
     while place + 8 <= size:
         name, stated = _chunk(file, place, order)
-        if name == b"ds64":  # of RF64: sizes that 32 bits cannot hold
+        if name == b"ds64":  # in RF64: sizes that do not fit into 32 bits
             large = int.from_bytes(_at(file, place + 16, 8), "little")
         elif name == wanted:
             is_large = large > 0 and stated == 0xFFFFFFFF
@@ -84,7 +84,7 @@ def _check_samples(file: BinaryIO, size: int, wanted: bytes, order: Order) -> No
 
 
 def _check_avi(file: BinaryIO, size: int) -> None:
-    """Check each RIFF chunk: there is one, or one for each gigabyte."""
+    """Check each RIFF chunk: large files have one for each gigabyte."""
     place = 0
     while place + 8 <= size:
         name, stated = _chunk(file, place, "little")
@@ -109,7 +109,7 @@ def _check_boxes(file: BinaryIO, size: int) -> None:
 
 
 def _check_matroska(file: BinaryIO, size: int) -> None:
-    """Check one element after the other, also those within segments and clusters."""
+    """Check one element after the other, also those inside segments and clusters."""
     place, end = 0, size
     while place < end:
         head = _at(file, place, 12)
@@ -117,12 +117,12 @@ def _check_matroska(file: BinaryIO, size: int) -> None:
         name = head[:id_bytes]
         if not 1 <= id_bytes <= 4 or not 1 <= stated_bytes <= 8:
             raise ValueError(
-                f"is damaged at byte {place}: no Matroska element begins there; {_AGAIN}"
+                f"is damaged at byte {place}: no Matroska element begins there; {COPY_AGAIN}"
             )
         mask = (1 << 7 * stated_bytes) - 1
         stated = int.from_bytes(head[id_bytes : id_bytes + stated_bytes], "big") & mask
         place += id_bytes + stated_bytes
-        if stated == mask:  # a length that its writer did not know
+        if stated == mask:  # the writer did not know the length
             if name not in (_SEGMENT, _CLUSTER):
                 return
             continue
@@ -134,7 +134,7 @@ def _check_matroska(file: BinaryIO, size: int) -> None:
 
 
 def _width(first: bytes) -> int:
-    """How many bytes a number or a name of Matroska has, by the first of them; 9: it is neither.
+    """Return how many bytes a number or a name of Matroska has by its first byte; 9 if neither.
 
     >>> _width(bytes([0x81])), _width(bytes([0x40])), _width(bytes([0]))
     (1, 2, 9)
@@ -148,18 +148,19 @@ def _check_ogg(file: BinaryIO, size: int) -> None:
     page = tail[tail.rfind(b"OggS") :]
     lengths = page[27 : 27 + page[26]] if len(page) > 26 else b""
     if len(page) < 27 or len(lengths) < page[26] or len(page) < 27 + page[26] + sum(lengths):
-        raise ValueError(f"is cut off: its last page is not whole; {_AGAIN}")
+        raise ValueError(f"is cut off: its last page is not complete; {COPY_AGAIN}")
     if not page[5] & _OGG_LAST:
-        raise ValueError(f"may be cut off: no page says that it is the last; {_AGAIN}")
+        raise ValueError(f"may be cut off: no page is marked as the last; {COPY_AGAIN}")
 
 
 def _check_end(place: int, stated: int, size: int, *, is_known: bool = False) -> None:
-    # A writer to a pipe cannot know the length: it states 0, or nearly what 31 or 32 bits can hold.
+    # A program that writes to a pipe does not know the length: it states 0, or nearly 2**31 or
+    # 2**32.
     is_streamed = -stated % (1 << 31) < 1 << 16 and not is_known
     if not is_streamed and place + stated > size:
         raise ValueError(
-            f"is cut off: {stated} bytes are to follow byte {place}, but there are only "
-            f"{size - place}; {_AGAIN}"
+            f"is cut off: {stated} bytes should follow byte {place}, but there are only "
+            f"{size - place}; {COPY_AGAIN}"
         )
 
 

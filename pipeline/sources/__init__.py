@@ -1,11 +1,11 @@
-"""Everything that can be read, as records.
+"""Read any source as records.
 
     find_sources    what the user names        -> sources, each with a fingerprint of its content
     split_source    a source                   -> pieces that can be read apart, with their bytes
     read_piece      a piece                    -> batches of records, with line and byte offset
     count_records   a piece                    -> how many records, without decoding them
     lines_before    a piece                    -> the lines of its source before it
-    format_of       the kind of a source       -> its format, to ask what its unit is, its schema …
+    format_of       the kind of a source       -> its format, which knows its unit, its schema …
 
 What is inside, in the order of the data:
 
@@ -15,7 +15,7 @@ What is inside, in the order of the data:
       parquet  arrow                           row groups, record batches ─► tables ─► records
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
-    split (cuts)  read (batches)               the table's doors, and what formats share
+    split (cuts)  read (batches)               what others call, and what formats share
     reasons  npy_header                        why a record is bad; the header of an .npy
 
 `datasets` and `pyarrow` are imported where they are needed, not before.

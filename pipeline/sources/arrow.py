@@ -1,7 +1,7 @@
-"""Arrow IPC files, both the stream and the file format: pieces are record batches, lines are rows.
+"""Arrow IPC files, in the stream or the file format: pieces are record batches, lines are rows.
 
-Local files are memory-mapped: batches that are passed over cost their headers only. A stream must
-have its end mark, because a stream that was cut between two batches looks whole without it.
+Local files are memory-mapped, so only the headers of skipped batches are read. A stream must have
+its end mark, because a stream that was cut off between two batches otherwise looks complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -45,11 +45,11 @@ class Arrow(Format):
         with _open_batches(source.path, wanted.keys, piece.start) as batches:
             for batch in batches:
                 if index == piece.stop:
-                    break  # only now, so that the last piece has met the end mark
+                    break  # only now, so that the last piece has checked the end mark
                 index += 1
                 skipped = min(batch.num_rows, max(0, wanted.from_line - line))
                 line += skipped
-                yield nothing(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
+                yield empty_batch(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
                 for part in slices(batch.slice(skipped), wanted.batch_bytes):
                     yield table_records(
                         part,
@@ -60,9 +60,9 @@ class Arrow(Format):
                     )
                     line += part.num_rows
         if index < piece.stop:
-            cause = f"record batch {piece.stop - 1} is not there any more"
+            cause = f"record batch {piece.stop - 1} no longer exists"
             raise broken_table(source.path, "Arrow", cause)
-        yield nothing(next_line=line)
+        yield empty_batch(next_line=line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         sizes = batch_sizes(source.path, _NO_COLUMN)
@@ -78,7 +78,7 @@ class Arrow(Format):
 
 @contextmanager
 def _open(path: str) -> Iterator[tuple[Any, Any]]:
-    """(a reader of all columns, the file below it)"""
+    """Open a file; yield (a reader of all columns, the file that it reads)."""
     import pyarrow as pa
 
     with ExitStack() as stack:
@@ -94,7 +94,7 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
 def _open_batches(
     path: str, keys: frozenset[str] | None, start: int = 0
 ) -> Iterator[Iterator[Any]]:
-    """Record batches from number `start` on, with the wanted columns only."""
+    """Open a file; yield an iterator over the batches from `start` on, with only wanted columns."""
     import pyarrow as pa
 
     with _open(path) as (reader, file):
@@ -135,7 +135,8 @@ def _streamed(reader: Any, file: Any, path: str, start: int) -> Iterator[Any]:
             except StopIteration:
                 file.seek(position)
                 if file.read(len(_STREAM_END)) != _STREAM_END:
-                    cause = f"the stream has no end mark after {index} record batches"
+                    batches = "1 record batch" if index == 1 else f"{index} record batches"
+                    cause = f"the stream has no end mark after {batches}"
                     raise broken_table(path, "Arrow", cause) from None
                 return
         if index >= start:
@@ -144,6 +145,6 @@ def _streamed(reader: Any, file: Any, path: str, start: int) -> Iterator[Any]:
 
 
 def batch_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
-    """(rows, bytes of the wanted columns) of each record batch."""
+    """Return (rows, bytes of the wanted columns) of each record batch."""
     with _open_batches(path, keys) as batches:
         return [(batch.num_rows, batch.nbytes) for batch in batches]

@@ -1,8 +1,8 @@
-"""Batches of records, whatever the format: empty ones, and those made from single records.
+"""Batches of records for every format: empty ones, and those made from single records.
 
-reader    gives batches as they come, empty ones where it skipped or met blank lines, and one
-          at the end that tells the piece's line count
-settle    keeps of the empty ones a last one, where it tells something new
+a format's read   yields batches as they come: empty ones where it skipped lines or met blank
+                  ones, and a last one with the piece's line count
+settle            drops empty batches, except a last one that adds a line count or bytes
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import numpy as np
 from dataprep.pipeline.types import Record, Records
 
 
-def nothing(*, next_line: int, num_bytes: int = 0) -> Records:
+def empty_batch(*, next_line: int, num_bytes: int = 0) -> Records:
     none = np.empty(0, np.int64)
     return Records(lines=none, offsets=none, next_line=next_line, num_bytes=num_bytes, rows=())
 
 
 def settle(batches: Iterable[Records]) -> Iterator[Records]:
-    """At least one batch; no empty one but the last, which has the piece's line count."""
+    """Yield at least one batch; only the last may be empty, and it has the piece's line count."""
     idle: Records | None = None
-    told = -1  # the last line count that was passed on
+    told = -1  # the line count of the last batch that was yielded
     for batch in batches:
         if idle is not None:
             batch = replace(batch, num_bytes=batch.num_bytes + idle.num_bytes)
@@ -39,7 +39,7 @@ def settle(batches: Iterable[Records]) -> Iterator[Records]:
 
 
 def as_columns(rows: Sequence[Record], keys: Sequence[str]) -> dict[str, list[Any]] | None:
-    """The wanted keys as columns, or None where a row lacks one."""
+    """Return the wanted keys as columns, or None if a row lacks one."""
     if not all(key in row for row in rows for key in keys):
         return None
     return {key: [row[key] for row in rows] for key in keys}
@@ -52,7 +52,7 @@ def batch_rows(
     first_line: int,
     batch_bytes: int,
 ) -> Iterator[Records]:
-    """Batches of records that have no byte offsets and no blank lines between them."""
+    """Yield batches of records that have no byte offsets and no blank lines between them."""
     gathered: list[Record] = []
     num_bytes = 0
     line = first_line

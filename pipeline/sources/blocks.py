@@ -1,9 +1,9 @@
-"""Formats that are bytes cut into blocks of lines: how these are opened, read and counted.
+"""Open, read and count sources that are cut into blocks of lines.
 
     ByteStream ─► chunks ─► `lines` or `json.array` cuts ─► blocks ─► a decoder ─► records
                             {"a":1}\\n{"a":2}\\n                        columns {"a": [1, 2]}
 
-What ends a line and what a line holds is for the formats to say.
+The formats decide what ends a line and what a line holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Wanted
 from dataprep.pipeline.sources.lines import LineBlock, find_separators, seek_position, split_lines
 from dataprep.pipeline.sources.stream import ByteStream, check_encoding
@@ -32,7 +32,7 @@ Decode = Callable[[LineBlock, int], Records]  # a block and the number of its fi
 def open_blocks(
     source: Source, wanted: Wanted, split: Callable[..., Iterator[LineBlock]]
 ) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
-    """The blocks of a whole source, cut by `split`."""
+    """Open a whole source; yield its stream and its blocks, cut by `split`."""
     with ByteStream(source.path, source.compression, chunk_bytes=wanted.batch_bytes) as stream:
         yield (
             stream,
@@ -49,7 +49,7 @@ def open_blocks(
 def open_lines(
     source: Source, piece: Piece, separator: bytes, wanted: Wanted
 ) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
-    """The blocks of a range of bytes; of a compressed source there is only the whole."""
+    """Open a range of bytes, or the whole of a compressed source; yield its stream and blocks."""
     is_whole = bool(source.compression)
     start, stop = (0, sys.maxsize) if is_whole else (piece.start, piece.stop)
     with ByteStream(
@@ -76,13 +76,13 @@ def read_blocks(
     source: Source, wanted: Wanted, opened: Opened, decode: Decode
 ) -> Iterator[Records]:
     line = 0
-    taken = 0  # stored bytes that were reported
+    taken = 0  # stored bytes that earlier batches have counted
     with opened as (stream, blocks):
         for block in blocks:
             skipped = min(len(block.starts), max(0, wanted.from_line - line))
             next_line = line + len(block.starts)
             if skipped == len(block.starts):
-                batch = nothing(next_line=next_line, num_bytes=block.num_bytes)
+                batch = empty_batch(next_line=next_line, num_bytes=block.num_bytes)
             else:
                 batch = decode(block.after(skipped) if skipped else block, line + skipped)
             if source.compression:
@@ -92,11 +92,11 @@ def read_blocks(
             yield batch
         rest = stream.stored_bytes - taken if source.compression else 0
     if rest or not line:
-        yield nothing(next_line=line, num_bytes=rest)
+        yield empty_batch(next_line=line, num_bytes=rest)
 
 
 def count_blocks(opened: Opened, count: Callable[[LineBlock], int], stop_after: int) -> int:
-    """The sum of `count` over the blocks, or what it was when it reached `stop_after`."""
+    """Return the sum of `count` over the blocks; stop once it is at least `stop_after`."""
     total = 0
     with opened as (_, blocks):
         for block in blocks:
@@ -107,21 +107,21 @@ def count_blocks(opened: Opened, count: Callable[[LineBlock], int], stop_after: 
 
 
 def split_lines_apart(source: Source, separator: bytes, target_bytes: int) -> list[Cut]:
-    """Byte ranges, where lines can be told apart from within the file."""
+    """Cut into byte ranges if lines can be found from the middle of the file, else not at all."""
     if source.compression:
         return cuts.whole(source)
     if overlaps_itself(separator):
         target_bytes = max(1, source.num_bytes)
     ranges = cuts.byte_ranges(source.num_bytes, target_bytes)
-    if len(ranges) > 1:  # only the reader of the first would see the mark of another encoding
+    if len(ranges) > 1:  # only the reader of the first range would see the mark of an encoding
         with ByteStream(source.path, "", chunk_bytes=4) as chunks:
             check_encoding(next(iter(chunks), b""), source.path)
     return ranges
 
 
 def overlaps_itself(separator: bytes) -> bool:
-    """Whether some start of it is also its end: in `\\n\\n\\n` the place of `\\n\\n` depends on
-    where one begins to look, so that ranges cannot agree.
+    """Return whether the separator ends as it starts: in `\\n\\n\\n` the place of `\\n\\n` depends
+    on where the search begins, so two ranges could find different lines.
 
     >>> overlaps_itself(b"\\n\\n"), overlaps_itself(b"<|end|>")
     (True, False)
@@ -130,14 +130,14 @@ def overlaps_itself(separator: bytes) -> bool:
 
 
 def count_lines(source: Source, separator: bytes, starts: Sequence[int]) -> list[int]:
-    """Lines that start before each of `starts`, which ascend from 0.
+    """Count the lines that start before each of `starts`, which ascend from 0.
 
-    Before s > 0: line 0, and one for each separator that ends before s.
+    Before s > 0 these are line 0, and one line for each separator that ends before s.
     """
     width = len(separator)
     later = np.array(starts[1:], np.int64)
     counts = np.ones(len(later), np.int64)
-    edge = b""  # might be the start of a separator
+    edge = b""  # the last bytes, which may be the start of a separator
     position = 0  # of the next chunk
     with ByteStream(source.path, "", chunk_bytes=_COUNT_BYTES) as chunks:
         for chunk in chunks:

@@ -1,13 +1,13 @@
-"""Members of a tar, grouped by key as WebDataset does.
+"""Group the members of a tar by key, as WebDataset does.
 
     cats/1.jpg  cats/1.Vision.npy  cats/1.txt   cats/2.txt     members of the tar, in order
     └────────── key "cats/1" ───────────────┘   └ "cats/2" ┘
     jpg         vision.npy         txt          txt            extensions
     –           vision             text         text           fields that they give
 
-The key is the path up to the first dot of its last part; what follows is the extension, in lower
-case. Neighbours of one key are a bundle. Hidden files, folders, what has no dot and what archivers
-add (`__MACOSX`, `__…__`) belong to none. Only headers are read here.
+The key is the path up to the first dot in the file name; the rest is the extension, in lower case.
+Neighbours with the same key are a bundle. Hidden files, folders, names without a dot and what
+archivers add (`__MACOSX`, `__…__`) belong to no bundle. Only headers are read here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from dataprep.pipeline.sources.tars import check_end, check_name, end_of, tar_members
 
 KEY = "__key__"
-# The field of a member that has no name but its key; a .json gives as many as it has keys.
+# The field of a member whose extension has one part; a .json gives one field for each of its keys.
 _FIELDS = {"txt": "text", "json": "", "npy": "npy", "cls": "cls"}
 _NOT_DATA = re.compile(r"(?:\./)?(?:__MACOSX|__[^/]*__)(?:/|$)")
 
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """Members of one key: a record."""
+    """Members with the same key: one record."""
 
     members: tuple[Member, ...]
 
@@ -63,13 +63,13 @@ class Bundle:
         return [member for member in self.members if member.is_wanted(keys)]
 
     def num_bytes(self, keys: frozenset[str] | None) -> int:
-        """Bytes of the tar that are read for some fields: all headers, and wanted contents."""
+        """Count the bytes that are read for these fields: all headers, and the wanted contents."""
         headers = sum(member.content - member.header for member in self.members)
         return headers + sum(member.size for member in self.wanted(keys))
 
 
 def read_bundles(file: Any, path: str, start: int = 0, stop: int = sys.maxsize) -> Iterator[Bundle]:
-    """Bundles that begin in [start, stop), where `start` is 0 or the offset of one."""
+    """Yield the bundles that begin in [start, stop); `start` is 0 or the offset of a bundle."""
     gathered: list[Member] = []
     end = start
     for info in tar_members(file, path, start):
@@ -89,11 +89,11 @@ def read_bundles(file: Any, path: str, start: int = 0, stop: int = sys.maxsize) 
 
 
 def _member(info: tarfile.TarInfo, path: str) -> Member | None:
-    """None for what belongs to no bundle."""
+    """Return the member, or None if it belongs to no bundle."""
     key, extension = split_name(info.name)
     field, kind = field_of(extension)
     is_link = info.islnk() or info.issym()
-    # A link holds nothing, but where it stands for a field, that should not go unnoticed.
+    # A link has no content, but one that stands for a field is kept, to be reported as an error.
     if not key or not (info.isfile() or (is_link and kind)):
         return None
     check_name(info.name, path)
@@ -111,7 +111,7 @@ def _member(info: tarfile.TarInfo, path: str) -> Member | None:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """(key, extension); ("", "") for what has no key.
+    """Return (key, extension), or ("", "") for a name without a key.
 
     >>> split_name("v1.0/cats/1.Vision.NPY"), split_name("v1.0/README"), split_name("a/.b.txt")
     (('v1.0/cats/1', 'vision.npy'), ('', ''), ('', ''))
@@ -124,7 +124,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def field_of(extension: str) -> tuple[str, str]:
-    """(field, kind); ("", "") for what gives no field.
+    """Return (field, kind), or ("", "") for an extension that gives no field.
 
     >>> field_of("txt"), field_of("vision.npy"), field_of("json"), field_of("jpg")
     (('text', 'txt'), ('vision', 'npy'), ('', 'json'), ('', ''))

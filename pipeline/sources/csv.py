@@ -1,15 +1,15 @@
-"""Tables as text: `.csv` (commas) and `.tsv` (tabs), as RFC 4180 has them.
+"""Read tables of text: `.csv` (commas) and `.tsv` (tabs), as RFC 4180 defines them.
 
     text,label\\n            row 1 names the columns
     "one, ""two""\\n…",a\\n  row 2: {"text": 'one, "two"\\n…', "label": "a"}
 
-All values are texts. Rows end in LF or CRLF; a quoted field may hold line breaks, and quotes that
-are doubled; a blank line is no row. Rows are found here, by quotes and line breaks alone, and
-decoded by the `csv` module in its strict mode, many at once: what it refuses is an error of the
-row, and the next row begins where a lenient reader would begin it.
+All values are texts. Rows end in LF or CRLF; a quoted field may hold line breaks and doubled
+quotes; a blank line is not a row. Rows are found by quotes and line breaks only (csv_rows.py) and
+decoded by the `csv` module in strict mode, many at once: what it refuses is an error of the row,
+and the next row begins where a lenient reader would begin it.
 
-Pieces are byte ranges that start with a row. Where rows start is only known from the file's start
-on: a large file is looked through when it is cut, and one behind a URL is not cut.
+Pieces are byte ranges that start with a row. Row starts can only be found by reading from the start
+of the file, so a large file is scanned when it is cut, and a file behind a URL is not cut.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from dataprep.pipeline.types import Offsets, Piece, RecordError, Records, Source
 
 _SCAN_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
-_LONGEST_FIELD = (1 << 31) - 1  # what the csv module can be told on every platform
+_LONGEST_FIELD = (1 << 31) - 1  # the highest limit that the csv module takes on every platform
 
 
 class Csv(Format):
-    """Pieces are byte ranges from the start of a row to that of another."""
+    """Pieces are byte ranges from the start of one row to the start of another."""
 
     may_be_compressed = True
     tells_of_media = True
@@ -52,7 +52,7 @@ class Csv(Format):
         self._delimiter = delimiter
 
     def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
-        self._header(source, keys)  # what is wrong with it is told before anything is read
+        self._header(source, keys)  # so that a bad header is an error before any work is done
         if source.compression:
             return cuts.whole(source)
         if is_url(source.path) or source.num_bytes <= target_bytes:
@@ -61,7 +61,7 @@ class Csv(Format):
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
         decode = CsvRecords(self._header(source, wanted.keys), wanted, self._delimiter)
-        if piece.start == 0:  # the header has a line, but is no record
+        if piece.start == 0:  # the header is a line, but not a record
             wanted = replace(wanted, from_line=max(1, wanted.from_line))
         return read_blocks(source, wanted, self._open(source, piece, wanted), decode)
 
@@ -79,12 +79,14 @@ class Csv(Format):
         return [int(count) for count in counts]
 
     def _header(self, source: Source, keys: frozenset[str] | None) -> list[str]:
-        """The names of the columns, each wanted one (None: all) a name of its own."""
+        """Return the column names; refuse a wanted column (None: all) that lacks its own name."""
         piece = Piece(source=0, start=0, stop=1)
         with self._open(source, piece, Wanted(batch_bytes=_HEAD_BYTES)) as (_, blocks):
             block = next(blocks, None)
         if block is None:
-            raise InputError(f"{source.path} is empty, its row 1 must name columns; leave it out")
+            raise InputError(
+                f"{source.path} is empty, but row 1 must name the columns; leave the file out"
+            )
         try:
             names = _decode_row(block.data[: block.ends[0]], self._delimiter)
             _check_names(names, names if keys is None else keys)
@@ -106,7 +108,7 @@ class Csv(Format):
     def _rows(
         self, chunks: Iterator[bytes], path: str, start: int, stop: int, wanted: Wanted
     ) -> Iterator[LineBlock]:
-        """The rows that start before `stop`; the chunks start with a row."""
+        """Yield the rows that start before `stop`; the chunks start with a row."""
         position = start
         if start == 0:
             position, chunks = without_bom(chunks, path)
@@ -130,7 +132,7 @@ class Csv(Format):
         yield from builder.finish()
 
     def _row_starts(self, source: Source) -> Iterator[Offsets]:
-        """Where rows start after the first, some at a time."""
+        """Yield, some at a time, where the rows after the first one start."""
         with ByteStream(source.path, "", chunk_bytes=_SCAN_BYTES) as stream:
             position, chunks = without_bom(iter(stream), source.path)
             rows = RowFinder(self._delimiter, position)
@@ -177,7 +179,7 @@ class CsvRecords:
         return self._one_by_one(block, first_line)
 
     def _all_at_once(self, block: LineBlock, first_line: int) -> Records | None:
-        """None where a row must be looked at by itself."""
+        """Decode all rows in one call; return None if rows must be decoded one by one."""
         data = block.data[int(block.starts[0]) : int(block.ends[-1]) + 1]
         if b"\0" in data:
             return None
@@ -237,15 +239,15 @@ class CsvRecords:
 
 
 def _reader(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    if csv.field_size_limit() < _LONGEST_FIELD:  # of all readers in this process: never lowered
+    if csv.field_size_limit() < _LONGEST_FIELD:  # for the whole process, so it is never lowered
         csv.field_size_limit(_LONGEST_FIELD)
     return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def _decode_row(data: bytes, delimiter: str) -> list[str]:
-    """The fields of a row, none of a blank one; ValueError says what is wrong."""
+    """Return the fields of a row, none for a blank one; ValueError says what is wrong."""
     if b"\0" in data:
-        raise ValueError(f"holds a NUL at byte {data.index(0)} of the row; write it as text")
+        raise ValueError(f"has a NUL at byte {data.index(0)} of the row; write the file as text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -255,7 +257,7 @@ def _decode_row(data: bytes, delimiter: str) -> list[str]:
     except csv.Error as error:
         raise ValueError(
             f"not valid CSV: {error}; put quotes around fields that hold quotes or line breaks, "
-            "and double the quotes within"
+            "and double the quotes inside"
         ) from None
     return row
 
@@ -275,7 +277,7 @@ def _counted(count: int) -> str:
 
 
 def _num_filled(block: LineBlock) -> int:
-    """Rows that are not blank."""
+    """Count the rows that are not blank."""
     if not block.is_kept:
         return len(block.starts)
     ranges = zip(block.starts.tolist(), block.ends.tolist(), strict=True)

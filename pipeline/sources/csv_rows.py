@@ -1,10 +1,10 @@
-"""Where the rows of a CSV end, found without decoding any.
+"""Find where the rows of a CSV end, without decoding them.
 
-    a,"b\\nc",d\\n        one row: the first line break stands within quotes
-    5" disk,"x"\\n        one row: the first quote is text, as it does not begin a field
+    a,"b\\nc",d\\n        one row: the first line break is inside quotes
+    5" disk,"x"\\n        one row: the first quote is text, because it does not begin a field
 
-A row ends where the `csv` module ends it when it is lenient, so that a row which is not valid takes
-no others with it.
+A row ends where the `csv` module ends it in lenient mode, so that an invalid row does not make
+its neighbours invalid.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _QUOTE, _NEWLINE = b'"\n'
 
 
 class RowFinder:
-    """Follow rows through chunks: a line break ends one unless it stands within quotes.
+    """Follow rows through chunks: a line break ends a row unless it is inside quotes.
 
-    A quote opens a field at its start only, else it is text; within a quoted field it closes it,
-    unless another follows. If quotes open and close in turn, every second one follows a delimiter,
-    a line break or the quote before it: then counting them is enough.
+    A quote opens a quoted field only at the start of a field, else it is text; inside a quoted
+    field it closes the field, unless another quote follows. If quotes open and close in turn, every
+    second one follows a delimiter, a line break or another quote: then counting them is enough.
     """
 
     def __init__(self, delimiter: str, position: int) -> None:
@@ -35,7 +35,7 @@ class RowFinder:
         self._num_rows = 0
 
     def ends(self, data: bytes) -> Offsets:
-        """Places of the line breaks that end a row."""
+        """Return the places of the line breaks that end a row."""
         codes = np.frombuffer(data, np.uint8)
         found = np.flatnonzero(codes == _NEWLINE)
         marks = self._marks(codes)
@@ -46,7 +46,7 @@ class RowFinder:
         return found
 
     def check_closed(self, path: str) -> None:
-        """At the end of the file."""
+        """Refuse a file that ends inside quotes; call this at the end of the file."""
         if self._is_inside:
             raise InputError(
                 f"row {self._num_rows + 1} of {path} has a quote at byte {self._opened_at} that "
@@ -54,7 +54,7 @@ class RowFinder:
             )
 
     def _marks(self, codes: NDArray[np.uint8]) -> Offsets:
-        """Places of the quotes that open and close, in turn."""
+        """Return the places of the quotes that open and close fields, in turn."""
         quotes = np.flatnonzero(codes == _QUOTE)
         opening = quotes[int(self._is_inside) :: 2]
         before = codes[opening - 1].astype(np.int64)
@@ -79,8 +79,8 @@ class RowFinder:
         return np.array(marks, np.int64)
 
     def _remember(self, codes: NDArray[np.uint8], marks: Offsets) -> None:
-        """Where the next chunk begins."""
-        # A quote right after another goes on with the field that the other seemed to close.
+        """Keep what the next chunk needs to know about this one."""
+        # A quote right after another continues the field that the other one seemed to close.
         gaps = np.diff(marks, prepend=-1 if self._before == _QUOTE else -2)
         first = int(self._is_inside)
         opening = marks[first::2][gaps[first::2] > 1]

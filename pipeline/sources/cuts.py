@@ -1,11 +1,11 @@
-"""Ways to cut a source, for formats to choose from.
+"""Ways to cut a source, for formats to choose from. T is the target size in bytes.
 
-    whole          what cannot be cut: compressed files, JSON arrays
+    whole          one cut, for sources that cannot be cut: compressed files, JSON arrays
     byte_ranges    [k*T, (k+1)*T): files that are read in lines
-    groups         neighbours put together up to T bytes: row groups, record batches
-    rows           so many records of one size as make T bytes
+    groups         neighbours joined up to T bytes: row groups, record batches
+    rows           as many records of one size as fit into T bytes
 
-Cuts depend on sizes and on T alone.
+Cuts depend only on sizes and on T.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def byte_ranges(num_bytes: int, target_bytes: int) -> list[Cut]:
 
 
 def groups(sizes: Sequence[tuple[int, int]], target_bytes: int) -> list[Cut]:
-    """`sizes`: (rows, bytes) of each group.
+    """Cut between groups; `sizes` has (rows, bytes) of each group.
 
     >>> [(cut.start, cut.stop, cut.first_line) for cut in groups([(5, 3), (5, 3), (5, 9)], 6)]
     [(0, 2, 0), (2, 3, 10)]
@@ -55,7 +55,7 @@ def groups(sizes: Sequence[tuple[int, int]], target_bytes: int) -> list[Cut]:
 
 
 def merge(sizes: Sequence[int], target_bytes: int) -> list[tuple[int, int]]:
-    """Ranges of neighbours that are at most `target_bytes` together, or one alone.
+    """Return ranges of neighbours that together have at most `target_bytes`, or are single.
 
     >>> merge([3, 3, 3, 9, 1], 6)
     [(0, 2), (2, 3), (3, 4), (4, 5)]
@@ -71,7 +71,7 @@ def merge(sizes: Sequence[int], target_bytes: int) -> list[tuple[int, int]]:
 
 
 def rows(count: int, size: int, target_bytes: int) -> list[Cut]:
-    """`count` records of `size` bytes each."""
+    """Cut `count` records of `size` bytes each."""
     step = max(1, target_bytes // max(1, size))
     return [
         Cut(start=start, stop=stop, num_bytes=(stop - start) * size, first_line=start)

@@ -1,10 +1,10 @@
-"""What a file is, by the ending of its name.
+"""Tell what a file is by the ending of its name.
 
 a.jsonl       jsonl
 a.jsonl.gz    jsonl, compressed
 a.json        json or jsonl: some formats look into the file (`Format.sniff`)
-a.parquet.gz  unknown: tables are not compressed from outside
-a.tar.gz      refused: to be decompressed first
+a.parquet.gz  unknown: tables are compressed inside
+a.tar.gz      refused: must be decompressed first
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataprep.pipeline.sources.known import FORMATS
 _COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
-# Endings of files that are not taken from a folder.
+# Endings of files that are read only if the user names the files themselves.
 ONLY_IF_NAMED = [ending for ending, known in _BY_ENDING.items() if not known.is_found_in_folders]
 
 
 def kind_by_name(path: str) -> tuple[str, str] | None:
-    """(kind, compression), or None for an unknown ending.
+    """Return (kind, compression), or None for an unknown ending.
 
     >>> kind_by_name("a/b.jsonl.gz"), kind_by_name("a/b.md")
     (('jsonl', 'gz'), None)
@@ -31,17 +31,17 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     if name.startswith(("http://", "https://")):
         name = urlsplit(name).path
     name = name.partition("::")[0]
-    stem, ending = _parted(name)
+    stem, ending = _split_ending(name)
     compression = _COMPRESSIONS.get(ending, "")
-    known = _BY_ENDING.get(_parted(stem)[1] if compression else ending)
+    known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression
 
 
-def _parted(name: str) -> tuple[str, str]:
+def _split_ending(name: str) -> tuple[str, str]:
     """
-    >>> _parted("a/b.jsonl.gz")
+    >>> _split_ending("a/b.jsonl.gz")
     ('a/b.jsonl', '.gz')
     """
     stem, dot, last = name.rpartition(".")
@@ -49,7 +49,7 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def is_found_in_folders(path: str) -> bool:
-    """Whether a folder's file is meant when the folder is named, if only to be refused."""
+    """Return whether this file is taken, if only to be refused, when its folder is named."""
     known = kind_by_name(path)
     if known is None:
         return _is_packed(path)
@@ -61,7 +61,7 @@ def _is_packed(path: str) -> bool:
 
 
 def table_endings() -> list[str]:
-    """Of files whose columns may hold media."""
+    """Return the endings of files whose columns may hold media."""
     known = FORMATS.values()
     return [e for f in known if f.holds_media and f.is_found_in_folders for e in f.endings]
 
@@ -69,18 +69,18 @@ def table_endings() -> list[str]:
 def unknown_ending(path: str) -> InputError:
     plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
     return InputError(
-        f"cannot tell what {path} is by its ending; known are {', '.join(_BY_ENDING)}"
+        f"cannot tell what {path} is by its ending; known endings: {', '.join(_BY_ENDING)}"
         f" ({' and '.join(_COMPRESSIONS)} may follow all but {', '.join(plain)})"
     )
 
 
 def sniff_kind(path: str) -> tuple[str, str]:
-    """(kind, compression) of a file that exists."""
+    """Return (kind, compression) of a file that exists."""
     known = kind_by_name(path)
     if known is None and _is_packed(path):
         raise InputError(
-            f"{path} is compressed as a whole, so that it cannot be read in parts; decompress it, "
-            "or name the files to read without it"
+            f"{path} is compressed as a whole, so it cannot be read in parts; decompress it, "
+            "or name only the other files"
         )
     if known is None:
         raise unknown_ending(path)

@@ -1,12 +1,12 @@
-"""What the user names, to sources.
+"""Find the sources that the user names.
 
     path, glob        local files, by their endings (endings.py)
-    folder            all readable files below it, or what `datasets` saved there (hub.py)
+    folder            all readable files below it, or a dataset saved by `datasets` (hub.py)
     URL               fsspec (remote.py)
     hf:…              hub.py
     synthetic:…       synthetic.py
 
-Sources come in the order of their paths. Each has the fingerprint of its content.
+Sources are sorted by path. Each has the fingerprint of its content.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_THREADS = 8
 
 
 def find_sources(spec: str, *, separator: str = "", cache_dir: Path | None = None) -> list[Source]:
-    """The sources that `spec` names; `separator` parts the documents of a `.txt`."""
+    """Return the sources that `spec` names; `separator` separates the documents of a `.txt`."""
     if spec.startswith(synthetic.PREFIX):
         return [synthetic.find_synthetic(spec)]
     if spec.startswith(hub.PREFIX):
@@ -73,7 +73,7 @@ def _describe(paths: Sequence[str], separator: str, cache_dir: Path | None) -> l
 
 
 def _kind(path: str) -> tuple[str, str]:
-    """(kind, compression)"""
+    """Return (kind, compression)."""
     try:
         path.encode("utf-8")
     except UnicodeEncodeError:
@@ -82,7 +82,7 @@ def _kind(path: str) -> tuple[str, str]:
 
 
 def _find_local(spec: str) -> list[str]:
-    """Absolute paths, so that a worker may run anywhere."""
+    """Return absolute paths, so that a worker may run in any folder."""
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isfile(path):
         return [path]
@@ -98,34 +98,36 @@ def _find_local(spec: str) -> list[str]:
     if os.path.exists(path):
         raise InputError(f"{spec} is neither a file nor a folder")
     if os.path.islink(path):
-        raise InputError(f"{spec} is a link to nothing ({os.readlink(path)})")
+        raise InputError(f"{spec} is a broken link (to {os.readlink(path)})")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
 def _by_pattern(pattern: str, spec: str) -> list[str]:
-    """Files that match; what the search could not look into is an error, not a shorter corpus."""
+    """Return the files that match; a folder that cannot be listed is an error, not left out."""
     found = sorted(glob.glob(pattern, recursive=True))
     _check_folders(pattern, spec)
     files = [name for name in found if not os.path.isdir(name)]
     for name in files:
         if not os.path.isfile(name):
-            raise InputError(f"{name} (by {spec}) is no file that can be read: a broken link?")
+            raise InputError(
+                f"{name} (matched by {spec}) is not a readable file; is it a broken link?"
+            )
     if not files:
-        what = "folders only; end it in /*.jsonl or the like" if found else "nothing"
+        what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
-    # A folder linked into itself shows the same files at every depth.
+    # A folder that is linked into itself shows the same files at every depth.
     once = {os.path.realpath(name): name for name in reversed(files)}
     return sorted(once.values())
 
 
 def _check_folders(pattern: str, spec: str) -> None:
-    """Every folder that the pattern goes through can be listed."""
+    """Raise an InputError if a folder that the pattern goes through cannot be listed."""
     fixed = (
         pattern[: next(i for i, c in enumerate(pattern) if c in "*?[")].rpartition("/")[0] or "/"
     )
 
     def refuse(error: OSError) -> None:
-        raise InputError(f"cannot look into {error.filename} (by {spec}): {error.strerror}")
+        raise InputError(f"cannot list {error.filename} (for {spec}): {error.strerror}")
 
     deep = "**" in pattern
     for _, folders, _ in os.walk(fixed, onerror=refuse):
@@ -136,24 +138,26 @@ def _check_folders(pattern: str, spec: str) -> None:
 def _in_folder(folder: str) -> list[str]:
     files = sorted(_walk(folder, set()))
     if not files and kind_of(folder) == "unfinished":
-        raise InputError(f"{folder} is unfinished: run the command that was making it again")
+        raise InputError(
+            f"{folder} is an unfinished dataset; finish it with the command that makes it"
+        )
     if not files:
         raise InputError(
             f"no readable file in {folder}; name the files: {folder}/*.jsonl "
-            f"({' and '.join(ONLY_IF_NAMED)} files are only taken if named so)"
+            f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
         )
     return files
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
-    """Local files that are no longer what their fingerprints say."""
+    """Return the local files whose content no longer has its fingerprint."""
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     now = fingerprint_files([s.path for s in local], cache_dir)
     return [s for s, (_, found) in zip(local, now, strict=True) if s.fingerprint != found]
 
 
 def _walk(folder: str, seen: set[str]) -> Iterator[str]:
-    """Readable files below `folder`; linked folders are followed, once."""
+    """Yield the readable files below `folder`; linked folders are followed once."""
     real = os.path.realpath(folder)
     if real in seen:
         return
@@ -165,17 +169,17 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     if kind == "encoded":
         yield from _walk(os.path.join(folder, "shards"), seen)
         return
-    if kind:  # an output below its own input is not to be read the next time
+    if kind:  # an output that lies below its own input must not be read by the next run
         return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
     for entry in sorted(shown, key=lambda entry: entry.name):
         path = os.path.join(folder, entry.name)
-        # What is known from the listing needs no look at the file; a link may lead anywhere.
+        # The listing says what an entry is; only a link must be followed to find out.
         is_link = entry.is_symlink()
         if os.path.isdir(path) if is_link else entry.is_dir():
             yield from _walk(path, seen)
         elif is_found_in_folders(path):
             if not (os.path.isfile(path) if is_link else entry.is_file()):
-                raise InputError(f"{path} is no file that can be read: a pipe, or a broken link?")
+                raise InputError(f"{path} is not a readable file; is it a pipe or a broken link?")
             yield path

@@ -1,12 +1,12 @@
-"""Hashes of the content of local files, remembered while the files stay as they are.
+"""Hash the content of local files; hashes are cached while the files stay as they are.
 
-    cache/hashes/1f0c….msgpack      one memory for each folder
+    cache/hashes/1f0c….msgpack      one cache file for each folder
         a.jsonl   size, mtime, ctime, inode ─► 99aa06d3…
 
-A memory is good for a file that has the same four numbers. A file that was written less than two
-seconds ago is not remembered: it could change again within the clock's grain and look the same.
-Files that are small together are hashed each time, which is as quick as remembering them. A memory
-that cannot be read or written is no error.
+A cached hash is used for a file that has the same four numbers. The hash of a file that was written
+less than two seconds ago is not cached: the file could change again within the resolution of the
+clock and look the same. Folders with few bytes are hashed each time, which is as fast as using the
+cache. A cache file that cannot be read or written is not an error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dataprep.pipeline.errors import InputError
 ABSENT = "absent"
 PREFIX = "xxh3-128:"
 _SETTLED_NS = 2_000_000_000
-_REMEMBERED_BYTES = 1 << 20  # of the files of one folder together
+_CACHED_BYTES = 1 << 20  # of the files of one folder together, at least
 _READ_BYTES = 4 << 20
 _THREADS = 8
 _CHUNK = 256  # files that a thread takes at once, if they are small
 
 Mark = tuple[int, int, int, int]  # size, mtime, ctime, inode
-Memory = dict[str, tuple[Mark, str]]  # by name
+HashCache = dict[str, tuple[Mark, str]]  # by file name
 
 
 def fingerprint_file(path: str, cache_dir: Path | None) -> tuple[int, str]:
@@ -43,7 +43,7 @@ def fingerprint_file(path: str, cache_dir: Path | None) -> tuple[int, str]:
 
 
 def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tuple[int, str]]:
-    """(size, `xxh3-128:` + hex) of each file."""
+    """Return (size, `xxh3-128:` + hex) of each file."""
     marks: list[Mark] = []
     for path in paths:
         try:
@@ -60,13 +60,11 @@ def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tupl
 
 
 def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> list[str]:
-    """xxh3-128 of each file below `folder`, in hex; ABSENT for what cannot be read.
-
-    Why it cannot is told by who tries to decode it.
-    """
+    """Return the xxh3-128 of each file below `folder`, in hex; ABSENT for a file that cannot be
+    read, which is reported when it is decoded."""
     found: dict[str, Mark] = {}
     for name in names:
-        with suppress(OSError, ValueError):  # ValueError: for a name that cannot be one
+        with suppress(OSError, ValueError):  # ValueError: a name that no file can have
             path = os.path.join(folder, name)
             found[path] = _mark(os.stat(path))
     hashed = dict(zip(found, _hash_all(list(found), list(found.values()), cache_dir), strict=True))
@@ -75,7 +73,7 @@ def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> lis
 
 
 def combine(names: Sequence[str], hashes: Sequence[str]) -> str:
-    """One fingerprint of files by name and content."""
+    """Return one fingerprint of several files, made from their names and hashes."""
     state = xxhash.xxh3_128()
     for name, digest in zip(names, hashes, strict=True):
         state.update(f"{name}\0{digest}\n".encode())
@@ -93,41 +91,41 @@ def _mark(stat: os.stat_result) -> Mark:
 def _hash_all(
     paths: Sequence[str], marks: Sequence[Mark], cache_dir: Path | None
 ) -> list[str | OSError]:
-    """The hash of each file, or why it cannot be read; `marks` were taken just now."""
+    """Return the hash of each file, or the error of reading it; `marks` were taken just now."""
     settled_before = time.time_ns() - _SETTLED_NS
     places = [os.path.split(path) for path in paths]
-    memories: dict[str, Memory] = {}
+    caches: dict[str, HashCache] = {}
     if cache_dir is not None:
-        memories = {f: _recall(_place(f, cache_dir)) for f in _large_folders(places, marks)}
+        caches = {f: _read_cache(_place(f, cache_dir)) for f in _large_folders(places, marks)}
     hashed: dict[int, str | OSError] = {}
     for i, (folder, name) in enumerate(places):
-        known = memories[folder].get(name) if folder in memories else None
+        known = caches[folder].get(name) if folder in caches else None
         if known is not None and known[0] == marks[i]:
             hashed[i] = known[1]
-    new: dict[str, Memory] = {}
+    new: dict[str, HashCache] = {}
     for i, digest in _hash_each(paths, marks, [i for i in range(len(paths)) if i not in hashed]):
         hashed[i] = digest
         folder, name = places[i]
-        if folder in memories and isinstance(digest, str) and marks[i][1] < settled_before:
+        if folder in caches and isinstance(digest, str) and marks[i][1] < settled_before:
             new.setdefault(folder, {})[name] = (marks[i], digest)
     if cache_dir is not None:
         for folder, found in new.items():
-            _remember(folder, _place(folder, cache_dir), memories[folder] | found)
+            _write_cache(folder, _place(folder, cache_dir), caches[folder] | found)
     return [hashed[i] for i in range(len(paths))]
 
 
 def _large_folders(places: Sequence[tuple[str, str]], marks: Sequence[Mark]) -> list[str]:
-    """Folders whose files are worth a memory."""
+    """Return the folders with enough bytes to be worth a cache file."""
     totals = Counter[str]()
     for (folder, _), mark in zip(places, marks, strict=True):
         totals[folder] += mark[0]
-    return [folder for folder, total in totals.items() if total >= _REMEMBERED_BYTES]
+    return [folder for folder, total in totals.items() if total >= _CACHED_BYTES]
 
 
 def _hash_each(
     paths: Sequence[str], marks: Sequence[Mark], chosen: Sequence[int]
 ) -> Iterator[tuple[int, str | OSError]]:
-    """The chosen files with their hashes; several are read at once."""
+    """Yield the chosen files with their hashes; several are read at once."""
 
     def hash_chunk(chunk: list[int]) -> list[tuple[int, str | OSError]]:
         return [(i, _hash(paths[i], marks[i])) for i in chunk]
@@ -140,7 +138,7 @@ def _hash_each(
 
 
 def _chunks(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
-    """Neighbours put together until they are many or large."""
+    """Group neighbours until a group is large or has many files."""
     chunk: list[int] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):
@@ -164,7 +162,7 @@ def _hash(path: str, mark: Mark) -> str | OSError:
     except OSError as error:
         return error
     if after != mark:
-        raise InputError(f"{path} changed while it was read; start again when it is complete")
+        raise InputError(f"{path} changed while it was read; run again when it is complete")
     return state.hexdigest()
 
 
@@ -173,16 +171,16 @@ def _place(folder: str, cache_dir: Path) -> Path:
     return cache_dir / "hashes" / f"{name}.msgpack"
 
 
-def _recall(place: Path) -> Memory:
+def _read_cache(place: Path) -> HashCache:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.msgpack.decode(place.read_bytes(), type=Memory)
+        return msgspec.msgpack.decode(place.read_bytes(), type=HashCache)
     return {}
 
 
-def _remember(folder: str, place: Path, memory: Memory) -> None:
+def _write_cache(folder: str, place: Path, cache: HashCache) -> None:
     with suppress(OSError, UnicodeEncodeError):  # UnicodeEncodeError: a name that is not UTF-8
         present = set(os.listdir(folder))
-        kept = {name: known for name, known in memory.items() if name in present}
+        kept = {name: known for name, known in cache.items() if name in present}
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
         try:

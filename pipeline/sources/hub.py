@@ -1,11 +1,11 @@
-"""Datasets of Hugging Face `datasets`: hub names, folders of data files, folders saved to disk.
+"""Find datasets of Hugging Face `datasets`: hub names, folders of data files or saved datasets.
 
-    hf:NAME[:CONFIG][@SPLIT]               loaded here, then read as the Arrow files it is made of
+    hf:NAME[:CONFIG][@SPLIT]               loaded here, then read from its Arrow files
     hf:NAME[:CONFIG][@SPLIT]?streaming=1   not loaded; workers stream its shards (streamed.py)
-    FOLDER[@SPLIT]                         saved by `save_to_disk`; its Arrow files
+    FOLDER[@SPLIT]                         saved by `save_to_disk`; its Arrow files are read
 
-Without a split: the only one; of several, one must be named. NAME may be a folder of data files.
-`datasets` is imported for `hf:` only; code that comes with a dataset is never run.
+The split may be left out if there is only one. NAME may be a folder of data files. `datasets` is
+imported only for `hf:`; code that comes with a dataset is never run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source
 
 PREFIX = "hf:"
+# Files that mark a folder as written by `save_to_disk`.
+SAVED_MARKS = ("dataset_dict.json", "state.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +49,15 @@ def parse_hub_name(spec: str) -> HubName:
     options = dict(parse_qsl(query, keep_blank_values=True))
     if set(options) - {"streaming"} or options.get("streaming", "1") not in ("0", "1"):
         raise InputError(f"{spec}: cannot use {query!r}; the only option is streaming=1")
-    # `[^/]` so that an `@` or `:` within a folder's name is not taken for a split or a config.
+    # `[^/]`, so that an `@` or `:` in a folder's name is not taken for a split or a config.
     found = re.fullmatch(r"(.+?)(?::([^/:@]+))?(?:@([^/@]+))?", rest)
     if found is None:
         raise InputError(f"{spec}: no name; write hf:NAME[:CONFIG][@SPLIT][?streaming=1]")
     name, config, split = found.groups(default="")
     if "[" in split:
-        raise InputError(f"{spec}: a part of a split cannot be read; name the split, use --limit")
+        raise InputError(
+            f"{spec}: a part of a split cannot be read; name the whole split and use --limit"
+        )
     if os.path.isdir(name):
         name = os.path.abspath(name)
     return HubName(name=name, config=config, split=split, streaming=options.get("streaming") == "1")
@@ -70,14 +74,12 @@ def choose_split(wanted: str, splits: Iterable[str], place: str) -> str:
 
 
 def is_saved(folder: str) -> bool:
-    """Whether `save_to_disk` wrote this folder."""
-    return any(
-        os.path.isfile(os.path.join(folder, name)) for name in ("dataset_dict.json", "state.json")
-    )
+    """Return whether `save_to_disk` wrote this folder."""
+    return any(os.path.isfile(os.path.join(folder, name)) for name in SAVED_MARKS)
 
 
 def saved_arrow_files(folder: str, split: str = "") -> list[str]:
-    """The Arrow files of a folder written by `save_to_disk`, in order."""
+    """Return the Arrow files of a folder that `save_to_disk` wrote, in order."""
     dict_path = os.path.join(folder, "dataset_dict.json")
     if os.path.isfile(dict_path):
         name = choose_split(split, _read_json(dict_path, "splits"), folder)
@@ -107,13 +109,13 @@ def _read_json(path: str, key: str) -> list[Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         valid = False
     if not valid:
-        raise InputError(f"{path} is not as `save_to_disk` writes it; save the dataset again")
+        raise InputError(f"{path} is not what `save_to_disk` writes; save the dataset again")
     return list(listed)
 
 
 @contextmanager
 def hub_errors(place: str) -> Iterator[None]:
-    """Whatever `datasets` raises (it is of many kinds) is an input error that names the dataset."""
+    """Turn whatever `datasets` raises (of many kinds) into an InputError that names the dataset."""
     try:
         yield
     except DataprepError:
@@ -124,7 +126,7 @@ def hub_errors(place: str) -> Iterator[None]:
 
 
 def hub_arrow_files(hub: HubName) -> list[str]:
-    """Load a dataset (from the hub, or from its cache) and give the Arrow files it is made of."""
+    """Load a dataset from the hub or from its cache; return its Arrow files."""
     place = f"{PREFIX}{hub.name}"
     with hub_errors(place):
         import datasets
@@ -138,8 +140,8 @@ def hub_arrow_files(hub: HubName) -> list[str]:
     num_rows = sum(rows for file in files for rows, _ in batch_sizes(file, None))
     if num_rows != len(loaded):
         raise InputError(
-            f"{place} is not the plain content of its Arrow files ({len(loaded)} rows of"
-            f" {num_rows}); use ?streaming=1, or save_to_disk and name the folder"
+            f"{place} is not all of its Arrow files in order ({len(loaded)} of their {num_rows}"
+            " rows); use ?streaming=1, or save it with save_to_disk and name that folder"
         )
     return files
 

@@ -1,10 +1,10 @@
-"""All formats. A new one is a file of this room and a line here.
+"""The table of all formats. A new one is a file of this room and a line here.
 
     FORMATS["jsonl"].endings    (".jsonl", ".ndjson")
     FORMATS["jsonl"].unit       "line"
     FORMATS["jsonl"].split(…)   byte ranges
 
-What users are told of endings comes from here too (`endings`).
+Messages that list the known endings (`endings`) are made from this table too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMATS: Mapping[str, Format] = {known.kind: known for known in _ALL}
 
 
 def format_of(kind: str) -> Format:
-    """By `Source.kind`, which may come from the manifest of another version of dataprep."""
+    """Return the format of a `Source.kind`, which another version of dataprep may have written."""
     if kind not in FORMATS:
-        raise InputError(f"no format {kind!r} is known here, only {', '.join(FORMATS)}")
+        raise InputError(f"unknown format {kind!r}; known formats: {', '.join(FORMATS)}")
     return FORMATS[kind]

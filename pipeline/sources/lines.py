@@ -2,12 +2,12 @@
 
     bytes   {"a":1}\\n\\n{"a":2}\\n{"a"     range [0, 9) of the source
     lines   0:7  8:8  9:16                  starts and ends in a buffer, separators left out
-    in it   line 0 and line 1; the line at 9 starts behind the range
+    in it   line 0 and line 1; the line at 9 starts after the range
 
 A line belongs to the range in which it starts. What follows the last separator is a line unless
-it is empty. Lines are found by their separator alone (a newline, or what parts texts): whether a
-line holds a record is for others to say. A line longer than `max_record_bytes` is passed over
-without being kept: its length is told, its bytes are not.
+it is empty. Lines are found only by their separator (a newline, or --text-separator); the formats
+decide whether a line holds a record. Of a line longer than `max_record_bytes` only the length is
+kept, not the bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataprep.pipeline.types import Offsets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineBlock:
-    """Some whole lines, in order.
+    """Whole lines, in order.
 
     A line that was too long to keep has ends - starts > max_record_bytes and no bytes in `data`.
     """
@@ -45,7 +45,7 @@ class LineBlock:
 
 
 class BlockBuilder:
-    """Collect one line across chunks; give blocks when lines are complete."""
+    """Collects an open line across chunks and yields blocks when lines are complete."""
 
     def __init__(self, position: int, *, batch_bytes: int, max_record_bytes: int) -> None:
         self._start = position  # of the open line in the source
@@ -56,7 +56,7 @@ class BlockBuilder:
         self._max_record_bytes = max_record_bytes
 
     def extend(self, data: bytes) -> None:
-        """`data` belongs to the open line."""
+        """Add `data` to the open line."""
         self._length += len(data)
         if self._length > self._max_record_bytes:
             self._parts.clear()
@@ -64,7 +64,7 @@ class BlockBuilder:
             self._parts.append(data)
 
     def close(self, data: bytes, cuts: Offsets, width: int) -> Iterator[LineBlock]:
-        """Lines end at each of `cuts` in `data`, where a separator of `width` bytes stands.
+        """End a line at each of `cuts` in `data`, where a separator of `width` bytes begins.
 
         The open line is the first of them. What follows the last separator is not used.
         """
@@ -89,7 +89,7 @@ class BlockBuilder:
         yield block
 
     def finish(self) -> Iterator[LineBlock]:
-        """The source ends here; an empty rest is no line, but a mark alone is a blank one."""
+        """End the source: an empty rest is no line, but a byte order mark alone is a blank line."""
         only_a_mark = self._is_first and self._start > 0
         if self._length or only_a_mark:
             yield self._close_alone(0)
@@ -113,7 +113,7 @@ class BlockBuilder:
 
 
 def find_separators(data: bytes, separator: bytes) -> Offsets:
-    """Starts of the separators in `data`, from left to right, none overlapping.
+    """Return where separators start in `data`, from left to right, without overlaps.
 
     >>> find_separators(b"a--b---", b"--").tolist()
     [1, 4]
@@ -125,7 +125,7 @@ def find_separators(data: bytes, separator: bytes) -> Offsets:
 
 
 def without_bom(chunks: Iterator[bytes], path: str) -> tuple[int, Iterator[bytes]]:
-    """(position of the first byte, chunks): the start of a source, one UTF-8 mark taken off."""
+    """Return (position of the first byte, chunks) of a source without its byte order mark."""
     head = b""
     for chunk in chunks:
         head += chunk
@@ -140,8 +140,8 @@ def without_bom(chunks: Iterator[bytes], path: str) -> tuple[int, Iterator[bytes
 def _after_first_separator(
     chunks: Iterator[bytes], position: int, stop: int, separator: bytes
 ) -> tuple[int, Iterator[bytes]]:
-    """(position, chunks) of the first line that starts at a separator's end; none before `stop`
-    gives position >= stop."""
+    """Return (position, chunks) of the first line that starts after a separator; if none starts
+    before `stop`, the position is >= stop."""
     width = len(separator)
     edge = b""
     for chunk in chunks:
@@ -158,7 +158,7 @@ def _after_first_separator(
 
 
 def seek_position(start: int, separator: bytes) -> int:
-    """Where to read from, to see whether a line starts at `start`: one separator before it."""
+    """Return where to start reading to see if a line starts at `start`: one separator before it."""
     return max(0, start - len(separator))
 
 
@@ -174,7 +174,7 @@ def split_lines(
 ) -> Iterator[LineBlock]:
     width = len(separator)
     if start == 0:
-        # A mark at the file's start is no reason to leave line 0 to another range.
+        # Line 0 belongs to this range even if a byte order mark is before it.
         position, chunks = without_bom(chunks, path)
     else:
         position = seek_position(start, separator)
@@ -182,7 +182,7 @@ def split_lines(
         if position >= stop:
             return
     builder = BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes)
-    edge = b""  # might be the start of a separator
+    edge = b""  # the last bytes, which may be the start of a separator
     for chunk in chunks:
         data = edge + chunk if edge else chunk
         origin = position - len(edge)  # of data[0] in the source
@@ -203,7 +203,7 @@ def split_lines(
 
 
 def whole(chunks: Iterator[bytes], builder: BlockBuilder) -> Iterator[LineBlock]:
-    """Everything as one line; nothing where there is nothing."""
+    """Yield everything as one line, or nothing if there are no bytes."""
     for chunk in chunks:
         builder.extend(chunk)
     yield from builder.finish()

@@ -1,4 +1,4 @@
-"""Contents of a tar's members to the fields of a record.
+"""Turn the contents of a tar's members into the fields of a record.
 
     txt    "a cat\\n"               text: "a cat"             NAME.txt    NAME: "a cat"
     json   {"id": 7, "tags": []}   id: 7, tags: []           NAME.json   NAME: {"id": 7, "tags": []}
@@ -6,7 +6,7 @@
     cls    "3\\n"                   cls: "3"                  NAME.cls    NAME: "3"
 
 The key is the field `__key__`. A member that gives no wanted field is not read; a .json may give
-any. JSON is read as a line of a .jsonl is, arrays are integers and never unpickled.
+any field. JSON is read like a line of a .jsonl; arrays hold integers and are never unpickled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class BundleDecoder:
-    """Turn a bundle into a record; a ValueError says why it is none."""
+    """Turn a bundle into a record; a ValueError says why that fails."""
 
     def __init__(self, file: Any, path: str, wanted: Wanted) -> None:
         self._file = file
@@ -58,11 +58,11 @@ class BundleDecoder:
                     record[field], given_by[field] = value, member.name
                 elif (keys is None or field in keys) and not _is_same_text(record[field], value):
                     raise ValueError(
-                        f"field {field!r} is given by {given_by[field]} and, differently, by "
-                        f"{member.name}; keep one"
+                        f"field {field!r} is given by {given_by[field]} and, with another value, "
+                        f"by {member.name}; keep one"
                     )
         if keys is not None and not keys <= record.keys():
-            # The error to come names the fields that there are: those that were not read, too.
+            # The caller's error lists the fields that exist, so add those that were not read.
             record = dict.fromkeys(m.field for m in bundle.members if m.field) | record
         return record
 
@@ -83,7 +83,7 @@ class BundleDecoder:
         if not field:
             return _object(self._own_object, data)
         try:
-            msgspec.json.decode(data)  # or what is no value by itself might be one of an object
+            msgspec.json.decode(data)  # `1, "b": 2` is no value, but would fit into an object
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ValueError(explain(data, error)) from None
         return _object(self._any_object, b"{%b: %b}" % (json.dumps(field).encode(), data))
@@ -107,7 +107,7 @@ def _check_extensions(bundle: Bundle) -> None:
     for member in bundle.members:
         if member.extension in names:
             first = names[member.extension]
-            raise ValueError(f"{first} and {member.name} have one key and one extension; keep one")
+            raise ValueError(f"{first} and {member.name} have the same key and extension; keep one")
         if member.kind:
             names[member.extension] = member.name
 
@@ -118,21 +118,21 @@ def _is_same_text(one: Any, other: Any) -> bool:
 
 def _text(data: bytes) -> str:
     try:
-        # One newline at the end is the editor's, not the text's.
+        # One newline at the end was added by an editor and is not part of the text.
         return data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as fault:
         raise ValueError(invalid_utf8_reason(fault, "text")) from None
 
 
 def _number(data: bytes) -> str:
-    """As text, so that it can stand among texts.
+    """Return a class number as text, so that it can be a text field.
 
     >>> _number(b"007\\n")
     '7'
     """
     text = data.strip().decode("utf-8", "replace")
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"must be the number of a class, got {text[:40]!r}")
+        raise ValueError(f"must be a class number, got {text[:40]!r}")
     return str(int(text))
 
 
@@ -147,7 +147,7 @@ _VALUES: Mapping[str, Callable[[bytes], Any]] = {"txt": _text, "cls": _number, "
 
 
 def _object(records: JsonRecords, data: bytes) -> Record:
-    """The one object that `data` is."""
+    """Decode `data`, which is one object."""
     starts, ends = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
     block = LineBlock(data=data, position=0, starts=starts, ends=ends, num_bytes=len(data))
     found = records(block, 0)

@@ -1,11 +1,11 @@
-"""Arrays of codes that numpy.save wrote: pieces are rows, lines too.
+"""Arrays of codes that numpy.save wrote: pieces are ranges of rows, lines are rows.
 
     [N, n]     N records of n codes
     [n]        one record of n codes
     [N, ...]   N records, each an array of that shape: frames by rows, or codebooks
 
-A record has no key of its own: its codes are the one field that is wanted. Of the file only the
-header is looked at before its rows are read, and nothing is ever unpickled.
+A record has no key of its own: its codes are given under the one key that is wanted. Only the
+header is read before the rows, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.npy_header import read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
@@ -33,12 +33,12 @@ from dataprep.pipeline.types import Piece, Records, Source
 class _Rows:
     dtype: np.dtype[Any]
     count: int
-    shape: tuple[int, ...]  # of each
-    position: int  # of the first in the file
+    shape: tuple[int, ...]  # of each row
+    position: int  # of the first row in the file
 
     @property
     def num_bytes(self) -> int:
-        """Of one row."""
+        """Size of one row."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -61,8 +61,8 @@ class Npy(Format):
         line = min(wanted.from_line, num_lines)
         with _open(path) as (file, rows):
             if rows.count < piece.stop:
-                raise _broken(path, f"row {piece.stop - 1} is not there any more")
-            yield nothing(next_line=line, num_bytes=line * rows.num_bytes)
+                raise _broken(path, f"row {piece.stop - 1} no longer exists")
+            yield empty_batch(next_line=line, num_bytes=line * rows.num_bytes)
             step = max(1, wanted.batch_bytes // max(1, rows.num_bytes))
             while line < num_lines:
                 stop = min(line + step, num_lines)
@@ -75,7 +75,7 @@ class Npy(Format):
                     columns=dict.fromkeys(keys, lists),
                 )
                 line = stop
-        yield nothing(next_line=line)
+        yield empty_batch(next_line=line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         return piece.stop - piece.start
@@ -86,13 +86,13 @@ class Npy(Format):
 
 
 def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:
-    """At most one key."""
+    """Return the keys if they are at most one, else raise an InputError."""
     if keys is not None and len(keys) <= 1:
         return keys
-    asked = "whole records are" if keys is None else f"{', '.join(sorted(keys))} are"
+    asked = "whole records" if keys is None else f"the fields {', '.join(sorted(keys))}"
     raise InputError(
-        f"{path} holds codes only, but {asked} wanted of it; use --fields vision or the like, or"
-        " write records with all fields to .jsonl or .parquet"
+        f"{path} holds only codes, but {asked} are wanted from it; use one field, as in --fields"
+        " vision, or write records with all fields to .jsonl or .parquet"
     )
 
 
@@ -104,7 +104,7 @@ def _read_rows(file: Any, rows: _Rows, start: int, stop: int, path: str) -> Sequ
         while size:
             chunk = file.read(size)
             if not chunk:
-                raise _broken(path, f"it ends within the rows {start} to {stop - 1}")
+                raise _broken(path, f"it ends within rows {start} to {stop - 1}")
             chunks.append(chunk)
             size -= len(chunk)
     data = b"".join(chunks)
@@ -125,7 +125,7 @@ def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
             size = int(file.seek(0, io.SEEK_END))
         shape = header.shape
         if not shape:
-            raise InputError(f"{path} is a single number; save an array of one row for each record")
+            raise InputError(f"{path} is a single number; save an array with one row per record")
         if 0 in shape[1:]:
             raise InputError(f"{path} is an array of {shape}: its rows hold no codes; leave it out")
         if size < header.num_bytes:
@@ -133,8 +133,8 @@ def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
             raise _broken(path, f"it has {size} bytes, but {needed}")
         if size > header.num_bytes:
             raise InputError(
-                f"{path} goes on after its array of {shape} ({size} bytes instead of "
-                f"{header.num_bytes}); save each array in a file of its own"
+                f"{path} has more bytes after its array of {shape} ({size} instead of "
+                f"{header.num_bytes}); save each array in its own file"
             )
         count, row_shape = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
         rows = _Rows(dtype=header.dtype, count=count, shape=row_shape, position=header.position)

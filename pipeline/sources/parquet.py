@@ -1,7 +1,7 @@
 """Parquet files: pieces are row groups, lines are rows.
 
-Only the wanted columns are read, a few rows at a time, so that memory does not depend on the size
-of a row group.
+Only the wanted columns are read, a few rows at a time, so memory does not depend on the size of a
+row group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import nothing
+from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
@@ -24,7 +24,7 @@ from dataprep.pipeline.sources.tables import (
 )
 from dataprep.pipeline.types import Piece, Records, Source
 
-# A repeated value is stored once: what the metadata calls small can be large when read.
+# A repeated value is stored once: rows that are small by the metadata can be large when read.
 _MAX_ROWS = 8192
 _NO_COLUMN: frozenset[str] = frozenset()
 
@@ -44,12 +44,12 @@ class Parquet(Format):
         with _open(source.path, wanted.keys) as file:
             sizes = _group_sizes(file, wanted.keys)[piece.start : piece.stop]
             if len(sizes) < piece.stop - piece.start:
-                cause = f"row group {piece.stop - 1} is not there any more"
+                cause = f"row group {piece.stop - 1} no longer exists"
                 raise broken_table(source.path, "Parquet", cause)
             for group, size in enumerate(sizes, piece.start):
                 yield from _read_group(file, group, size, line, wanted, source.path)
                 line += size[0]
-        yield nothing(next_line=line)
+        yield empty_batch(next_line=line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         sizes = group_sizes(source.path, _NO_COLUMN)
@@ -70,7 +70,7 @@ def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
     with ExitStack() as stack:
         place = stack.enter_context(closing(open_file(path))) if is_url(path) else path
         with table_errors(path, "Parquet"):
-            # Ahead of time only over a network: on a disk it would hold whole row groups.
+            # Read ahead only over a network: for local files it would hold whole row groups.
             file = pq.ParquetFile(place, buffer_size=1 << 20, pre_buffer=is_url(path))
         stack.callback(file.close)
         check_columns(keys, file.schema_arrow.names, path)
@@ -78,7 +78,7 @@ def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
 
 
 def group_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
-    """(rows, bytes of the wanted columns before compression) of each row group."""
+    """Return (rows, uncompressed bytes of the wanted columns) of each row group."""
     with _open(path, keys) as file:
         return _group_sizes(file, keys)
 
@@ -111,24 +111,25 @@ def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
 def _read_group(
     file: Any, group: int, size: tuple[int, int], line: int, wanted: Wanted, path: str
 ) -> Iterator[Records]:
-    """The records of a row group of `size` = (rows, bytes), the first of which has `line`."""
+    """Yield the records of a row group of `size` = (rows, bytes) that begins at `line`."""
     num_rows, num_bytes = size
     group_end = line + num_rows
     if group_end <= wanted.from_line:
-        yield nothing(next_line=group_end, num_bytes=num_bytes)
+        yield empty_batch(next_line=group_end, num_bytes=num_bytes)
         return
     num_bytes_of_row = num_bytes / max(1, num_rows)
     rows_at_once = min(_MAX_ROWS, max(1, int(wanted.batch_bytes / max(1, num_bytes_of_row))))
     for batch in _batches(file, group, rows_at_once, wanted.keys, path):
         skipped = min(batch.num_rows, max(0, wanted.from_line - line))
         line += skipped
-        yield nothing(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
+        yield empty_batch(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
         for part in slices(batch.slice(skipped), wanted.batch_bytes):
             part_bytes = int(part.num_rows * num_bytes_of_row)
             yield table_records(part, wanted, first_line=line, num_bytes=part_bytes, path=path)
             line += part.num_rows
     if line != group_end:
-        cause = f"row group {group} has not the {num_rows} rows it should have"
+        rows = "1 row" if num_rows == 1 else f"{num_rows} rows"
+        cause = f"row group {group} does not have the {rows} that it states"
         raise broken_table(path, "Parquet", cause)
 
 

@@ -1,4 +1,4 @@
-"""Read a piece of a source: batches of records, with the line and the byte where each stands."""
+"""Read a piece of a source: batches of records, each with its line and its byte offset."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def read_piece(
     max_record_bytes: int = _DEFAULT.max_record_bytes,
     held_by: HeldBy = nothing_held,
 ) -> Iterator[Records]:
-    """Batches of about `batch_bytes`, at least one; the last tells the piece's line count.
+    """Yield at least one batch of about `batch_bytes`; the last has the piece's line count.
 
-    `keys`: the top-level keys that are wanted; None: all. Lines before `from_line` are passed
-    over, their bytes counted in the first batch. A column of keys that hold codes comes as
-    `IntegerLists` where every value of the batch is a list of integers; where some are, these are
-    arrays. In rows lists of codes are arrays. Readers that have Python lists give them as they are.
+    `keys`: the top-level keys to read; None: all. Lines before `from_line` are skipped, and their
+    bytes are counted in the first batch. A column that holds codes is an `IntegerLists` if every
+    value of the batch is a list of integers; if only some are, those are arrays. In rows, lists of
+    codes are arrays. Formats whose values are Python lists already return them unchanged.
     """
     wanted = Wanted(
         keys=keys,
@@ -41,5 +41,5 @@ def read_piece(
 
 
 def count_records(source: Source, piece: Piece, stop_after: int) -> int:
-    """Records in a piece, readable or not, at most `stop_after`; nothing is decoded."""
+    """Count the records of a piece, readable or not, up to `stop_after`, without decoding them."""
     return min(format_of(source.kind).count(source, piece, stop_after), stop_after)

@@ -1,4 +1,4 @@
-"""Why a record could not be read, in words that name the place within it."""
+"""Explain why a record could not be read, and where in the record the fault is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ESCAPES = re.compile(
 
 
 class DuplicateKeyError(ValueError):
-    """A wanted key stands twice in an object; its argument is the key."""
+    """A wanted key appears twice in an object; the argument is the key."""
 
 
 def too_long_reason(num_bytes: int, max_record_bytes: int) -> str:
@@ -41,9 +41,9 @@ def invalid_utf8_reason(fault: UnicodeDecodeError, place: str) -> str:
 
 
 def explain(data: bytes, error: Exception) -> str:
-    """Why this record could not be read."""
+    """Return the reason why this record could not be read."""
     if isinstance(error, DuplicateKeyError):
-        return f"key {error.args[0]!r} stands twice in the object"
+        return f"key {error.args[0]!r} appears twice in the object"
     if isinstance(error, RecursionError):
         return "not readable: nested too deeply"
     try:

@@ -1,6 +1,7 @@
-"""Files behind URLs: any protocol of fsspec, chained ones too, e.g. `zip://*.jsonl::data.zip`.
+"""Files behind URLs: any protocol of fsspec, also chained, e.g. `zip://*.jsonl::data.zip`.
 
-A URL's fingerprint is what its store says of the content (size, ETag, time), not a hash of it.
+The fingerprint of a URL is made from what its store reports (size, ETag, time), not from the
+content.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import xxhash
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.endings import is_found_in_folders
+from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import naming
 
-# What stores call their mark of a content; `created` and the like are left to `ukey`.
+# Names under which stores report a mark of the content; `ukey` covers `created` and the like.
 _MARKS = ("ETag", "etag", "CRC", "md5", "sha256", "generation", "mtime", "LastModified")
-_SAVED = ("state.json", "dataset_dict.json")
 
 
 def find_urls(spec: str) -> list[str]:
-    """The files that a URL, a URL with wildcards or the URL of a folder names, sorted."""
+    """Return the files, sorted, that a URL names: one file, a pattern or a folder."""
     with naming(spec):
         import fsspec
 
@@ -38,7 +39,7 @@ def find_urls(spec: str) -> list[str]:
 
 
 def fingerprint_url(url: str) -> tuple[int, str]:
-    """(size or -1, `ukey:` + hex of what the store tells)."""
+    """Return (size or -1, `ukey:` + hash of what the store reports)."""
     with naming(url):
         import fsspec
 
@@ -55,9 +56,9 @@ def fingerprint_url(url: str) -> tuple[int, str]:
 
 def _in_folder(paths: list[Any], spec: str) -> list[str]:
     names = [str(path) for path in paths]
-    if any(os.path.basename(name) in _SAVED for name in names):
+    if any(os.path.basename(name) in SAVED_MARKS for name in names):
         raise InputError(
-            f"{spec} was saved by `datasets`, which is read from local folders only;"
+            f"{spec} was saved by `datasets`, and such folders can only be read locally;"
             " copy it, or name its files: .../*.arrow"
         )
     return [
@@ -68,7 +69,7 @@ def _in_folder(paths: list[Any], spec: str) -> list[str]:
 
 
 def _url(spec: str, path: str) -> str:
-    """The URL of `path`, in the place that `spec` has for a path.
+    """Return `spec` with its path replaced by `path`.
 
     >>> _url("zip://*.jsonl::s3://b/x.zip", "a.jsonl")
     'zip://a.jsonl::s3://b/x.zip'

@@ -1,4 +1,4 @@
-"""Cut a source into pieces that can be read apart, and number their lines."""
+"""Cut a source into pieces that can be read independently, and number their lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataprep.pipeline.sources.format import Cut
 from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.types import Piece, Source
 
-Sized = tuple[Piece, int]  # with its bytes of input, -1 where they are not known
+Sized = tuple[Piece, int]  # a piece and its bytes of input, -1 if unknown
 
 
 def split_source(
     source: Source, index: int, target_bytes: int, keys: frozenset[str] | None, count_lines: bool
 ) -> list[Sized]:
-    """At least one piece, in order; `index` is the source's place in the plan."""
+    """Return at least one piece, in order; `index` is the source's place in the plan."""
     assert target_bytes > 0
     cuts = format_of(source.kind).split(source, target_bytes, keys)
     if count_lines:
@@ -34,7 +34,7 @@ def split_source(
 
 
 def _numbered(source: Source, cuts: list[Cut]) -> list[Cut]:
-    """The cuts, with the lines before each."""
+    """Return the cuts with `first_line` filled in."""
     if len(cuts) == 1:
         return [replace(cuts[0], first_line=0)]
     if all(cut.first_line >= 0 for cut in cuts):
@@ -44,7 +44,7 @@ def _numbered(source: Source, cuts: list[Cut]) -> list[Cut]:
 
 
 def lines_before(source: Source, piece: Piece) -> int:
-    """Lines (or rows) of the source before a piece, reading no further than its start."""
+    """Count the lines (or rows) of the source before a piece, reading no further than its start."""
     if piece.start == 0:
         return 0
     return format_of(source.kind).lines_before(source, [0, piece.start])[1]

@@ -1,11 +1,11 @@
-"""The bytes of a source, uncompressed, in chunks.
+"""Read the uncompressed bytes of a source in chunks.
 
     local file   builtin open, unbuffered, big reads
     URL          fsspec
     .gz, .zst    decompressed here, because a file that was cut off must be an error: readers that
-                 hide the end of a frame hide a missing one too
+                 hide where a frame ends also hide that its end is missing
 
-Memory is bounded by the chunk size, also for files that grow a thousandfold. Knows nothing of
+Memory is bounded by the chunk size, even for files that grow a thousandfold. Knows nothing of
 lines or records.
 """
 
@@ -23,15 +23,15 @@ import zstandard
 from dataprep.pipeline.errors import DataprepError, InputError
 
 UTF8_BOM = b"\xef\xbb\xbf"
-# Longest first: the mark of UTF-32 (little-endian) starts with that of UTF-16.
+# Longest first: the mark of little-endian UTF-32 starts with that of UTF-16.
 _FOREIGN_BOMS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
     (b"\x00\x00\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
-# A zstd block of 4 bytes can stand for 128 KiB, so that 1 KiB in is at most 32 MiB out. Feeding
-# 1 KiB at a time costs a quarter of the speed of large feeds: 740 against 990 MB/s.
+# A zstd block of 4 bytes can become 128 KiB, so 1 KiB becomes at most 32 MiB. Feeding 1 KiB at a
+# time costs a quarter of the speed: 740 instead of 990 MB/s.
 _ZST_FEED_BYTES = 1024
 
 
@@ -47,10 +47,10 @@ def is_url(path: str) -> bool:
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """What fails while a file is opened or read is an input error that names the file.
+    """Turn errors of opening or reading a file into InputErrors that name the file.
 
-    Only for calls into the file itself: behind a URL any exception can come (each protocol has
-    its own), and faults of our own must not be taken for them.
+    Use only around calls into the file itself: a URL may raise any exception (each protocol has
+    its own), and our own faults must not be taken for one of these.
     """
     try:
         yield
@@ -65,13 +65,13 @@ def naming(path: str) -> Iterator[None]:
 
 
 def open_file(path: str) -> Any:
-    """A binary file that can seek; the caller closes it."""
+    """Open a seekable binary file; the caller closes it."""
     with naming(path):
         return _UrlFile(path) if is_url(path) else open(path, "rb", buffering=0)
 
 
 class _UrlFile(io.RawIOBase):
-    """A file behind a URL, with its filesystem: archives are closed when theirs is let go."""
+    """A file behind a URL; holds its filesystem, because an archive is closed without it."""
 
     def __init__(self, url: str) -> None:
         import fsspec
@@ -103,19 +103,19 @@ class _UrlFile(io.RawIOBase):
 
 
 def check_encoding(head: bytes, path: str) -> None:
-    """Refuse what starts with the mark of UTF-16 or UTF-32: no line of it would be readable."""
+    """Refuse a file that starts with the mark of UTF-16 or UTF-32: no line of it is readable."""
     for mark, name in _FOREIGN_BOMS:
         if head.startswith(mark):
             raise InputError(
-                f"{path} is {name}, only UTF-8 can be read;"
+                f"{path} is {name}, but only UTF-8 can be read;"
                 f" convert it: iconv -f {name} -t UTF-8 IN > OUT"
             )
 
 
 class ByteStream:
-    """Iterate over the uncompressed bytes from `start` on; a context manager.
+    """A context manager that iterates over the uncompressed bytes from `start` on.
 
-    `stored_bytes` counts what was taken from storage so far: compressed bytes where there are.
+    `stored_bytes` counts the bytes read from storage so far, compressed if the file is.
     """
 
     def __init__(self, path: str, compression: str, *, start: int = 0, chunk_bytes: int) -> None:
@@ -161,12 +161,12 @@ class ByteStream:
 def _broken(path: str, format_name: str, cause: str) -> InputError:
     return InputError(
         f"{path} is not a whole {format_name} file: {cause};"
-        " copy or compress it again (the content up to there cannot be trusted)"
+        " copy or compress it again (the content before that cannot be trusted)"
     )
 
 
 def _gunzip(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """All members of a gzip file; zero bytes between and after them are padding."""
+    """Yield the content of all members of a gzip file; zeros between and after them are padding."""
     member: Any = None
     num_members = 0
     for data in stored:
@@ -192,14 +192,14 @@ def _gunzip(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[by
 
 
 def _unzstd(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """All frames of a zstd file, gathered into chunks; the last frame must have its end."""
+    """Yield the content of all frames of a zstd file in chunks; the last frame must be complete."""
     frame: Any = None
     num_frames = 0
     gathered: list[bytes] = []
     num_gathered = 0
-    for piece in stored:
-        for at in range(0, len(piece), _ZST_FEED_BYTES):
-            data = piece[at : at + _ZST_FEED_BYTES]
+    for chunk in stored:
+        for at in range(0, len(chunk), _ZST_FEED_BYTES):
+            data = chunk[at : at + _ZST_FEED_BYTES]
             while data:
                 frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
                 try:

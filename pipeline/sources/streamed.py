@@ -1,4 +1,4 @@
-"""Datasets that `datasets` streams: pieces are shards, lines are rows. Runs in the workers."""
+"""Datasets that `datasets` streams in the workers: pieces are its shards, lines are rows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import lru_cache
 from itertools import accumulate, islice
 from typing import Any
 
-from dataprep.pipeline.sources.batches import batch_rows, nothing
+from dataprep.pipeline.sources.batches import batch_rows, empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.hub import hub_errors
 from dataprep.pipeline.types import Piece, Records, Source
 
 
 class Streamed(Format):
-    """Pieces are shards."""
+    """Pieces are shards of the streamed dataset."""
 
     kind = "hf"
     is_stream = True
@@ -27,7 +27,7 @@ class Streamed(Format):
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
         rows = _rows(source, piece.start, piece.stop)
         line = sum(1 for _ in islice(rows, wanted.from_line))
-        yield nothing(next_line=line)
+        yield empty_batch(next_line=line)
         sized = ((row, rough_size(row)) for row in rows)
         yield from batch_rows(sized, wanted.keys, first_line=line, batch_bytes=wanted.batch_bytes)
 
@@ -62,7 +62,7 @@ def _dataset(source: Source) -> Any:
 
 
 def rough_size(value: object) -> int:
-    """Bytes, about: enough to end a batch in time.
+    """Return about how many bytes a value has, to know when a batch is full.
 
     >>> rough_size({"text": "abc", "codes": [1, 2, 3]})
     27
@@ -78,7 +78,7 @@ def rough_size(value: object) -> int:
 
 
 def _rows(source: Source, start: int, stop: int) -> Iterator[dict[str, Any]]:
-    """Of the shards from `start` to before `stop`."""
+    """Yield the rows of the shards in [start, stop)."""
     dataset = _dataset(source)
     for index in range(start, stop):
         with hub_errors(source.path):

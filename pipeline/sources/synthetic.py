@@ -1,12 +1,12 @@
 """Made-up records: `synthetic:text|image|audio|paired?n=1000&seed=0`.
 
-    text     {"text": words with punctuation, 4 to 2047 of them}
+    text     {"text": 4 to 2047 words with punctuation}
     image    {"vision": codes in 0..8191, 256 for each of 1 to 4 frames}
-    audio    {"audio": codes in 0..1023, 75 to 300 of them}
+    audio    {"audio": 75 to 300 codes in 0..1023}
     paired   {"caption": words, "vision": codes, "fields": "[vision],caption"}
 
-Record i is a pure function of (seed, i), made from raw Philox words by integer arithmetic alone:
-the same on every machine, in every version of numpy.
+Record i is a pure function of (seed, i), made from raw Philox words with integer arithmetic only:
+it is the same on every machine and in every version of numpy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import HeldBy, nothing_held
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import batch_rows, nothing
+from dataprep.pipeline.sources.batches import batch_rows, empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
@@ -34,7 +34,7 @@ _MAX_FRAMES = 4
 AUDIO_CODEBOOK_SIZE = 1024
 _AUDIO_LENGTHS = range(75, 301)  # one to four seconds of a common codec
 _DEFAULTS = {"n": 1000, "seed": 0}
-# Changes with what is made, so that old outputs are known to be of another input.
+# Raise it when the records change, so that outputs made from the old records are not continued.
 _VERSION = 1
 _LOREM = (
     "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut"
@@ -90,7 +90,7 @@ class Synthetic(Format):
         num_lines = piece.stop - piece.start
         first_line = min(wanted.from_line, num_lines)
         size = _mean_bytes(source)
-        yield nothing(next_line=first_line, num_bytes=first_line * size)
+        yield empty_batch(next_line=first_line, num_bytes=first_line * size)
         indices = range(piece.start + first_line, piece.stop)
         rows = ((make(source, i, wanted.held_by), size) for i in indices)
         yield from batch_rows(
@@ -106,7 +106,7 @@ def _mean_bytes(source: Source) -> int:
 
 
 def make(source: Source, index: int, held_by: HeldBy = nothing_held) -> Record:
-    """Codes are an array under a key that is known for them, else a list."""
+    """Return record `index`; codes are an array under a key that holds codes, else a list."""
     record = _make(source, index)
     return {
         key: value.tolist() if isinstance(value, np.ndarray) and not held_by(key) else value
@@ -116,24 +116,24 @@ def make(source: Source, index: int, held_by: HeldBy = nothing_held) -> Record:
 
 def _make(source: Source, index: int) -> Record:
     what, seed = source.options["what"], int(source.options["seed"])
-    words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw
+    raw = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw
     if what == "text":
-        return {"text": _text(words, max_doublings=8)}
+        return {"text": _text(raw, max_doublings=8)}
     if what == "image":
-        return {"vision": _images(words)}
+        return {"vision": _images(raw)}
     if what == "audio":
-        return {"audio": _sounds(words)}
+        return {"audio": _sounds(raw)}
     assert what == "paired"
     return {
-        "caption": _text(words, max_doublings=3),
-        "vision": _images(words),
+        "caption": _text(raw, max_doublings=3),
+        "vision": _images(raw),
         "fields": "[vision],caption",
     }
 
 
 def _text(raw: Raw, *, max_doublings: int) -> str:
-    """Four words, doubled as often as coins fall: lengths are spread evenly over their logarithm,
-    most of them in the middle."""
+    """Return a text whose length is four words, doubled once for each of `max_doublings` coins
+    that shows heads: lengths spread over orders of magnitude, most of them in the middle."""
     draw: NDArray[np.uint64] = raw(2)
     doublings = (int(draw[0]) & ((1 << max_doublings) - 1)).bit_count()
     shortest = 4 << doublings

@@ -1,8 +1,8 @@
-"""Rows of an Arrow record batch to records, for Parquet and Arrow files alike.
+"""Turn the rows of Arrow record batches into records, for Parquet and Arrow files alike.
 
-Values come as Python values, null as None, but lists of codes as arrays. A value that cannot be
-one (text that is not UTF-8, a date before year 1) makes an error of its row; data that breaks
-Arrow's own rules, of the file.
+Values become Python values, null becomes None, and lists of codes become arrays. A value that
+Python cannot represent (text that is not UTF-8, a date before year 1) is an error of its row; data
+that breaks Arrow's own rules is an error of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataprep.pipeline.types import Offsets, RecordError, Records
 
 @contextmanager
 def table_errors(path: str, format_name: str) -> Iterator[None]:
-    """Errors of pyarrow become input errors that name the file. Only around calls into pyarrow."""
+    """Turn errors of pyarrow into InputErrors that name the file. Use only around pyarrow calls."""
     import pyarrow as pa
 
     try:
@@ -40,18 +40,18 @@ def broken_table(path: str, format_name: str, cause: str) -> InputError:
 
 
 def check_columns(keys: frozenset[str] | None, names: Sequence[str], path: str) -> None:
-    """Every wanted column (None: all) is there once."""
+    """Raise an InputError unless every wanted column (None: all) exists exactly once."""
     for key in sorted(set(names) if keys is None else keys):
         if key not in names:
             raise InputError(
                 f"column {key!r} not in {path} (columns: {', '.join(names)}); set --fields"
             )
         if list(names).count(key) > 1:
-            raise InputError(f"column {key!r} stands twice in {path}; rename one of them")
+            raise InputError(f"column {key!r} appears twice in {path}; rename one of them")
 
 
 def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
-    """Rows before each of some groups; `sizes`: (rows, bytes) of all groups.
+    """Count the rows before each of the groups `starts`; `sizes` has (rows, bytes) of all groups.
 
     >>> rows_before([(5, 0), (7, 0)], [0, 1, 2])
     [0, 5, 12]
@@ -61,7 +61,7 @@ def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list
 
 
 def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
-    """Parts of a record batch of about `batch_bytes` each."""
+    """Yield slices of a record batch with about `batch_bytes` each."""
     num_rows = batch.num_rows
     step = max(1, num_rows * batch_bytes // max(1, batch.nbytes))
     for start in range(0, num_rows, step):
@@ -78,7 +78,7 @@ def table_records(
 ) -> Records:
     names = batch.schema.names if wanted.keys is None else sorted(wanted.keys)
     columns: dict[str, Sequence[Any]] = {}
-    reasons: dict[int, str] = {}  # by row; the first column that is bad speaks
+    reasons: dict[int, str] = {}  # by row; that of the first bad column
     for name in names:
         columns[name], bad = _values(batch.column(name), name, path, wanted.held_by(name))
         reasons = bad | reasons
@@ -106,11 +106,11 @@ def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
 def _values(
     column: Any, name: str, path: str, holds: Holds
 ) -> tuple[Sequence[Any], dict[int, str]]:
-    """(values, reasons of those that cannot be had by index)."""
+    """Return (values, the reasons by index of those that cannot be read)."""
     import pyarrow as pa
 
     try:
-        # Arrow trusts the offsets in a file: reading through wrong ones would crash, not raise.
+        # Arrow trusts the offsets in a file: wrong ones would crash the process, not raise.
         column.validate(full=True)
     except pa.ArrowInvalid as error:
         if "UTF" not in str(error):
@@ -127,7 +127,7 @@ def _plain(column: Any) -> Sequence[Any]:
 
 
 def _codes(column: Any) -> Sequence[Any]:
-    """Lists of integers as arrays, also those in a list of lists; the rest as it is."""
+    """Return lists of integers, also those inside lists, as arrays; other values unchanged."""
     lists = _integer_lists(column)
     if lists is not None:
         return lists
@@ -143,7 +143,7 @@ def _codes(column: Any) -> Sequence[Any]:
 
 
 def _segments(column: Any) -> Sequence[Any]:
-    """Lists of objects with their codes as arrays; the rest as it is."""
+    """Return lists of objects with their codes as arrays; other values unchanged."""
     from pyarrow import types
 
     kind = column.type
@@ -180,7 +180,7 @@ _DECODE: Mapping[Holds, Callable[[Any], Sequence[Any]]] = {
 
 
 def _integer_lists(column: Any) -> IntegerLists | None:
-    """Lists of integers without a null, in the memory they are in; None for any other column."""
+    """Return lists of integers without a null, not copied; None for any other column."""
     from pyarrow import types
 
     kind = column.type

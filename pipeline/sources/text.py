@@ -1,7 +1,7 @@
-"""Texts to records: each is `{"text": ...}`.
+"""Read text files: each text becomes a record `{"text": ...}`.
 
-Nothing between two separators is like a blank line: no record. Anything else is a text, blanks
-included, and is kept to the byte. Without a separator the whole file is one text.
+An empty text between two separators is like a blank line: not a record. Any other text is kept to
+the byte, even if it is only white space. Without a separator the whole file is one text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY = "text"
 
 
 class Text(Format):
-    """Pieces are byte ranges where there is a separator, else the whole."""
+    """Pieces are byte ranges; without a separator, the whole file."""
 
     kind = "text"
     endings = (".txt",)

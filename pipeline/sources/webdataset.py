@@ -3,9 +3,9 @@
     a.tar    1.txt 1.vision.npy │ 2.txt 2.vision.npy │ …                 neighbours of one key
     record   {"__key__": "1", "text": "a cat", "vision": array([754, 1512])}
 
-Which members are a record is for `bundles` to say, what their contents are for `members`.
+`bundles` says which members are a record, `members` what their contents are.
 
-All headers are looked at when a tar is cut, so that a key that comes back after another one is an
+All headers are read when a tar is cut, so that a key that appears again after other keys is an
 error before any work is done.
 """
 
@@ -23,9 +23,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import as_columns, nothing
+from dataprep.pipeline.sources.batches import as_columns, empty_batch
 from dataprep.pipeline.sources.bundles import Bundle, read_bundles
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.members import BundleDecoder
@@ -67,7 +67,7 @@ class WebDataset(Format):
             batch = _Batch(BundleDecoder(file, source.path, wanted), wanted)
             for bundle in read_bundles(file, source.path, piece.start, piece.stop):
                 if line < wanted.from_line:
-                    yield nothing(next_line=line + 1, num_bytes=bundle.num_bytes(wanted.keys))
+                    yield empty_batch(next_line=line + 1, num_bytes=bundle.num_bytes(wanted.keys))
                 else:
                     batch.add(line, bundle)
                 line += 1
@@ -88,7 +88,7 @@ class WebDataset(Format):
 
 
 def _check_keys(file: Any, path: str, hashes: NDArray[np.uint64]) -> None:
-    """InputError if a key comes back. There may be millions: hashes u64[n] are compared first."""
+    """Refuse a key that appears again. There may be millions: first compare the hashes u64[n]."""
     ordered = np.sort(hashes)
     suspects = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     if not suspects:
@@ -100,8 +100,9 @@ def _check_keys(file: Any, path: str, hashes: NDArray[np.uint64]) -> None:
         place = f"record {number} (byte {bundle.offset})"
         if bundle.key in seen:
             raise InputError(
-                f"key {bundle.key!r} of {seen[bundle.key]} of {path} comes back in {place}, after "
-                "other keys; pack the tar again with the files of one key together: tar --sort=name"
+                f"key {bundle.key!r} of {seen[bundle.key]} of {path} appears again in {place}, "
+                "after other keys; pack the tar again with the files of each key together: "
+                "tar --sort=name"
             )
         seen[bundle.key] = place
 
@@ -111,7 +112,7 @@ def _hash(key: str) -> int:
 
 
 class _Batch:
-    """Records and errors of neighbours, until they are taken."""
+    """Collects records and errors of neighbouring bundles until they are taken."""
 
     def __init__(self, decode: BundleDecoder, wanted: Wanted) -> None:
         self._decode = decode
@@ -159,11 +160,9 @@ class _Batch:
 
 
 def _integer_lists(column: Sequence[Any]) -> Sequence[Any]:
-    """One array for all lists of codes, if all are flat and of types that have one in common."""
+    """Join the lists of codes into one array, if all are flat and of compatible integer types."""
     if not column or not all(isinstance(v, np.ndarray) and v.ndim == 1 for v in column):
         return column
     if np.result_type(*{values.dtype for values in column}).kind not in "iu":
         return column
-    offsets = np.zeros(len(column) + 1, np.int64)
-    np.cumsum([len(values) for values in column], out=offsets[1:])
-    return IntegerLists(np.concatenate(column), offsets)
+    return IntegerLists(np.concatenate(column), offsets_of([len(values) for values in column]))

@@ -132,7 +132,7 @@ def test_an_entry_point_brings_an_encoder(tmp_path: Path, on_path: Any) -> None:
 
 def test_an_encoder_of_a_name_that_is_taken_is_refused(tmp_path: Path, on_path: Any) -> None:
     on_path(install_plugin(tmp_path, "patches = plug_encoder:SPEC"))
-    with pytest.raises(ConfigError, match=r"two encoders are called 'patches': that of dataprep"):
+    with pytest.raises(ConfigError, match=r"two encoders are called 'patches': one from dataprep"):
         find_encoder("mulaw")
 
 
@@ -145,7 +145,7 @@ def test_two_packages_with_encoders_of_one_name_are_refused(tmp_path: Path, on_p
 
 def test_a_plugin_that_is_no_encoder_is_refused(tmp_path: Path, on_path: Any) -> None:
     on_path(install_plugin(tmp_path, "brightness = plug_encoder:Brightness"))
-    with pytest.raises(ConfigError, match="is no EncoderSpec of that name"):
+    with pytest.raises(ConfigError, match="is not an EncoderSpec of that name"):
         find_encoder("brightness")
 
 
@@ -177,5 +177,5 @@ def test_weights_for_an_encoder_that_has_none_are_refused(tmp_path: Path) -> Non
     path.write_bytes(b"x")
     with pytest.raises(ConfigError, match="takes no weights"):
         open_encoder("patches", {}, find_weights(str(path), None))
-    with pytest.raises(ConfigError, match="is no file"):
+    with pytest.raises(ConfigError, match="is not a file"):
         find_weights(str(tmp_path / "nowhere"), None)

@@ -328,7 +328,7 @@ def test_weights_without_a_decoder_encode_and_refuse_to_decode(tmp_path: Path) -
     weights = find_weights(str(tmp_path / "w.safetensors"), None)
     encoder = cast(ImageEncoder, open_encoder("vqgan", {"size": 8}, weights))
     assert not encoder.can_decode
-    with pytest.raises(ConfigError, match="holds no decoder"):
+    with pytest.raises(ConfigError, match="has no decoder"):
         encoder.decode(np.zeros((1, 4), np.int32))
 
 
@@ -458,5 +458,5 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 
 def test_converting_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(b"mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         convert_checkpoint(tmp_path / "in.pkl", tmp_path / "w")

@@ -424,7 +424,7 @@ def test_a_named_engine_that_is_wrong_missing_or_unable_is_an_error(
     )
     with pytest.raises(ConfigError, match="fake is not installed"):
         select({"fake": missing})
-    with pytest.raises(ConfigError, match="it reads no tokenizer of kind sentencepiece"):
+    with pytest.raises(ConfigError, match="it cannot read a tokenizer of kind sentencepiece"):
         select_engine("fastokens", model, cache_dir=tmp_path)
     assert select_engine("tokenizers", model, cache_dir=tmp_path).name == "sentencepiece"
 
@@ -442,7 +442,7 @@ def test_a_worker_with_another_version_refuses_the_selection(
     files = tokenizers["gpt2"]
     proof = prove_fake(files, tmp_path, lambda text: False)
     selection = Selection(name="fake", version="1", proof=proof)
-    with pytest.raises(ConfigError, match="fake is 2 here and was proven exact as 1"):
+    with pytest.raises(ConfigError, match="fake is version 2 here, but version 1 was proven exact"):
         load_engine(selection, files, adapters=fake(lambda text: False, "2"))
 
 

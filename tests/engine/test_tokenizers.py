@@ -257,7 +257,7 @@ def test_special_tokens_can_be_named_by_token_and_by_id(folder: Path) -> None:
 
 def test_an_unknown_special_token_is_an_error_that_names_near_ones(folder: Path) -> None:
     files = resolve_tokenizer(str(folder))
-    with pytest.raises(ConfigError, match=r"bos token '\[CLS' is not in .*near ones: '\[CLS\]'"):
+    with pytest.raises(ConfigError, match=r"bos token '\[CLS' is not in .*similar: '\[CLS\]'"):
         with_special(files, bos="[CLS")
     with pytest.raises(ConfigError, match="eos id 100000 is outside the vocabulary"):
         with_special(files, eos=100000)

@@ -239,7 +239,7 @@ def test_codes_made_elsewhere_are_decoded_by_the_encoder_that_is_named(
         ({"media": "m", "weights": "w"}, "--weights says nothing without --encoder"),
         ({"media": "m", "sets": ["settings.cells=8"]}, "--set says nothing without --encoder"),
         ({"media": "m", "encoder": "patches", "sets": ["fps=3"]}, "--set fps=3: only settings"),
-        ({"media": "m", "encoder": "patches", "weights": "w"}, "--weights w is no file"),
+        ({"media": "m", "encoder": "patches", "weights": "w"}, "--weights w is not a file"),
         ({"media": "m", "encoder": "patch"}, "no encoder called 'patch'; did you mean patches?"),
         ({"media": "m", "encoder": "vqgan"}, "needs weights; name their file with --weights"),
         ({"media": "m", "encoder": "mulaw", "sets": ["settings.rat=1"]}, "did you mean 'rate'?"),
@@ -650,7 +650,7 @@ def test_facts_that_cannot_be_read_are_an_input_error(tmp_path: Path) -> None:
     for value in (b"?", b'{"column": "vision"}', b'[{"column": "vision", "kind": 3}]'):
         table = pa.table({"vision": [[1] * 256]}).replace_schema_metadata({b"dataprep": value})
         pq.write_table(table, tmp_path / "a.parquet")
-        with pytest.raises(InputError, match=r"cannot read what .*a\.parquet says of its codes"):
+        with pytest.raises(InputError, match=r"cannot read what .*a\.parquet says about its codes"):
             adopted(tmp_path, tmp_path / "a.parquet")
 
 

@@ -101,7 +101,7 @@ def test_an_ogg_file_that_ends_with_a_page_but_not_the_last_is_bad(
     data = sounds["opus"]
     last_page = data.rindex(b"OggS")
     assert last_page > 0
-    assert "no page says that it is the last" in decode(data[:last_page], SOUND).reason
+    assert "no page is marked as the last" in decode(data[:last_page], SOUND).reason
 
 
 @pytest.mark.parametrize("stated", [0, 0xFFFFFFFF, 0x7FFFF000, 0x80000000, 0xFFFFFFFF - 36])
@@ -114,7 +114,7 @@ def test_lengths_that_a_stream_could_not_know_are_allowed(
     struct.pack_into("<I", data, 4, stated)
     check_whole(io.BytesIO(bytes(data)))
     struct.pack_into("<I", data, place + 4, 96001)  # one more than there is
-    with pytest.raises(ValueError, match="is cut off: 96001 bytes are to follow byte 44"):
+    with pytest.raises(ValueError, match="is cut off: 96001 bytes should follow byte 44"):
         check_whole(io.BytesIO(bytes(data)))
 
 
@@ -294,7 +294,7 @@ def test_what_is_called_a_video_and_is_none_is_said_to_be_none(tmp_path: Path) -
         tar.add(tmp_path / "a.mp4", "b.mkv")
     for spec in (tmp_path / "a.mp4", tmp_path / "t.tar"):
         (item,) = items_of(spec)
-        assert decode_item(item, moving(frames=2)).reason.startswith("is no video that can be read")
+        assert decode_item(item, moving(frames=2)).reason.startswith("is not a readable video")
 
 
 # --- animations ---------------------------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_json_may_hold_structs_of_base64_or_a_path(tmp_path: Path) -> None:
     [
         ("http://x/y.png", r"is a URL \(http://x/y.png\).*download it first"),
         ({"path": "https://x/y"}, "is a URL"),
-        ({"path": None}, r"neither bytes, as base64, nor a path \(keys: path\)"),
+        ({"path": None}, r"neither bytes as base64 nor a path \(keys: path\)"),
         ({"bytes": 7, "path": "a.png"}, "neither bytes"),
         ({"bytes": "not base64!"}, "nor base64"),
         ({}, "neither bytes"),

@@ -69,8 +69,8 @@ def test_exif_turns_a_picture_only_when_asked() -> None:
         (b"no picture at all", "not a picture of a known kind"),
         (encoded(picture(), "JPEG")[:-200], "cannot be read as a picture: .*truncated"),
         (encoded(picture())[:-40], "cannot be read as a picture"),
-        (encoded(Image.fromarray(np.zeros((4, 4), np.uint16))), "more than 8 bits a channel"),
-        (encoded(picture(1, 4000)), "is 1x4000: one side may be 1024 times"),
+        (encoded(Image.fromarray(np.zeros((4, 4), np.uint16))), "more than 8 bits per channel"),
+        (encoded(picture(1, 4000)), "is 1x4000, but one side may be at most 1024 times"),
     ],
 )
 def test_a_bad_picture_has_a_reason(data: bytes, reason: str) -> None:
@@ -332,7 +332,7 @@ def test_a_video_without_a_rate_is_a_config_error(video: bytes) -> None:
 def test_a_broken_video_has_a_reason(video: bytes) -> None:
     rules = PictureRules(size=32, exif_rotate=False, fps=1, frames=None)
     with pytest.raises(
-        ValueError, match="is cut off: 1349 bytes are to follow byte 36, but there are only 164"
+        ValueError, match="is cut off: 1349 bytes should follow byte 36, but there are only 164"
     ):
         list(decode(video[:200], rules).frames)
 

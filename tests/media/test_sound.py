@@ -120,13 +120,13 @@ def test_a_bad_sound_has_a_reason(data: bytes, reason: str) -> None:
 
 def test_sounds_that_are_empty_cut_off_or_no_numbers_are_bad() -> None:
     rules = SoundRules(rate=16000, loudness="peak")
-    assert "no sample" in decode(sound(np.zeros(0), 16000), rules).reason
+    assert "no samples" in decode(sound(np.zeros(0), 16000), rules).reason
     noise = np.random.default_rng(0).uniform(-1, 1, 50000)
     flac = sound(noise, 16000, "FLAC")
     assert decode(flac[: len(flac) // 2], rules).reason
     file = io.BytesIO()
     soundfile.write(file, np.array([0, np.nan]), 16000, format="WAV", subtype="FLOAT")
-    assert "no numbers" in decode(file.getvalue(), rules).reason
+    assert "not numbers" in decode(file.getvalue(), rules).reason
 
 
 # --- packages that are not installed ------------------------------------------------------------
@@ -136,7 +136,11 @@ def test_sounds_that_are_empty_cut_off_or_no_numbers_are_bad() -> None:
     ("module", "rate", "reason"),
     [
         ("soundfile", 16000, r"sounds need soundfile; pip install 'dataprep-jax\[audio\]'"),
-        ("soxr", 8000, r"sounds of another rate .* need soxr; pip install 'dataprep-jax\[audio\]'"),
+        (
+            "soxr",
+            8000,
+            r"sounds with another rate .* need soxr; pip install 'dataprep-jax\[audio\]'",
+        ),
     ],
 )
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(

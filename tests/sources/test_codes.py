@@ -399,7 +399,7 @@ def test_keys_with_colons_are_no_reason_to_take_the_slow_way(folder: Path) -> No
 def test_colons_do_not_hide_a_key_that_stands_twice(folder: Path, line: bytes, name: str) -> None:
     source = source_of(folder / "h.jsonl", b'{"vision": [1]}\n' + line)
     records, errors, _ = read_all(source, None, held_by=held_by)
-    assert (len(records), errors[0][2]) == (1, f"key {name!r} stands twice in the object")
+    assert (len(records), errors[0][2]) == (1, f"key {name!r} appears twice in the object")
 
 
 # ── tables
@@ -670,7 +670,9 @@ def test_reading_an_npy_continues_at_any_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keys", [None, BOTH])
 def test_an_npy_has_one_field_only(tmp_path: Path, keys: frozenset[str] | None) -> None:
     source = npy(tmp_path / "a.npy", np.zeros((2, 3), np.int32))
-    pattern = r"a\.npy holds codes only, but .* wanted of it; use --fields vision"
+    pattern = (
+        r"a\.npy holds only codes, but .* are wanted from it; use one field, as in --fields vision"
+    )
     with pytest.raises(InputError, match=pattern):
         split_source(source, 0, 100, keys, False)
     with pytest.raises(InputError, match=pattern):
@@ -686,10 +688,10 @@ def test_wanting_nothing_of_an_npy_still_counts_its_rows(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("array", "pattern"),
     [
-        (np.zeros((2, 3)), "holds float64, codes are integers"),
+        (np.zeros((2, 3)), "holds float64, but codes are integers"),
         (np.zeros((2, 3), bool), "holds bool"),
         (np.array([{}, []], object), "holds object"),
-        (np.zeros(3, [("a", "i4")]), "holds .*, codes are integers"),
+        (np.zeros(3, [("a", "i4")]), "holds .*, but codes are integers"),
         (np.zeros((2, 3), "m8[s]"), "holds timedelta"),
         (np.array(["a"]), "holds <U1"),
         (np.array(3), "a single number"),
@@ -717,13 +719,13 @@ def test_an_npy_cut_anywhere_is_an_input_error(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"cannot read .*a\.npy as \.npy"):
             list(read_piece(source, Piece(source=0, start=0, stop=4), VISION))
     path.write_bytes(content + b"\0")
-    with pytest.raises(InputError, match=r"a\.npy goes on after its array of \(4, 3\)"):
+    with pytest.raises(InputError, match=r"a\.npy has more bytes after its array of \(4, 3\)"):
         npy_rows(source)
 
 
 def test_an_npy_with_fewer_rows_than_planned_is_an_input_error(tmp_path: Path) -> None:
     source = npy(tmp_path / "a.npy", np.zeros((2, 3), int))
-    with pytest.raises(InputError, match="row 4 is not there any more"):
+    with pytest.raises(InputError, match="row 4 no longer exists"):
         list(read_piece(source, Piece(source=0, start=0, stop=5), VISION))
 
 
@@ -756,7 +758,7 @@ def test_an_npy_in_a_folder_is_taken_only_if_named(tmp_path: Path) -> None:
     assert [source.kind for source in find_sources(str(tmp_path))] == ["jsonl"]
     assert [source.kind for source in find_sources(f"{tmp_path}/*.npy")] == ["npy"]
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(InputError, match=r"only taken if named"):
+    with pytest.raises(InputError, match=r"read only if named"):
         find_sources(str(tmp_path))
 
 

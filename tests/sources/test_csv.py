@@ -211,7 +211,7 @@ def test_a_row_by_itself_is_an_error_that_says_how_to_mend_it(tmp_path: Path) ->
         "not valid CSV: ',' expected after '\"'; put quotes around fields that hold quotes",
         "not valid CSV: new-line character seen in unquoted field",
         "invalid UTF-8: byte 0xff at byte 0 of the row; write it as UTF-8",
-        "holds a NUL at byte 3 of the row",
+        "has a NUL at byte 3 of the row",
     ]
     for error, reason in zip(errors, expected, strict=True):
         assert error.reason.startswith(reason)
@@ -220,17 +220,17 @@ def test_a_row_by_itself_is_an_error_that_says_how_to_mend_it(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"a\.csv is empty, its row 1 must name columns; leave it out"),
+        (b"", r"a\.csv is empty, but row 1 must name the columns; leave the file out"),
         (b"\xef\xbb\xbf", r"row 1 of .*a\.csv \(byte 3\) is blank; begin with the row that names"),
         (b"\na,b\n", r"row 1 of .*a\.csv \(byte 0\) is blank; begin with the row that names"),
         (b"a,a\n1,2\n", r"row 1 of .*a\.csv \(byte 0\) names column 'a' twice; rename one of"),
         (b"a,,b\n1,2,3\n", r"row 1 of .*a\.csv \(byte 0\) has no name for column 2; name it"),
         (b"a,\xff\n", r"row 1 of .*a\.csv \(byte 0\) invalid UTF-8: byte 0xff at byte 2"),
-        (b"a,\0\n", r"row 1 of .*a\.csv \(byte 0\) holds a NUL at byte 2"),
+        (b"a,\0\n", r"row 1 of .*a\.csv \(byte 0\) has a NUL at byte 2"),
         (b'"a"b,c\n', r"row 1 of .*a\.csv \(byte 0\) not valid CSV: ',' expected"),
         (b'a,b\n1,"2\n3,4\n', r"row 2 of .*a\.csv has a quote at byte 6 that is never closed"),
         (b'a,"b\n', r"row 1 of .*a\.csv has a quote at byte 2 that is never closed"),
-        ("a,b\n1,2\n".encode("utf-16"), r"a\.csv is UTF-16, only UTF-8 can be read"),
+        ("a,b\n1,2\n".encode("utf-16"), r"a\.csv is UTF-16, but only UTF-8 can be read"),
     ],
 )
 @pytest.mark.parametrize("target_bytes", [2, 1 << 30])

@@ -91,7 +91,7 @@ def test_the_kind_is_told_by_the_ending(
 def test_an_unknown_ending_is_an_error_that_lists_the_known_ones(tmp_path: Path, name: str) -> None:
     fill(tmp_path, name)
     with pytest.raises(
-        InputError, match=r"cannot tell what .* is by its ending; known are \.jsonl"
+        InputError, match=r"cannot tell what .* is by its ending; known endings: \.jsonl"
     ):
         find_sources(str(tmp_path / name))
 
@@ -138,7 +138,7 @@ def test_an_empty_input_is_an_input_error() -> None:
 
 def test_a_glob_that_matches_folders_only_says_so(tmp_path: Path) -> None:
     fill(tmp_path, "one/a.jsonl", "two/a.jsonl")
-    with pytest.raises(InputError, match="folders only"):
+    with pytest.raises(InputError, match="only folders"):
         find_sources(f"{tmp_path}/*")
 
 
@@ -168,7 +168,7 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
 
 def test_a_broken_link_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    with pytest.raises(InputError, match=r"a\.jsonl is no file that can be read"):
+    with pytest.raises(InputError, match=r"a\.jsonl is not a readable file"):
         find_sources(str(tmp_path))
 
 

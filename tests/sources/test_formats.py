@@ -233,7 +233,7 @@ def test_something_after_an_array_is_an_input_error(folder: Path) -> None:
     for rest in (b"]", b'\n[{"text": 1}]', b"  x"):
         source = source_of(folder, b'[{"text": 1}]' + rest, "more.json")
         for batch_bytes in (1, 1000):
-            with pytest.raises(InputError, match=r"more\.json goes on after its JSON array"):
+            with pytest.raises(InputError, match=r"more\.json has more after its JSON array"):
                 texts(source, batch_bytes=batch_bytes)
 
 

@@ -350,7 +350,7 @@ def test_any_string_can_be_a_key(folder: Path, key: str) -> None:
         (b'{"text": "a\xffb"}', "invalid UTF-8: byte 0xff at byte 11 of the record"),
         (b'{"text": "a\\ud800"}', "lone surrogate \\ud800 at byte 11 of the record"),
         (b'{"text": "\\udc00\\ud83d\\ude00"}', "lone surrogate \\udc00 at byte 10 of the record"),
-        (b'{"text": 1, "text": 2}', "key 'text' stands twice in the object"),
+        (b'{"text": 1, "text": 2}', "key 'text' appears twice in the object"),
         (b'{"text": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
         (b'{"text": ' + b"1" * 5000 + b"}", "out of range"),
         (b'{"text": "a\x00b"}', "not valid JSON: invalid character"),

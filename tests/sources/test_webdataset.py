@@ -309,35 +309,35 @@ BAD = [
     ([("1.json", b"[1]")], "1.json: not an object but a list"),
     ([("1.json", b" \n")], "1.json: not valid JSON: it is empty"),
     ([("1.json", b'{"a": 1} {}')], "1.json: not valid JSON: trailing characters"),
-    ([("1.json", b'{"a": 1, "a": 1}')], "1.json: key 'a' stands twice in the object"),
+    ([("1.json", b'{"a": 1, "a": 1}')], "1.json: key 'a' appears twice in the object"),
     ([("1.x.json", b'1, "y": 2')], "1.x.json: not valid JSON: trailing characters (byte 2)"),
     ([("1.x.json", b"")], "1.x.json: not valid JSON: it is empty"),
-    ([("1.npy", b"\x93NUMPY")], "1.npy: an .npy that is of no use: its header is damaged"),
-    ([("1.npy", npy([1.5], np.float32))], "1.npy: an .npy that is of no use: it holds float32"),
+    ([("1.npy", b"\x93NUMPY")], "1.npy: an unusable .npy: its header is damaged"),
+    ([("1.npy", npy([1.5], np.float32))], "1.npy: an unusable .npy: it holds float32"),
     ([("1.npy", npy([1, 2])[:-1])], "1.npy: an .npy of 135 bytes, but an array of (2,) has 136"),
     ([("1.npy", npy(7))], "1.npy: a single number; save an array"),
-    ([("1.npy", npy([{}], object))], "1.npy: an .npy that is of no use: it holds object"),
-    ([("1.cls", b"cat")], "1.cls: must be the number of a class, got 'cat'"),
-    ([("1.cls", b"")], "1.cls: must be the number of a class, got ''"),
+    ([("1.npy", npy([{}], object))], "1.npy: an unusable .npy: it holds object"),
+    ([("1.cls", b"cat")], "1.cls: must be a class number, got 'cat'"),
+    ([("1.cls", b"")], "1.cls: must be a class number, got ''"),
     (
         [("1.txt", b"a"), ("1.TXT", b"a")],
-        "1.txt and 1.TXT have one key and one extension; keep one",
+        "1.txt and 1.TXT have the same key and extension; keep one",
     ),
     (
         [("1.txt", b"a"), ("1.json", b'{"text": "b"}')],
-        "field 'text' is given by 1.txt and, differently, by 1.json; keep one",
+        "field 'text' is given by 1.txt and, with another value, by 1.json; keep one",
     ),
     (
         [("1.a.txt", b"5"), ("1.a.cls", b"6")],
-        "field 'a' is given by 1.a.txt and, differently, by 1.a.cls; keep one",
+        "field 'a' is given by 1.a.txt and, with another value, by 1.a.cls; keep one",
     ),
     (
         [("1.npy", npy([1])), ("1.json", b'{"npy": [1]}')],
-        "field 'npy' is given by 1.npy and, differently, by 1.json; keep one",
+        "field 'npy' is given by 1.npy and, with another value, by 1.json; keep one",
     ),
     (
         [("1.json", b'{"__key__": "2"}')],
-        "field '__key__' is given by its name and, differently, by 1.json; keep one",
+        "field '__key__' is given by its name and, with another value, by 1.json; keep one",
     ),
 ]
 
@@ -418,8 +418,8 @@ def test_a_key_that_comes_back_is_an_error_that_names_both_places(folder: Path) 
     members = [("a.txt", b"1"), ("d/b.txt", b"2"), ("a.json", b"{}"), ("a.cls", b"3")]
     source = source_of(folder, members)
     message = (
-        r"key 'a' of record 1 \(byte 0\) of .*a\.tar comes back in record 3 \(byte 2048\), after "
-        "other keys; pack the tar again .* tar --sort=name"
+        r"key 'a' of record 1 \(byte 0\) of .*a\.tar appears again in record 3 \(byte 2048\), "
+        "after other keys; pack the tar again .* tar --sort=name"
     )
     for target_bytes in (1, 1 << 20):
         with pytest.raises(InputError, match=message):
@@ -462,7 +462,9 @@ def test_damage_since_the_tar_was_cut_is_an_input_error(folder: Path) -> None:
 
 
 def test_tars_joined_into_one_file_are_an_input_error(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"goes on at byte \d+, after its end mark; were tars"):
+    with pytest.raises(
+        InputError, match=r"has more data at byte \d+, after its end mark; were tars"
+    ):
         read_all(source_of(folder, WHOLE + tar_of([("4.txt", b"")])))
 
 
@@ -498,7 +500,7 @@ def test_global_headers_may_comment_but_not_rename(folder: Path) -> None:
         return source_of(folder, file.getvalue())
 
     assert len(read_all(with_global({"comment": "a commit"}), TEXT, 1)[0]) == 2
-    with pytest.raises(InputError, match="a global header gives all members one path or size"):
+    with pytest.raises(InputError, match="a global header gives all members the same path or size"):
         read_all(with_global({"path": "3.txt"}))
 
 

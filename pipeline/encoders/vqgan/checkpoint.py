@@ -1,8 +1,8 @@
-"""LWM's pickled checkpoint to safetensors, without running any code of the pickle.
+"""Convert LWM's pickled checkpoint to safetensors, without running any code of the pickle.
 
-A pickle is a program: it can name any function and have it called. This reader knows the few names
-that arrays and plain containers need, calls harmless functions of its own instead, and refuses
-every other name before anything is called.
+A pickle is a program: it can call any function that it names. This reader knows the few names that
+arrays and plain containers need, calls its own harmless functions instead, and refuses every other
+name before anything is called.
 
     numpy arrays (any version), flax FrozenDict, jax arrays, OrderedDict    read
     everything else                                                         ConfigError
@@ -39,7 +39,7 @@ class Converted:
 def convert_checkpoint(source: Path, target: Path) -> Converted:
     """Write the checkpoint's parameters as safetensors, float32, checked against the network."""
     if target.exists():
-        raise ConfigError(f"{target} is there already; remove it, or name another file")
+        raise ConfigError(f"{target} already exists; remove it, or name another file")
     tree = read_pickle(source)
     if set(tree) == {"params"} and isinstance(tree["params"], Mapping):
         tree = tree["params"]
@@ -72,18 +72,18 @@ class _ArraysOnly(pickle.Unpickler):
         known = _KNOWN.get((module, name))
         if known is None:
             raise ConfigError(
-                f"holds a {module}.{name}, and only arrays and plain containers are read; "
+                f"holds a {module}.{name}, but only arrays and plain containers are read; "
                 "save the parameters as a dict of NumPy arrays"
             )
         return known
 
 
 class _Array:
-    """Stands for `numpy.ndarray` where a pickle names the type; never instantiated."""
+    """Stands for `numpy.ndarray` if a pickle names the type; never instantiated."""
 
 
 def _reconstruct(kind: object, shape: object, typecode: object) -> NDArray[Any]:
-    """An empty array, which the pickle then gives its state: shape, dtype, bytes."""
+    """Return an empty array; the pickle then sets its state: shape, dtype, bytes."""
     if kind is not _Array:
         raise ConfigError("holds an array of an unknown kind")
     return np.zeros(0, np.float32)
@@ -94,14 +94,14 @@ def _from_buffer(buffer: bytes, dtype: np.dtype[Any], shape: Any, order: str) ->
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """Bytes as early protocols write them."""
+    """Return bytes as early protocols write them."""
     if encoding != "latin1":
         raise ConfigError(f"holds bytes written as {encoding!r}")
     return text.encode("latin1")
 
 
 def _jax_array(function: object, arguments: Any, state: Any, about: object) -> NDArray[Any]:
-    """A jax array is pickled as a NumPy array and a remark on its type."""
+    """Return a jax array, which is pickled as a NumPy array and a remark about its type."""
     if function is not _reconstruct:
         raise ConfigError("holds a jax array of an unknown kind")
     array = _reconstruct(*arguments)

@@ -1,14 +1,13 @@
-"""LWM's VQGAN: pictures of 256x256 to 16x16 codes of 8192, by trained weights.
+"""The encoder `vqgan`: pictures of 256x256 to 16x16 codes of 0..8191, with LWM's trained weights.
 
 Weights come from a safetensors file (`dataprep encode --convert-weights` makes it from LWM's
-checkpoint); the network is what their shapes say. jax and the weights are loaded by the first
-call.
+checkpoint); their shapes define the network. jax and the weights are loaded on the first call.
 
-On a CPU every worker is a process of its own with one thread, which is as fast as one process with
-all threads and keeps the order of every sum: codes do not depend on workers or cores. On a GPU or
-TPU one process feeds the device, with threads that decode pictures ahead of it. Between kinds of
-machines a latent that lies halfway between two vectors can fall to the other side; so the device
-is part of the identity, as is the batch size.
+On a CPU every worker is a process with one thread, which is as fast as one process with all threads
+and keeps the order of every sum: codes do not depend on workers or cores. On a GPU or TPU one
+process feeds the device, with threads that decode pictures ahead of it. A latent that lies halfway
+between two vectors can fall to either side on different kinds of machines, so the device is part of
+the identity, as is the batch size.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from dataprep.pipeline.errors import ConfigError
 
 Call = Callable[[NDArray[Any]], Any]
 
-VERSION = 1  # another one where the codes of a picture change
+VERSION = 1  # raise it when the codes of a picture change
 
 
 class VqganSettings(Model):
     size: int = Field(256, ge=1, le=4096, description="side of the picture in pixels; LWM's is 256")
-    batch_size: int = Field(2, ge=1, description="pictures in a call; more of them for a GPU")
+    batch_size: int = Field(2, ge=1, description="pictures per call; use more for a GPU")
     device: Literal["cpu", "gpu", "tpu"] = Field("cpu", description="what jax computes on")
 
 
@@ -53,7 +52,7 @@ class Vqgan:
         if rest:
             raise ConfigError(
                 f"settings.size {settings.size} is not a multiple of {self.network.downsampling}, "
-                "by which this network makes pictures smaller"
+                "the factor by which this network makes pictures smaller"
             )
         self.size = settings.size
         self.batch_size = settings.batch_size
@@ -75,17 +74,17 @@ class Vqgan:
     def environment(self) -> Mapping[str, str]:
         if self._settings.device != "cpu":
             return {}
-        # jax takes as many threads as NPROC says; without it, as there are cores.
+        # jax uses as many threads as NPROC says; without it, as many as there are cores.
         return {"JAX_PLATFORMS": "cpu", "NPROC": "1"}
 
     def encode(self, images: Images, /) -> Codes:
-        # Here and not on the device: exactly the numbers that LWM's NumPy makes.
+        # Computed here and not on the device, to get exactly the numbers of LWM's NumPy code.
         pixels = images.astype(np.float32) / np.float32(127.5) - np.float32(1)
         return np.asarray(self._encode(pixels))
 
     def decode(self, codes: Codes, /) -> Images:
         if not self.can_decode:
-            raise ConfigError(f"{self._weights.path} holds no decoder, so codes cannot be shown")
+            raise ConfigError(f"{self._weights.path} has no decoder, so codes cannot be shown")
         return ((np.asarray(self._decode(codes)) + 1) * np.float32(127.5)).astype(np.uint8)
 
     @cached_property

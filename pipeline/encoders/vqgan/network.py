@@ -3,12 +3,12 @@
     pictures ─► conv ─► levels: residual blocks, halve ─► middle ─► norm, silu, conv ─► quant_conv
              ─► the nearest of the codebook's vectors
 
-Three things are as in LWM, where other VQGANs differ: halving pads below and to the right only;
+Three things are as in LWM and differ from other VQGANs: halving pads only below and to the right;
 there is no attention; a group's variance is E[x²] - E[x]², at least 0. Distances are
-|z|² + |e|² - 2 z·e in float32, the first of equal ones wins.
+|z|² + |e|² - 2 z·e in float32; of equal ones the first wins.
 
-jax is imported within the functions, so that it is not loaded before an encoder is called. All
-arithmetic is float32 (`HIGHEST`), also where a device would take less for a matrix product.
+jax is imported inside the functions, so that it is not loaded before an encoder is called. All
+arithmetic is float32 (`HIGHEST`), even if a device would use less for a matrix product.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The parameters of LWM's VQGAN: their names, their shapes, and the file that holds them.
 
-Names are those of the flax checkpoint with dots between: `encoder.Conv_0.kernel`. The file is
-safetensors; its shapes say what the network looks like, and every tensor is checked against that:
+Names are those of the flax checkpoint, joined by dots: `encoder.Conv_0.kernel`. The file is
+safetensors; its shapes define the network, and every tensor is checked against that:
 
-    widths 128 256 256 512 768, two blocks a level, latents of 64, 8192 codes
+    widths 128 256 256 512 768, two blocks per level, latents of 64, 8192 codes
     ─►  277 tensors, 146,244,675 parameters; 158 and 87,022,659 of them are the decoder's
 
-There is no attention: LWM's network has none at any resolution (its block for it does not even
+There is no attention: LWM's network has none at any resolution (its attention block does not even
 run). Kernels are [height, width, in, out], all float32.
 """
 
@@ -33,7 +33,7 @@ DECODER = ("decoder.", "post_quant_conv.")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     widths: tuple[int, ...]  # channels at each resolution, the finest first
-    num_blocks: int  # residual blocks a level in the encoder; the decoder has one more
+    num_blocks: int  # residual blocks per level in the encoder; the decoder has one more
     latent: int  # channels between encoder and quantizer
     num_codes: int
     code_dim: int
@@ -55,7 +55,7 @@ LWM = Architecture(
 
 
 def parameter_shapes(network: Architecture) -> dict[str, Shape]:
-    """Shapes of all parameters of the network, by name."""
+    """Return the shapes of all parameters of the network, by name."""
     widths, last = network.widths, network.widths[-1]
     shapes: dict[str, Shape] = {
         **_conv("encoder.Conv_0", 3, 3, widths[0]),
@@ -136,14 +136,14 @@ def architecture_of(shapes: Mapping[str, Shape], place: str) -> Architecture:
         expected = parameter_shapes(network)
     except (KeyError, IndexError, ValueError) as error:
         raise ConfigError(
-            f"{place} does not hold a VQGAN as LWM's: no usable {error}; convert LWM's checkpoint "
-            "with dataprep encode --convert-weights"
+            f"{place} does not hold a VQGAN like LWM's: no usable {error}; convert LWM's "
+            "checkpoint with dataprep encode --convert-weights"
         ) from None
     for name in [*expected, *shapes]:
         has, wants = shapes.get(name), expected.get(name)
         if has != wants:
             raise ConfigError(
-                f"{place} does not hold a VQGAN as LWM's: {name} is {has or 'missing'}, "
+                f"{place} does not hold a VQGAN like LWM's: {name} is {has or 'missing'}, "
                 f"expected {wants or 'no such parameter'}"
             )
     uneven = [width for width in network.widths if width % NORM_GROUPS]
@@ -174,7 +174,7 @@ def open_weights(path: str) -> Iterator[Any]:
 
 
 def read_shapes(path: str) -> dict[str, Shape]:
-    """Names and shapes, from the head of the file alone."""
+    """Return names and shapes, reading only the head of the file."""
     with open_weights(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         for name, tensor in slices.items():

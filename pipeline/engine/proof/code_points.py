@@ -1,20 +1,19 @@
-"""Every code point of Unicode, in contexts that show what an engine takes it for.
+"""Every code point of Unicode, in contexts that show how an engine treats it.
 
 A text goes through normalisation, a split by character classes, and merging. An engine's tables
 for the first two may be of another Unicode version than the reference's, or wrong. Each context
 below is chosen so that a wrong class or combination changes ids:
 
     a·b      is it a letter, does it join words, is it dropped
-    ··x      white space: two spaces before a word are split otherwise than before white space
+    ··x      white space: two spaces are split differently before a word and before white space
     1·234    a number: digits are taken in groups
     !!·!!    a symbol or mark: runs of symbols stay together
-    a·'s     a symbol takes the apostrophe along, a letter leaves it to the s
+    a·'s     a symbol keeps the apostrophe, a letter leaves it to the s
     b·◌̴      does it have a combining class (would it change places with an overlay, class 1)
     bͅ·      the same from the other side (class 240)
 
-Characters that combine with each other only in pairs (compositions, Hangul, marks of different
-classes) are listed as pairs. Units are chained into documents by `sweep`; this module only names
-them.
+Characters that combine only in pairs (compositions, Hangul, marks of different classes) are listed
+as pairs. `sweep` chains units into documents; this module only lists them.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ Ranges = Sequence[tuple[int, int]]
 
 SURROGATES = range(0xD800, 0xE000)
 
-# Ideographs, private use and planes without assigned characters: one class each, so one context
-# with two neighbourhoods is enough.
+# Ideographs, private use and planes without assigned characters: one class each, so two contexts
+# are enough.
 UNIFORM = (
     range(0x3400, 0x4DC0),
     range(0x4E00, 0xA000),
@@ -91,7 +90,7 @@ PAIR_CONTEXT = Context("a ", " b")
 
 
 def varied(ranges: Ranges) -> list[str]:
-    """Every character of the ranges that is not in a uniform part of Unicode."""
+    """Return the characters of the ranges that are not in a uniform part of Unicode."""
     return [char for char in characters(ranges) if not _is_uniform(char)]
 
 
@@ -104,14 +103,14 @@ def _is_uniform(char: str) -> bool:
 
 
 def characters(ranges: Ranges) -> list[str]:
-    """Every character of the ranges; surrogates are no characters."""
+    """Return every character of the ranges; surrogates are not characters."""
     codes = (code for first, last in ranges for code in range(first, last + 1))
     return [chr(code) for code in codes if code not in SURROGATES]
 
 
 @cache
 def composing_pairs() -> list[str]:
-    """Sequences that normalisation makes into one character."""
+    """Return sequences that normalisation turns into one character."""
     pairs = []
     seconds: set[str] = set()
     for code in range(sys.maxunicode + 1):
@@ -136,7 +135,7 @@ def hangul_pairs() -> list[str]:
 
 @cache
 def marks() -> dict[int, list[str]]:
-    """Combining class to the marks of that class."""
+    """Return the marks of each combining class."""
     by_class: dict[int, list[str]] = {}
     for code in range(sys.maxunicode + 1):
         if value := unicodedata.combining(chr(code)):
@@ -145,6 +144,6 @@ def marks() -> dict[int, list[str]]:
 
 
 def mark_contexts() -> list[Context]:
-    """Contexts that set a mark before and after one mark of each class: do they change places?"""
+    """Return contexts that put a mark before and after one mark of each class: do they swap?"""
     others = [of_class[0] for _, of_class in sorted(marks().items())]
     return [Context("b", f"{m} ") for m in others] + [Context(f"b{m}", " ") for m in others]

@@ -14,7 +14,7 @@ SHOWN_CHARACTERS = 80
 
 
 def differing(ours: tuple[Ids, Offsets], theirs: tuple[Ids, Offsets]) -> list[int]:
-    """Indices of the texts whose ids are not the same."""
+    """Return the indices of the texts whose ids are not the same."""
     (ids, offsets), (other_ids, other_offsets) = ours, theirs
     assert len(offsets) == len(other_offsets), "an engine lost texts"
     if np.array_equal(offsets, other_offsets):
@@ -39,9 +39,9 @@ def check_sample(
     *,
     engine: str = "the engine",
 ) -> None:
-    """Raise if `ids` (flat with offsets, or one list a text) differ from the reference's."""
+    """Raise if `ids` (flat with offsets, or one list per text) differ from the reference's."""
     if offsets is None:
-        flat, offsets = flatten(ids)  # type: ignore[arg-type]  # lists where there are no offsets
+        flat, offsets = flatten(ids)  # type: ignore[arg-type]  # lists if there are no offsets
     else:
         flat = np.asarray(ids, np.uint32)
     expected, expected_offsets = reference.encode(texts)
@@ -55,12 +55,10 @@ def check_sample(
 
 
 def describe_difference(text: str, got: Ids, want: Ids) -> str:
-    """'ab…' (9 characters): [5, 6] instead of [7] from token 3 on"""
+    """Say where two engines differ: 'ab…' (9 characters): [5, 6] instead of [7] from token 3 on."""
     num_same = int(np.argmin(np.append(got[: len(want)] == want[: len(got)], False)))
     shown = text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
     some_got = got[num_same : num_same + 4].tolist()
     some_want = want[num_same : num_same + 4].tolist()
-    return (
-        f"{shown!a} ({len(text)} characters): {some_got} instead of {some_want} "
-        f"from token {num_same} on"
-    )
+    length = "1 character" if len(text) == 1 else f"{len(text)} characters"
+    return f"{shown!a} ({length}): {some_got} instead of {some_want} from token {num_same} on"

@@ -1,8 +1,8 @@
-"""Random texts that are hard to tokenize, and plain ones to measure speed on.
+"""Make random texts that are hard to tokenize, and plain ones to measure speed on.
 
-The same seed gives the same texts. White space, numbers, contractions, runs of one character, many
-scripts, combining marks, emoji sequences, line ends, code, added tokens whole and damaged, tokens
-of the vocabulary end to end, and a few documents of 200,000 characters.
+The same seed gives the same texts. They have white space, numbers, contractions, runs of one
+character, many scripts, combining marks, emoji sequences, line ends, code, whole and damaged added
+tokens, tokens of the vocabulary end to end; a few have 200,000 characters.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from dataprep.pipeline.engine.proof.specimens import (
     COMMON_WORDS,
-    PIECES,
     PROSE,
     RUN_CHARACTERS,
     SCRIPTS,
+    SNIPPETS,
     SPACES,
     SYLLABLES,
 )
@@ -34,7 +34,7 @@ LONG_RUN_LENGTHS = (511, 513, 1000, 2049, 5000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingredients:
-    """What the texts are made of beside the specimens: tokens and characters of a tokenizer."""
+    """What the texts are made of besides the specimens: tokens and characters of a tokenizer."""
 
     added_tokens: Sequence[str]
     token_texts: Sequence[str]
@@ -59,12 +59,12 @@ def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> list[str]
 
 
 def plain_text(num_characters: int, seed: int) -> list[str]:
-    """Documents of ordinary prose, code and dialogue, a few thousand characters each."""
+    """Return documents of ordinary prose, code and dialogue, a few thousand characters each."""
     generator = random.Random(seed)
     common, syllables = COMMON_WORDS.split(), SYLLABLES.split()
 
     def word() -> str:
-        # Common words by Zipf's law, and rare ones: engines keep the words that they saw before.
+        # Common words by Zipf's law, and rare ones, because engines cache the words they have seen.
         if generator.random() < 0.8:
             return common[int(len(common) ** generator.random()) - 1]
         return "".join(generator.choices(syllables, k=generator.randint(1, 4)))
@@ -90,7 +90,7 @@ class _Fuzzer:
         # a maker and its share
         self._makers: list[tuple[Callable[[], str], int]] = [
             (lambda: self.some(self._generator.choice(SCRIPTS), 1, 12), 30),
-            (lambda: self.some(PIECES, 1, 1), 20),
+            (lambda: self.some(SNIPPETS, 1, 1), 20),
             (lambda: self.some("".join(self._generator.choices(SCRIPTS, k=3)), 1, 8), 10),
             (lambda: self._generator.choice(RUN_CHARACTERS) * self._generator.randint(1, 40), 5),
             (lambda: self.some(of.token_texts, 1, 6), 25 if of.token_texts else 0),
@@ -105,7 +105,7 @@ class _Fuzzer:
         return "".join(make() + self._generator.choice(SPACES) for make in makers)
 
     def soup(self) -> str:
-        """Any characters, marks, ASCII and tokens in any order, as nobody would write them."""
+        """Return characters, marks, ASCII and tokens in an order that nobody would write."""
         of = self._ingredients
         pools = [pool for pool in (of.characters, of.marks, ASCII, of.token_texts, SPACES) if pool]
         chosen = self._generator.choices(pools, k=self._generator.randint(2, 14))
@@ -127,7 +127,7 @@ class _Fuzzer:
         return f"{before}{text}{after}"
 
     def damaged(self, token: str) -> str:
-        """The token whole (one time in three), cut, split by a space, or in the other case."""
+        """Return the token whole (one time in three), cut, split by a space, or case-swapped."""
         place = self._generator.randrange(len(token) + 1)
         ways = (token[:place], token[place:], f"{token[:place]} {token[place:]}", token.swapcase())
         return self._generator.choice((*ways, token, token))

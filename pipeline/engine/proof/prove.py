@@ -1,7 +1,7 @@
-"""Find out, once for a tokenizer and an engine, where the engine equals the reference.
+"""Find out, once per tokenizer and engine, where the engine equals the reference.
 
-Several engines are proven together, since most of the time goes into the reference. The result is
-cached. `record` has its form, `sweep` the texts, and `trial` the verdict on one engine.
+Several engines are tried together, since the reference takes most of the time. The result is
+cached. `record` stores it, `sweep` makes the texts, and `trial` judges one engine.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def prove_all(
         for name, proof in _try_out(engines, keys, files, sweep).items():
             proofs[name] = proof
             if not proof.failed:
-                with suppress(OSError):  # an unwritable cache costs time, nothing else
+                with suppress(OSError):  # an unwritable cache only costs time
                     write_proof(cache_dir, keys[name], proof)
     return [proofs[name] for name in names]
 
@@ -101,7 +101,7 @@ def _try_out(
     sound = [name for name, trial in trials.items() if not trial.why_not]
     if all(name in ADAPTERS for name in sound):
         speeds = speeds_on_one_thread(sound, files, sweep.speed_characters, sweep.seed)
-    else:  # engines that only this process knows
+    else:  # engines that only this process has
         loaded: dict[str, Callable[[], Engine]] = {
             name: partial(engines.__getitem__, name) for name in sound
         }

@@ -1,8 +1,8 @@
 """The result of a trial, and the folder of the cache where results are kept.
 
-    cache_dir/engines/SHA256.json      named by everything that the proof depends on
+    cache_dir/engines/SHA256.json      named by a hash of everything that the proof depends on
 
-A file that is missing, broken or of another form counts as absent.
+A file that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Proof:
     reference_version: str
     equal: bool
     why_not: str = ""  # with an example; "" where equal
-    failed: bool = False  # by an exception; such a verdict is not kept
-    bad_code_points: tuple[tuple[int, int], ...] = ()  # inclusive ranges, for the reference
+    failed: bool = False  # with an exception; such a result is not cached
+    bad_code_points: tuple[tuple[int, int], ...] = ()  # inclusive ranges; left to the reference
     num_bad_code_points: int = 0
     swept: Swept = field(default_factory=Swept)
     seconds: float = 0.0
@@ -65,7 +65,7 @@ def read_proof(cache_dir: Path, key: ProofKey) -> Proof | None:
 def write_proof(cache_dir: Path, key: ProofKey, proof: Proof) -> None:
     path = cache_dir / "engines" / key.file_name
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Two runs may prove at once: each has its own temp name, and the last rename wins.
+    # Two runs may prove at the same time: each has its own temp name, and the last rename wins.
     temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temp.write_bytes(msgspec.json.encode(proof))
     os.replace(temp, path)

@@ -1,4 +1,4 @@
-"""Characters, words and sentences that the fuzz texts are put together from."""
+"""Characters, words and sentences that the fuzz texts are made of."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPTS = (
     "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~¡¿«»“”‘’–—…€£¥§°±×÷",
     "\x00\x01\x07\x08\x0b\x0c\x1b\x7f\x85\xad\u200b\u200e\u202e\u2060\ufeff\ufffd\ufffe\ue000",
 )
-PIECES = (
+SNIPPETS = (
     *(
         "don't",
         "I'll",

@@ -1,8 +1,8 @@
 """Measure how fast engines are on one thread, which is how workers use them.
 
-An engine makes its thread pool once in a process, for all cores, so speed is measured in a process
-of its own: `python -m dataprep.pipeline.engine.proof.speed` reads a request as JSON from
-stdin and prints {name: MB/s of UTF-8}.
+An engine makes its thread pool once per process, for all cores, so speed is measured in a separate
+process: `python -m dataprep.pipeline.engine.proof.speed` reads a request as JSON from stdin and
+prints {name: MB/s of UTF-8}.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ROUNDS = 5
 
 
 def single_threaded_environment() -> dict[str, str]:
-    """Variables of worker processes, which must be set before they import an engine."""
+    """Return the variables of worker processes; set them before they import an engine."""
     return {
         "RAYON_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "FASTOKENS_BPE_THREADS": "1",  # a pool of its own, which spins while it waits
+        "FASTOKENS_BPE_THREADS": "1",  # its own pool, which uses the CPU while it waits
     }
 
 
 def speeds_on_one_thread(
     names: Sequence[str], files: TokenizerFiles, num_characters: int, seed: int
 ) -> dict[str, float]:
-    """MB/s of the named engines and of the reference; an engine that crashes is left out."""
+    """Return MB/s of the named engines and of the reference; one that crashes is left out."""
     request = {
         "names": list(names),
         "files": asdict(files),
@@ -61,13 +61,13 @@ def speeds_on_one_thread(
 def measure(
     engines: Mapping[str, Callable[[], Engine]], num_characters: int, seed: int
 ) -> dict[str, float]:
-    """MB/s of each: the best of some rounds, or of the reference one round on less text."""
+    """Return MB/s of each: the best of several rounds, but one round of the reference, on less."""
     speeds: dict[str, float] = {}
     for name, load in engines.items():
         engine = load()
         is_reference = name == REFERENCE
         for number in range(1 if is_reference else ROUNDS):
-            # New text in every round: engines remember words, and all seen would be too fast.
+            # New text in every round: engines cache words, and text seen before would be too fast.
             size = num_characters // 4 if is_reference else num_characters
             texts = plain_text(size, seed + number)
             num_bytes = sum(len(text.encode("utf-8")) for text in texts)

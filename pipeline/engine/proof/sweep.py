@@ -1,9 +1,9 @@
-"""All texts that an engine is tried on, as documents that can be taken apart again.
+"""Make all texts that an engine is tried on, as documents that can be taken apart again.
 
-Chain       code points of one context in one document: "aéb aêb aëb …". If the document
+Chain       code points in one context in one document: "aéb aêb aëb …". If the document
             differs, its units are tried one by one; the code points of those that differ
             are bad, and the reference will encode every text that holds one.
-Strict      documents that must be equal once bad code points are taken out: one difference
+Strict      documents that must be equal once bad code points are removed: one difference
             rules the engine out.
 """
 
@@ -33,7 +33,7 @@ from dataprep.pipeline.engine.proof.code_points import (
 from dataprep.pipeline.engine.proof.fuzz import SOUPS_PER_TEXT, Ingredients, fuzz_texts
 from dataprep.pipeline.engine.vocabulary import AddedToken, read_added_tokens, read_token_texts
 
-# Raise when the texts or the way they are judged change, or an adapter does.
+# Raise it when the texts, the way they are judged, or an adapter changes.
 SWEEP_VERSION = 1
 
 _SYMBOL_WORD = re.compile(r"[!-&(-/:-@\[-`{-~][A-Za-z]+")
@@ -64,10 +64,10 @@ ADDED_TOKEN_CONTEXTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """How much is tried: all of it by default, less in the tests of this code."""
+    """How much is tried: everything by default, less in the tests of this code."""
 
-    # Code points to try in every context: planes 0 to 3 and 14. In the others nothing is assigned
-    # but private use, and they are tried in rows.
+    # Code points to try in every context: planes 0 to 3 and 14. The others have only private use
+    # and unassigned code points, which are tried in rows.
     in_contexts: tuple[tuple[int, int], ...] = ((0, 0x3FFFF), (0xE0000, 0xEFFFF))
     in_rows: tuple[tuple[int, int], ...] = ((0x40000, 0xDFFFF), (0xF0000, 0x10FFFF))
     pairs: bool = True
@@ -78,7 +78,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What was tried, in numbers."""
+    """How many things were tried."""
 
     code_points: int = 0
     contexts: int = 0
@@ -117,7 +117,7 @@ class Material:
         yield from _cut(ALONE, characters(self.sweep.in_rows), ROW_UNITS_PER_DOCUMENT)
 
     def pairs(self) -> Iterator[Chain]:
-        """Tried after the code points, so that the good half of a pair is not taken for the bad."""
+        """Yield pairs; tried after code points, so that the good half of a pair is not blamed."""
         if self.sweep.pairs:
             yield from _cut(PAIR_CONTEXT, composing_pairs())
             yield from _cut(PAIR_CONTEXT, hangul_pairs())
@@ -161,7 +161,7 @@ class Material:
     @cached_property
     def _own_contexts(self) -> list[Context]:
         """Contexts of this vocabulary: before a token like ".com", which a symbol would break up;
-        beside added tokens that take spaces along, must be a word, or match normalised text.
+        beside added tokens that strip spaces, must be a single word, or match normalised text.
         """
         broken = next((text for text in self.token_texts if _SYMBOL_WORD.fullmatch(text)), None)
         by_flags = {token.flags: token for token in self.added_tokens if any(token.flags)}
@@ -169,7 +169,7 @@ class Material:
         return [*([Context(" ", f"{broken} ")] if broken else []), *flagged]
 
     def _vocabulary_documents(self) -> Iterator[str]:
-        """Every token by itself, after a space, and in rows of random neighbours."""
+        """Yield every token by itself, after a space, and in rows of random neighbours."""
         texts = list(self.token_texts)
         for context in (Context("", "\n"), Context(" ", "")):
             yield from (chain.text for chain in _cut(context, texts, TOKENS_PER_DOCUMENT))

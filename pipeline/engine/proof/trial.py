@@ -1,4 +1,4 @@
-"""One engine against the reference: which code points it gets wrong, or why it is ruled out.
+"""Try one engine against the reference: which code points it gets wrong, or why it is ruled out.
 
 document differs  ->  try its units one by one  ->  blame their code points
 the rest differs too, or a strict document does  ->  ruled out, with the shortest example found
@@ -15,7 +15,7 @@ from dataprep.pipeline.engine.proof.sweep import Chain
 from dataprep.pipeline.types import Ids, Offsets
 
 MAX_BAD_CODE_POINTS = 20_000
-# With one of these among the bad, hardly a document would be left to the engine.
+# If one of these is bad, hardly any document is left for the engine.
 ORDINARY = frozenset(map(chr, range(0x20, 0x7F))) | {"\n", "\t", "\r"}
 MAX_REDUCTIONS = 400
 
@@ -23,16 +23,16 @@ Encoded = tuple[Ids, Offsets]
 
 
 class EngineFailedError(Exception):
-    """The engine raised, or panicked, on a text."""
+    """The engine raised or panicked on a text."""
 
 
 class Trial:
-    """An engine under trial. `why_not` is empty as long as nothing rules it out."""
+    """An engine under trial. `why_not` is empty until something rules it out."""
 
     def __init__(self, engine: Engine, reference: Engine) -> None:
         self.engine = engine
         self.why_not = ""
-        self.failed = False  # by an exception, which may have come from outside
+        self.failed = False  # with an exception, which may not be the engine's fault
         self.bad: set[str] = set()
         self._reference = reference
 
@@ -47,7 +47,7 @@ class Trial:
 
     def _judge_chains(self, chains: Sequence[Chain], texts: Sequence[str], truth: Encoded) -> None:
         wrong = [chains[i] for i in differing(self._encode(texts), truth)]
-        # A code point that is bad already goes to the reference, whatever stands beside it.
+        # A code point that is known to be bad goes to the reference, whatever is beside it.
         known = [c for c in wrong if self.bad.isdisjoint(c.context.before + c.context.after)]
         doubted = self._still_wrong(known)
         if not doubted:
@@ -58,13 +58,13 @@ class Trial:
         if ordinary := sorted(ORDINARY.intersection(blamed)):
             self._rule_out(blamed[ordinary[0]])
         elif len(self.bad) > MAX_BAD_CODE_POINTS:
-            self._fail(f"more than {MAX_BAD_CODE_POINTS} code points are encoded otherwise")
+            self._fail(f"more than {MAX_BAD_CODE_POINTS} code points are encoded differently")
         rest = self._still_wrong(doubted)
         if rest and not self.why_not:
             self._rule_out(min((chain.text for chain in rest), key=len))
 
     def _still_wrong(self, chains: Sequence[Chain]) -> list[Chain]:
-        """Of chains that are wrong, those that stay wrong without their bad code points."""
+        """Return those of the wrong chains that stay wrong without their bad code points."""
         rests = [Chain(c.context, self._good(c.elements)) for c in chains]
         return [
             rests[i] for i in self._wrong([rest.text if rest.elements else "" for rest in rests])
@@ -104,12 +104,12 @@ class Trial:
         except MemoryError:
             raise
         except BaseException as error:
-            # A panic in Rust is no Exception; a signal is not the engine's fault.
+            # A panic in Rust is not an Exception; a signal is not the engine's fault.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise EngineFailedError(f"{type(error).__name__}: {error}") from error
         if len(offsets) != len(texts) + 1:
-            raise EngineFailedError(f"{len(offsets) - 1} results for {len(texts)} texts")
+            raise EngineFailedError(f"{len(texts)} texts gave {len(offsets) - 1} results")
         return ids, offsets
 
     def _guarded(self, judge: Callable[[], None]) -> None:
@@ -123,7 +123,7 @@ class Trial:
 
 
 def reduce_text(text: str, is_wrong: Callable[[str], bool]) -> str:
-    """Return a short part of `text` that is still wrong, found by leaving out pieces."""
+    """Return a short part of `text` that is still wrong, found by leaving out ranges of it."""
     size, tries = len(text) // 2, 0
     while size and tries < MAX_REDUCTIONS:
         start = 0
@@ -139,7 +139,7 @@ def reduce_text(text: str, is_wrong: Callable[[str], bool]) -> str:
 
 
 def compact(codes: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Code points as inclusive ranges.
+    """Return code points as inclusive ranges.
 
     >>> compact([1, 2, 3, 7])
     ((1, 3), (7, 7))

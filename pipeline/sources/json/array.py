@@ -3,8 +3,8 @@
     bytes     [ {"a": "],"}, [1, 2] ]
     elements   ^^^^^^^^^^^^ ^^^^^^^^       cut at commas of depth 1 and at the last bracket
 
-Only the skeleton is read: strings, brackets, commas. Whether an element is valid JSON is for
-others to say; an array that does not end, or that something follows, is an error of the file.
+Only strings, brackets and commas are read here. Whether an element is valid JSON is checked later
+(`records`); an array that does not end, or that is followed by something, is an error of the file.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LOWER = np.uint8(0x20)  # turns `[` into `{` and `]` into `}`, and nothing else
 
 
 class Skeleton:
-    """Follow depth and strings of one JSON text through its chunks."""
+    """Follows depth and strings of one JSON text through its chunks."""
 
     def __init__(self) -> None:
         self.depth = 0
         self.in_string = False
 
     def scan(self, data: bytes) -> tuple[Offsets, NDArray[np.int64]]:
-        """Places of brackets and commas outside strings, and the depth after each.
+        """Return the places of brackets and commas outside strings, and the depth after each.
 
-        `data` must not end inside an escape, see `split_escape`.
+        `data` must not end inside an escape (see `split_escape`).
         """
         codes = np.frombuffer(data, np.uint8)
         is_quote = codes == _QUOTE
@@ -52,7 +52,7 @@ class Skeleton:
 
 
 def _escaped_places(codes: NDArray[np.uint8]) -> Offsets:
-    """Places of the bytes that a backslash stands for: after each run of odd length."""
+    """Return the places of escaped bytes: those after an odd number of backslashes."""
     slashes = np.flatnonzero(codes == _BACKSLASH)
     if not len(slashes):
         return slashes
@@ -64,14 +64,14 @@ def _escaped_places(codes: NDArray[np.uint8]) -> Offsets:
 
 
 def split_escape(data: bytes) -> int:
-    """How many of the last bytes to hold back, so that no escape is torn: 0 or 1."""
+    """Return how many of the last bytes to hold back so that no escape is cut: 0 or 1."""
     return (len(data) - len(data.rstrip(b"\\"))) % 2
 
 
 def split_json(
     chunks: Iterator[bytes], *, path: str, batch_bytes: int, max_record_bytes: int
 ) -> Iterator[LineBlock]:
-    """The elements of an array; anything else is one record."""
+    """Yield the elements of an array; anything else is one record."""
     position, chunks = without_bom(chunks, path)
     first, position, chunks = _after_space(chunks, position)
     builder = BlockBuilder(position, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes)
@@ -82,7 +82,7 @@ def split_json(
 
 
 def _after_space(chunks: Iterator[bytes], position: int) -> tuple[bytes, int, Iterator[bytes]]:
-    """(first byte that is not blank, where records begin, the chunks after that byte)."""
+    """Return (the first byte that is not blank, where records begin, the chunks after it)."""
     for chunk in chunks:
         content = chunk.lstrip(JSON_SPACE)
         position += len(chunk) - len(content)
@@ -99,7 +99,7 @@ def _split_elements(
     skeleton.depth = 1
     edge = b""
     num_elements = 0
-    only_space = True  # before the first cut: `[ ]` holds no element
+    only_space = True  # so far, before the first cut: `[ ]` has no element
     for chunk in chunks:
         data = edge + chunk
         held = split_escape(data)
@@ -122,9 +122,10 @@ def _split_elements(
             return
         only_space &= not data[used:].strip(JSON_SPACE)
         builder.extend(data[used:])
+    elements = "1 whole element" if num_elements == 1 else f"{num_elements} whole elements"
     raise InputError(
-        f"{path} ends before its JSON array does (after {num_elements} whole elements);"
-        " the file was cut off or a quote or bracket is missing"
+        f"{path} ends before its JSON array does (after {elements});"
+        " the file was cut off, or a quote or bracket is missing"
     )
 
 
@@ -135,6 +136,6 @@ def _check_rest(rest: bytes, chunks: Iterator[bytes], path: str) -> None:
             return
         rest = following
     raise InputError(
-        f"{path} goes on after its JSON array, with {rest.strip(JSON_SPACE)[:1]!r};"
-        " keep one array in a file, or one object in a line and name it .jsonl"
+        f"{path} has more after its JSON array, starting with {rest.strip(JSON_SPACE)[:1]!r};"
+        " keep one array per file, or write one object per line and name the file .jsonl"
     )

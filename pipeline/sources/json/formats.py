@@ -31,7 +31,7 @@ from dataprep.pipeline.sources.stream import UTF8_BOM, ByteStream, check_encodin
 from dataprep.pipeline.types import Piece, Records, Source
 
 _NEWLINE = b"\n"
-# A first line longer than this is taken for one record of many.
+# A first line longer than this is taken for the first of many records.
 _SNIFF_BYTES = 16 << 20
 
 
@@ -60,7 +60,7 @@ class Jsonl(Format):
 
 
 class Json(Format):
-    """The only piece is the whole."""
+    """The only piece is the whole file."""
 
     kind = "json"
     endings = (".json",)
@@ -82,7 +82,7 @@ class Json(Format):
         return count_blocks(opened, lambda block: len(block.starts), stop_after)
 
     def sniff(self, path: str, compression: str) -> str:
-        return _layout(path, compression)
+        return _kind_by_content(path, compression)
 
 
 def _decoder(wanted: Wanted, *, in_lines: bool) -> JsonRecords:
@@ -99,8 +99,8 @@ def _cached_decoder(
     max_record_bytes: int,
     thread: int,
 ) -> JsonRecords:
-    """Making one takes longer than reading a small file with it. One for each thread, because it
-    gathers values while it decodes."""
+    """Return a cached decoder, because making one takes longer than reading a small file. Each
+    thread has its own, because a decoder collects values while it decodes."""
     return JsonRecords(keys, held_by=held_by, in_lines=in_lines, max_record_bytes=max_record_bytes)
 
 
@@ -108,8 +108,8 @@ def _num_filled(block: LineBlock) -> int:
     return len(find_filled(block)[0]) if block.is_kept else len(block.starts)
 
 
-def _layout(path: str, compression: str) -> str:
-    """`json` for an array and for one object over many lines, else `jsonl`."""
+def _kind_by_content(path: str, compression: str) -> str:
+    """Return `json` for an array and for one object over many lines, else `jsonl`."""
     head = b""
     with ByteStream(path, compression, chunk_bytes=1 << 16) as chunks:
         for chunk in chunks:
@@ -127,5 +127,5 @@ def _layout(path: str, compression: str) -> str:
         return Jsonl.kind
     skeleton = Skeleton()
     skeleton.scan(line)
-    # A line break cannot stand in a string, so an open string is a broken line, not a long object.
+    # A JSON string has no line break, so an open string is a broken line, not a long object.
     return Json.kind if skeleton.depth > 0 and not skeleton.in_string else Jsonl.kind

@@ -1,7 +1,8 @@
-"""Prove that each line of a block is one JSON object, without decoding any.
+"""Prove that each line of a block is one JSON object, without decoding it.
 
-The decoder takes many objects at once, but neither minds an object over two lines nor two in one.
-Here it is made sure that no object spans lines; then as many objects as lines means one in each.
+The decoder takes many objects at once, but accepts an object over two lines and two objects in one.
+This module proves that no object spans lines; then equal numbers of objects and lines mean one
+object per line.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ _MAX_INDENT = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectLayout:
-    lines: Offsets  # those that are not blank
+    lines: Offsets  # numbers of the lines that are not blank
     starts: Offsets  # of their objects in the block's data
-    content: memoryview  # the objects, white space between them
+    content: memoryview  # the objects, with white space between them
 
 
 def find_filled(block: LineBlock) -> tuple[Offsets, bool]:
-    """Lines that are not blank; and whether each of them starts with `{` and ends with `}`.
+    """Return the lines that are not blank, and whether each starts with `{` and ends with `}`.
 
-    If so, no object spans lines: within an object `,` `}` or `]` comes after `}`, never `{`.
+    If so, no object spans lines: inside an object `,` `}` or `]` comes after `}`, never `{`.
     """
     codes = np.frombuffer(block.data, np.uint8)
     starts, ends = block.starts, block.ends
@@ -58,9 +59,9 @@ def lay_out_lines(block: LineBlock) -> ObjectLayout | None:
 
 
 def lay_out_elements(block: LineBlock) -> ObjectLayout | None:
-    """Elements of an array; commas between them become newlines.
+    """Lay out the elements of an array, with the commas between them turned into newlines.
 
-    No object spans two: at the comma between elements all brackets are closed.
+    No object spans two elements: at the comma between elements all brackets are closed.
     """
     codes = np.frombuffer(block.data, np.uint8).copy()
     starts = _skip_space(codes, block.starts, block.ends)
@@ -72,7 +73,7 @@ def lay_out_elements(block: LineBlock) -> ObjectLayout | None:
 
 
 def _skip_space(codes: NDArray[np.uint8], starts: Offsets, ends: Offsets) -> Offsets | None:
-    """First bytes that are not blank; None for an empty element or a very deep indent."""
+    """Return the first bytes that are not blank; None for an empty element or a deep indent."""
     for _ in range(_MAX_INDENT):
         if (starts >= ends).any():
             return None

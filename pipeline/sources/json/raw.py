@@ -1,4 +1,4 @@
-"""Many JSON objects with lists of codes in them, decoded without a Python int for any code.
+"""Decode many JSON objects that hold lists of codes, without making a Python int of any code.
 
     {"vision": [754, 12], "caption": "a cat"}
     {"segments": [{"type": "text", "text": "a cat"}, {"type": "audio", "codes": [[7, 5], [3, 1]]}]}
@@ -6,9 +6,9 @@
     texts of codes to arrays, by `digits`                     of all objects at once
     texts of other values to values                           of all objects at once
 
-For blocks that are right in every line: whatever is wrong, `jsonrecords` looks for it line by line.
-Skipping refuses what decoding refuses, but for invalid UTF-8 in strings and numbers out of range;
-lists of digits have neither, and every other value that is wanted is decoded after all.
+Works on blocks without a fault; if there is one, `records` looks for it line by line. Skipping
+refuses what decoding refuses, except invalid UTF-8 in strings and numbers out of range; lists of
+digits have neither, and every other value that is wanted is decoded afterwards.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class DecodedObjects:
 def decode_raw(
     data: memoryview, keys: Sequence[str] | None, held_by: HeldBy
 ) -> DecodedObjects | None:
-    """The wanted keys (None: all) of all objects, with lists of codes as arrays; None where an
-    object lacks one, or may have a key twice. Raises what msgspec raises."""
+    """Decode the wanted keys (None: all) of all objects, with lists of codes as arrays; return None
+    if an object lacks a wanted key or may have a key twice. Raises what msgspec raises."""
     objects: Sequence[RawObject] = _RAW.decode_lines(data)
     if _may_repeat_a_key(objects, data):
         return None
     if keys is None:
         keys = list(objects[0]) if objects else []
-        # In the same order too: an error names the keys of its record as they stand.
+        # In the same order too, because an error lists the keys of its record in their order.
         if not keys or any(list(found) != keys for found in objects):
             return DecodedObjects(count=len(objects), rows=_rows(objects, data, held_by))
     try:
@@ -67,10 +67,10 @@ def decode_raw(
 
 
 def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:
-    """Whether any object may have a key twice, of which the decoder keeps the last.
+    """Return whether an object may have a key twice: the decoder would keep only the last.
 
-    By count: a colon of the text is in one of the values, in a key, or between the two. If a pair
-    was left out, there are more. Colons in keys cannot be counted where they may be escaped.
+    Found by counting: each colon of the text is in a value, in a key, or between key and value. If
+    a pair was dropped, there are more. Colons in keys cannot be counted if they may be escaped.
     """
     raws = list(chain.from_iterable(found.values() for found in objects))
     expected = len(raws) + _count(b"".join(raws), _COLON)
@@ -93,7 +93,7 @@ def _rows(objects: Sequence[RawObject], data: memoryview, held_by: HeldBy) -> Se
 
 
 def _by_kind(objects: Sequence[RawObject], kinds: Mapping[str, Holds]) -> list[dict[str, Any]]:
-    """Objects with their values decoded by what their keys hold, those of a kind all at once."""
+    """Decode the values of objects by what their keys hold, all values of a kind at once."""
     raws = list(chain.from_iterable(found.values() for found in objects))
     held = [kinds[key] for key in chain.from_iterable(objects)]
     decoded = {
@@ -109,7 +109,7 @@ def _values(raws: Iterable[Any]) -> list[Any]:
 
 
 def _codes(raws: Sequence[Any]) -> Sequence[Any]:
-    """Lists of digits as arrays, also those in a list of lists; the rest as it is."""
+    """Return lists of digits, also those inside lists, as arrays; other values as Python values."""
     nested = [bytes(memoryview(raw)[:2]) == b"[[" for raw in raws]
     if any(nested):
         deep = iter(_nested(list(compress(raws, nested))))
@@ -126,7 +126,7 @@ def _codes(raws: Sequence[Any]) -> Sequence[Any]:
 
 
 def _nested(raws: Sequence[Any]) -> list[Any]:
-    """Lists of lists of digits, if all are such; else as they are."""
+    """Return lists of arrays if all are lists of lists of digits, else Python values."""
     inner = _RAW_LISTS.decode_lines(b"\n".join(raws))
     lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
     if not taken.all():
@@ -136,7 +136,8 @@ def _nested(raws: Sequence[Any]) -> list[Any]:
 
 
 def _segments(raws: Sequence[Any]) -> list[Any]:
-    """Lists of objects with their codes as arrays; anything else is for the other way."""
+    """Return lists of objects with their codes as arrays; raises for anything else, which is then
+    decoded line by line."""
     text = b"\n".join(raws)
     documents = _RAW_OBJECTS.decode_lines(text)
     objects = list(chain.from_iterable(documents))

@@ -1,16 +1,16 @@
-"""Lines of JSON to records.
+"""Turn lines of JSON into records.
 
-Two ways with one result, line by line the same:
+There are two ways, with the same result for every line:
 
-    all lines at once   one call for the block, 400 to 500 MB/s; taken when it is certain that every
+    all lines at once   one call for the block, 400 to 500 MB/s; used if it is certain that every
                         line is one object with all wanted keys, each once
-    line by line        half as fast; tells what is wrong with which line
+    line by line        half as fast; finds out what is wrong with which line
 
-Only the first gives codes as arrays: `rawjson` decodes for it where there may be some, and where
-whole records are wanted.
+Only the first way returns codes as arrays: `raw` decodes blocks that may hold codes, and whole
+records.
 
-Of a record only the wanted keys are decoded and checked; the rest is skipped as long as it is
-JSON. A record without all wanted keys is given whole, so that an error can name what it has.
+Only the wanted keys of a record are decoded and checked; the rest is skipped if it is JSON. A
+record that lacks a wanted key is returned whole, so that an error can list the keys it has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
 from dataprep.pipeline.types import Record, RecordError, Records
 
-# In a key: what msgspec cannot take for the name of a field. Such keys are read with the rest.
+# Characters that msgspec does not allow in the name of a field. For such a key, whole records are
+# decoded.
 _UNUSABLE = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 
 
@@ -41,15 +42,15 @@ class _MatchesAll(type):
 
 
 class _Key(metaclass=_MatchesAll):
-    """Stands for `str` as the type of a key, so that the decoder shows every key to a hook."""
+    """Stands for `str` as the type of a key, so that the decoder passes every key to a hook."""
 
 
 class WantedDecoder:
-    """Decode some keys of an object.
+    """Decodes some keys of an object.
 
-    Each key has a type of its own, unknown to msgspec, which therefore hands every value to a
-    hook. The hook keeps the values: columns come for free, and a key that stands twice in an
-    object shows as a column that is too long.
+    Each key has its own type, unknown to msgspec, which therefore passes every value to a hook.
+    The hook keeps the values: these are the columns, and a key that appears twice in an object
+    makes a column too long.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -73,7 +74,7 @@ class WantedDecoder:
         self._decoder = msgspec.json.Decoder(struct, dec_hook=keep)
 
     def lines(self, data: memoryview) -> DecodedObjects | None:
-        """All objects, or None unless each has every key once; raises what msgspec raises."""
+        """Return all objects, or None unless each has every key once. Raises msgspec's errors."""
         self._forget()
         count = len(self._decoder.decode_lines(data))
         columns = {key: values.copy() for key, values in zip(self.keys, self._values, strict=True)}
@@ -96,7 +97,7 @@ class WantedDecoder:
 
 
 class WholeDecoder:
-    """Decode whole objects; `watched` keys (None: all) must not stand twice in one."""
+    """Decodes whole objects; `watched` keys (None: all) must not appear twice in one."""
 
     def __init__(self, watched: frozenset[str] | None) -> None:
         self._watched = watched
@@ -118,7 +119,7 @@ class WholeDecoder:
 
 
 class SegmentChecker:
-    """Finds a key that stands twice in one of the objects of a list."""
+    """Finds a key that appears twice in one of the objects of a list."""
 
     def __init__(self) -> None:
         self._seen: list[str] = []
@@ -130,7 +131,7 @@ class SegmentChecker:
         return key
 
     def check(self, data: bytes, keys: Sequence[str]) -> None:
-        """Values of other types are for others to refuse."""
+        """Check the lists under `keys`; values of other types are refused elsewhere."""
         values = self._values.decode(data)
         for key in keys:
             self._seen = []
@@ -144,7 +145,7 @@ class SegmentChecker:
 
 
 class JsonRecords:
-    """Turn blocks into records; `in_lines`: parted by newlines, blank ones hold no record."""
+    """Turns blocks into records; `in_lines`: records are lines, and blank lines hold none."""
 
     def __init__(
         self,
@@ -192,7 +193,7 @@ class JsonRecords:
         )
 
     def _decode_all(self, content: memoryview) -> DecodedObjects | None:
-        """All objects, or None unless each has every wanted key once."""
+        """Return all objects, or None unless each has every wanted key once."""
         if self._may_have_codes:
             return decode_raw(content, self._keys, self._held_by)
         return None if self._wanted is None else self._wanted.lines(content)
@@ -239,5 +240,5 @@ class JsonRecords:
             try:
                 return self._wanted.one(data)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                pass  # a key is missing, or the whole decoder says better what is wrong
+                pass  # a key is missing, or the whole decoder has a better message
         return self._whole.one(data)
