@@ -1,4 +1,4 @@
-"""`dataprep demo`: the whole way on the embedded sample, every step shown as a command."""
+"""`dataprep demo`: run every step on the embedded sample, each shown as a command."""
 
 from __future__ import annotations
 

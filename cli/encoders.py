@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from dataprep.cli.show import print_json
+from dataprep.cli.show import counted, print_json
 from dataprep.pipeline.encoders import (
     convert_checkpoint,
     encoder_names,
@@ -74,6 +74,7 @@ def convert(source: str, target: str, *, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         what = "encoder and decoder" if done.network.has_decoder else "encoder only"
         typer.echo(
-            f"{target}: {done.num_tensors} tensors, {done.num_parameters:,} parameters, "
-            f"{done.network.num_codes:,} codes; {what}"
+            f"{target}: {counted(done.num_tensors, 'tensor')}, "
+            f"{counted(done.num_parameters, 'parameter')}, "
+            f"{counted(done.network.num_codes, 'code')}; {what}"
         )

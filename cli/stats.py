@@ -39,7 +39,7 @@ def stats_command(dataset: Dataset, as_json: Json = False) -> None:
 
 
 def show_spread(name: str, values: dict[str, Any]) -> None:
-    """Percentiles and a bar for each power of two."""
+    """Print percentiles, and a bar for each power of two."""
     shown = ", ".join(f"{k} {values[k]:,}" for k in ("min", "p10", "p50", "p90", "p99", "max"))
     typer.echo(f"\n{name}: mean {values['mean']:,}, {shown}")
     most = max(values["histogram"].values())

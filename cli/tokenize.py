@@ -92,7 +92,7 @@ def tokenize_command(
 ) -> None:
     """Read raw corpora, tokenize them, write ArrayRecord shards with a manifest.
 
-    Run the same command again to go on with an interrupted run; on a finished dataset it does
+    Run the same command again to continue an interrupted run; on a finished dataset it does
     nothing. Flags win over --set, --set over the config file.
     """
     given = locals()

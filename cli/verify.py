@@ -22,7 +22,7 @@ def add_commands(app: typer.Typer) -> None:
 def verify_command(
     dataset: Dataset,
     against: Annotated[
-        str | None, typer.Option(help="Also compare byte by byte with this dataset.")
+        str | None, typer.Option(help="Also compare it with this dataset, byte by byte.")
     ] = None,
     as_json: Json = False,
     quiet: Annotated[

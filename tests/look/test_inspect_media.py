@@ -235,9 +235,9 @@ def test_codes_made_elsewhere_are_decoded_by_the_encoder_that_is_named(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"encoder": "patches"}, "--encoder says nothing without --media DIR"),
-        ({"media": "m", "weights": "w"}, "--weights says nothing without --encoder"),
-        ({"media": "m", "sets": ["settings.cells=8"]}, "--set says nothing without --encoder"),
+        ({"encoder": "patches"}, "--encoder has no effect without --media DIR"),
+        ({"media": "m", "weights": "w"}, "--weights has no effect without --encoder"),
+        ({"media": "m", "sets": ["settings.cells=8"]}, "--set has no effect without --encoder"),
         ({"media": "m", "encoder": "patches", "sets": ["fps=3"]}, "--set fps=3: only settings"),
         ({"media": "m", "encoder": "patches", "weights": "w"}, "--weights w is no file"),
         ({"media": "m", "encoder": "patch"}, "no encoder called 'patch'; did you mean patches?"),
