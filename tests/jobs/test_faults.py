@@ -327,7 +327,7 @@ def test_any_edit_of_a_manifest_is_found(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["tokenizer"]["bos"] = 7
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CorruptError, match="was edited: its checksum does not fit"):
+    with pytest.raises(CorruptError, match="was edited: its checksum does not match"):
         verify(copy)
 
 
