@@ -493,7 +493,7 @@ def test_the_first_of_several_codebooks_cannot_be_decoded_and_says_so(tmp_path: 
     media = document_media(dataset, 0, tmp_path)
     assert media.paths == []
     (note,) = media.notes
-    assert "(audio) holds the first of 2 codebooks alone (modalities.audio.layout)" in note
+    assert "(audio) holds only the first of 2 codebooks (modalities.audio.layout)" in note
     assert note.endswith("which cannot be decoded")
 
 
