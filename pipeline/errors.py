@@ -56,3 +56,12 @@ BY_NAME: dict[str, type[DataprepError]] = {
         LockedError,
     )
 }
+
+
+def short(text: str, limit: int = 40) -> str:
+    """Cut a text that goes into a message.
+
+    >>> short("a" * 50, limit=8)
+    'aaaaa...'
+    """
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
