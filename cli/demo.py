@@ -10,12 +10,13 @@ import typer
 
 from dataprep.cli.inspect import inspect_command
 from dataprep.cli.pack import pack_and_show
-from dataprep.cli.show import counted, use_colour
+from dataprep.cli.show import use_colour
 from dataprep.cli.stats import stats_command
 from dataprep.cli.tokenize import tokenize_and_show
 from dataprep.cli.verify import verify_command
 from dataprep.configs import PackConfig, TokenizeConfig
 from dataprep.loaders import DataLoader
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.sample import sample_path
 
 SEQ_LEN = 1024

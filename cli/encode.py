@@ -20,11 +20,12 @@ from dataprep.cli.options import (
     about_keys,
     cache_dir,
 )
-from dataprep.cli.show import Progress, counted, megabytes, print_json, show_sources, summary_of
+from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
 from dataprep.configs import EncodeConfig, ModalitiesConfig, load_config
 from dataprep.configs.base import Loudness, OnError
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.manifest import EncodedManifest
 

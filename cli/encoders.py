@@ -8,14 +8,14 @@ from typing import Any
 import typer
 from pydantic import BaseModel
 
-from dataprep.cli.show import counted, print_json
+from dataprep.cli.show import print_json
 from dataprep.pipeline.encoders import (
     convert_checkpoint,
     encoder_names,
     find_encoder,
     missing_packages,
 )
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, counted
 
 
 def show_encoders(*, as_json: bool) -> None:

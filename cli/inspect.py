@@ -14,11 +14,11 @@ import typer
 from numpy.typing import NDArray
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, print_json, use_colour
+from dataprep.cli.show import print_json, use_colour
 from dataprep.configs import EncodeConfig, TokenizeConfig, load_config, recorded
 from dataprep.loaders import PackedDataset, TokenizedDataset, open_dataset
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.look.inspect import (
     Decode,

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.options import DryRun, Json, Log, Overwrite, Quiet, Set, about_keys
-from dataprep.cli.show import Progress, counted, print_json, summary_of
+from dataprep.cli.show import Progress, print_json, summary_of
 from dataprep.configs import PackConfig, load_config
 from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.pack import pack, pack_plan_of
 from dataprep.pipeline.pack.strategies import Counts

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.types import Source
 
@@ -30,14 +31,6 @@ def use_colour(stream: Any) -> bool:
 
 def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
-
-
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "shard"), counted(1200, "row")
-    ('1 shard', '1,200 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def show_sources(sources: Sequence[Source]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, megabytes, print_json
+from dataprep.cli.show import megabytes, print_json
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.stats import stats
 
 

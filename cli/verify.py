@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, megabytes, print_json
+from dataprep.cli.show import megabytes, print_json
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.verify import compare, verify
 
 NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.codes import NotCodesError, integers_of
-from dataprep.pipeline.errors import short
+from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
@@ -33,8 +33,8 @@ def text_of(record: Record, key: str) -> str:
         return value
     if isinstance(value, list | np.ndarray):
         # Only its length: some readers give lists of codes as arrays, which print otherwise.
-        values = "value" if len(value) == 1 else "values"
-        got = f"a list of {len(value)} {values}; if they are codes, name the field vision or audio"
+        values = counted(len(value), "value")
+        got = f"a list of {values}; if they are codes, name the field vision or audio"
     else:
         got = f"{type(value).__name__} {short(repr(value))}"
     raise ValueError(f"field {key!r} must be text, got {got}")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.types import Ids, Offsets
 
 
@@ -121,8 +122,10 @@ def whole_frames(
 
 def frame_fault(count: int, frame: int, *, may_drop: bool, of: str) -> str:
     if count < frame:
-        codes = "code" if count == 1 else "codes"
-        return f"has {count} {codes}, fewer than one frame of {frame}"
+        return f"has {counted(count, 'code')}, fewer than one frame of {frame}"
     if count % frame and not may_drop:
-        return f"has {count} codes, not a whole number of frames of {frame}; set {of}.partial_frame"
+        return (
+            f"has {counted(count, 'code')}, not a whole number of frames of {frame}; "
+            f"set {of}.partial_frame"
+        )
     return ""

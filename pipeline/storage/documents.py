@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.masks import (
     MASKS,
@@ -83,7 +83,7 @@ def decode_documents(data: bytes, dtype: TokenDtype, masks: Sequence[str]) -> Do
     if len(data) != place + 4 * sum(sizes):
         raise CorruptError(
             f"a record of {len(data)} bytes does not match its header "
-            f"({num_documents} documents, {num_tokens} tokens)"
+            f"({counted(num_documents, 'document')}, {counted(num_tokens, 'token')})"
         )
     numbers = np.frombuffer(data, U32, sum(sizes), place).astype(np.int64)
     ends, *stored = np.split(numbers, np.cumsum(sizes)[:-1])

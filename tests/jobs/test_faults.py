@@ -359,7 +359,7 @@ def test_no_document_at_all_is_an_error_even_if_records_were_read(
     words = words_for(path, tmp_path / "out", "--on-error", "skip")
     result = run_cli(*words, check=False)
     assert result.code == 3
-    assert "of 1 records none gave a document (1 bad, 0 empty)" in result.stderr
+    assert "the inputs hold 1 record, but none gave a document (1 bad, 0 empty)" in result.stderr
     run_cli(*words, "--allow-empty")
 
 
