@@ -589,7 +589,7 @@ def test_a_tag_that_cannot_be_spelled_matters_only_where_it_is_used(
     tokenizer = Tokenizer(models.BPE(vocab, []))
     tokenizer.add_special_tokens(["<vision>", "</vision>"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ConfigError, match=r"modalities\.audio\..*makes no id of '</?audio>'"):
+    with pytest.raises(ConfigError, match=r"modalities\.audio\..*gives no id for '</?audio>'"):
         documents_of(tmp_path / "a", tmp_path, [{"audio": [1]}], fields="audio")
     picture = {"type": "vision", "codes": [5] * 256}
     records = [{"segments": [picture]}, {"segments": [{"type": "audio", "codes": [1]}]}]
