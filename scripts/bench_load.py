@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""How fast batches are read: dataprep beside other loaders, all over the same rows.
+"""Measure how fast batches are read by dataprep and by other loaders, all from the same rows.
 
     python scripts/bench_load.py [--work DIR] [--seconds 2] [--rounds 3] [--seq-len 2048 8192]
                                  [--batch 64 256] [--only NAME...] [--json FILE]
 
 Every loader gives the five default arrays (inputs, targets, loss mask, segments, positions) of
-shuffled rows; where it hands out stored rows, they are expanded a batch at a time by dataprep's own
-numpy code, which is the best that it could do. Each loader runs in a process of its own, right
-after a memcpy of as many bytes in that process, since other work on a machine slows whoever is
-running; of several rounds the median counts. What is not installed is named and left out. Then
-reads from a cold cache are compared, and the cost of opening a thousand shards is measured.
+shuffled rows; if it returns stored rows, dataprep's own numpy code expands them, a batch at a time,
+which is the best that it could do. Each loader runs in a process of its own, right after a memcpy
+of as many bytes, because other work on the machine slows both; the median of several rounds counts.
+Loaders that are not installed are named and left out. Then reads from a cold cache are compared,
+and the cost of opening a thousand shards is measured.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Setting:
         )
 
     def indices(self) -> Iterator[list[int]]:
-        """Shuffled rows, batch after batch, for ever."""
+        """Yield batches of shuffled rows, for ever."""
         rng = np.random.default_rng(1)
         while True:
             order = rng.permutation(len(self.dataset))
@@ -84,7 +84,7 @@ class Setting:
 
 
 def memcpy(setting: Setting) -> Step:
-    """The output bytes copied, from and to memory that is in use and not only in the cache."""
+    """Copy as many bytes as a batch has, over several batches so that caches help less."""
     sets = [empty_arrays(setting.request, setting.batch) for _ in range(8)]
     for arrays, name in itertools.product(sets, ("tokens", "segments", "positions", "masks")):
         getattr(arrays, name)[...] = 1
@@ -128,7 +128,7 @@ def dataprep_prefetch(setting: Setting) -> Step:
 
 
 def official_batched(setting: Setting) -> Step:
-    """ArrayRecordReader.read([...]) of each shard, then one expansion."""
+    """Call ArrayRecordReader.read([...]) for each shard, then expand once."""
     shards = setting.dataset.manifest["shards"]
     readers = [reader_of(setting.folder / "packed" / shard["path"]) for shard in shards]
     starts = np.cumsum([0, *(shard["num_records"] for shard in shards)])
@@ -159,7 +159,7 @@ def grain_source(setting: Setting) -> Any:
 
 
 def grain_batched(setting: Setting, threads: int = 16) -> Step:
-    """Its fastest way here: records batched as bytes, then expanded together."""
+    """Use its fastest way here: batch records as bytes, then expand them together."""
     import grain
 
     rows = grain_source(setting).seed(1).shuffle().repeat()
@@ -174,7 +174,7 @@ def grain_one_thread(setting: Setting) -> Step:
 
 
 def grain_mapped(setting: Setting) -> Step:
-    """As its guide has it: decode each record, then batch."""
+    """Do as its guide says: decode each record, then batch."""
     import grain
 
     def decode(payload: bytes) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def mosaic(setting: Setting) -> Step:
 
 
 def litdata(setting: Setting) -> Step:
-    """Shuffles within chunks only, so it reads nearly in order."""
+    """Read nearly in order: it shuffles only within chunks."""
     from litdata import StreamingDataset, optimize
 
     folder = setting.folder / "litdata"
@@ -218,7 +218,7 @@ def litdata(setting: Setting) -> Step:
 
 
 class PayloadOf:
-    """A function that can be sent to the worker that writes."""
+    """A function from a row number to its bytes, which can be sent to the writing worker."""
 
     def __init__(self, setting: Setting) -> None:
         self._folder = setting.folder / "packed"
@@ -253,7 +253,7 @@ def hugging_face(setting: Setting) -> Step:
 
 
 def hugging_face_by_hand(setting: Setting) -> Step:
-    """The buffers of the Arrow table that it selects, without its own decoding."""
+    """Take the buffers of the Arrow table that it selects, without its own decoding."""
     data = arrow_dataset(setting).with_format("arrow")
     batches = setting.indices()
 
@@ -329,7 +329,7 @@ def all_payloads(setting: Setting) -> list[bytes]:
 
 
 def make_rows(folder: Path, seq_len: int) -> None:
-    """Rows of 1.7 documents and a little padding, in shards of about 64 MB."""
+    """Make rows of 1.7 documents and a little padding, in shards of about 64 MB."""
     capacity, rng = seq_len + 1, np.random.default_rng(0)
     layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
     (folder / "shards").mkdir(parents=True)
@@ -405,7 +405,7 @@ def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) 
 
 
 def measure(setting: Setting, name: str, seconds: float) -> tuple[float, float]:
-    """Million tokens a second of memcpy, then of a loader."""
+    """Return million tokens per second of memcpy, then of a loader."""
     speeds = []
     for step in (memcpy(setting), LOADERS[name](setting)):
         for _ in range(3):
@@ -452,11 +452,11 @@ def one(name: str, folder: str, seq_len: str, batch: str, seconds: str) -> None:
     except ImportError as error:
         print(error, file=sys.stderr)
         os._exit(3)
-    os._exit(0)  # threads of others may never end
+    os._exit(0)  # threads of libraries may never end
 
 
 def measure_cold(folder: Path, batches: int = 40, batch: int = 256) -> dict[str, float]:
-    """Records a second, each in a process of its own over files that the cache has dropped."""
+    """Return records per second, each in a process of its own, with files out of the cache."""
     found: dict[str, float] = {}
     for way in ("dataprep", "official", "dataprep", "official"):
         drop_cache(folder)
@@ -479,7 +479,7 @@ def cold(way: str, folder: str, batches: str, batch: str) -> None:
     assert isinstance(dataset, PackedDataset)
     shards = dataset.manifest["shards"]
     starts = np.cumsum([0, *(shard["num_records"] for shard in shards)])
-    dataset[0]  # what is compiled or imported at the first read is not what is measured
+    dataset[0]  # the first read compiles and imports, which is not measured
     rng = np.random.default_rng()
     order = rng.permutation(len(dataset))[: int(batches) * int(batch)].reshape(-1, int(batch))
     readers = [reader_of(Path(folder) / shard["path"]) for shard in shards]
@@ -499,7 +499,7 @@ def cold(way: str, folder: str, batches: str, batch: str) -> None:
 
 
 def measure_open(folder: Path) -> dict[str, float]:
-    """A thousand shards of 16,000 short rows: seconds to open, and memory beside the cache."""
+    """Open a thousand shards of 16,000 short rows; return seconds, and memory besides the cache."""
     capacity, rows = 17, 16_000
     layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
     (folder / "shards").mkdir(parents=True)

@@ -1,11 +1,11 @@
-"""How fast precomputed codes become wrapped documents on disk, on one core.
+"""Measure how fast precomputed codes become wrapped documents on disk, on one core.
 
     python scripts/bench_vision.py [--codes 20000000]
 
-Each form of input is made, then read, wrapped and written as a worker does it, in this process:
-codes a second, best of three. "of the parser" sets it against msgspec decoding the same JSON lines
-to Python values and doing nothing with them; "read" is the share of the time that reading took.
-The bytes tokenizer encodes the captions, so that engines have no part in it.
+Each form of input is made, then read, wrapped and written in this process, as a worker does it:
+codes per second, best of three. "of the parser" compares it with msgspec decoding the same JSON
+lines to Python values; "read" is the share of the time that reading took. The bytes tokenizer
+encodes the captions, so that no engine is measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def inputs(folder: Path, total: int, frames: int) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Name, file and settings of each form that codes come in."""
+    """Yield name, file and settings of each form that codes come in."""
     count = total // (256 * frames)
     codes = np.random.default_rng(0).integers(0, 8192, (count, 256 * frames), np.uint16)
     captions = [f"picture number {i} of a bench" for i in range(count)]
@@ -121,7 +121,7 @@ def read_all(plan: Plan, rules: Rules) -> None:
 
 
 def parse(path: Path) -> None:
-    """What the parser takes by itself, in blocks as a reader would hand them over."""
+    """Only parse the lines, in blocks as a reader would read them."""
     decoder = msgspec.json.Decoder()
     with open(path, "rb") as file:
         while lines := file.readlines(1 << 20):
