@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from array_record.python import array_record_module
 
@@ -40,8 +41,10 @@ from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import empty_arrays
 from dataprep.pipeline.files import hash_file
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, fingerprint, write_manifest
-from dataprep.pipeline.storage.rows import Ragged, RowLayout, Rows, encode_rows
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, PackedManifest, write_manifest
+from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
 MEGA = 1e6
 DATASET_BYTES = 256 << 20
@@ -331,7 +334,7 @@ def all_payloads(setting: Setting) -> list[bytes]:
 def make_rows(folder: Path, seq_len: int) -> None:
     """Make rows of 1.7 documents and a little padding, in shards of about 64 MB."""
     capacity, rng = seq_len + 1, np.random.default_rng(0)
-    layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
+    layout = layout_of(capacity)
     (folder / "shards").mkdir(parents=True)
     per_shard = SHARD_BYTES // (2 * capacity)
     entries = []
@@ -339,24 +342,37 @@ def make_rows(folder: Path, seq_len: int) -> None:
         payloads = encode_rows(random_rows(rng, per_shard, capacity), layout)
         path = folder / f"shards/rows-{number:05d}.arrayrecord"
         entries.append(write_shard(folder, path, payloads, capacity))
-    identity = {"shards": [entry["xxh3_128"] for entry in entries]}
-    manifest = {
+    write_manifest(folder, manifest_of(entries, seq_len))
+
+
+def layout_of(capacity: int) -> RowLayout:
+    u16 = np.dtype("<u2")
+    return RowLayout(capacity=capacity, masks=("loss",), tokens=u16, ends=u16)
+
+
+def manifest_of(shards: list[dict[str, Any]], seq_len: int) -> PackedManifest:
+    identity = {"shards": [shard["xxh3_128"] for shard in shards]}
+    tokenizer = {"sha256": "", "kind": "", "vocab_size": 1 << 16, "engine": {}}
+    values = {
         "format_version": FORMAT_VERSION,
         "kind": "packed",
         "fingerprint": fingerprint(identity),
-        "identity": identity,
+        "parents": [],
         "config": {},
-        "tokenizer": {},
+        "tokenizer": {**tokenizer, "bos": None, "eos": None, "pad": None},
+        "sources": [],
         "seq_len": seq_len,
         "token_dtype": "uint16",
         "ends_dtype": "uint16",
-        "masks": ["loss"],
+        "max_id": (1 << 16) - 1,
         "pad": 0,
         "compression": "none",
-        "shards": entries,
+        "masks": ["loss"],
+        "shards": shards,
         "counts": {},
+        "identity": identity,
     }
-    write_manifest(folder, manifest)
+    return msgspec.convert(values, PackedManifest)
 
 
 def random_rows(rng: np.random.Generator, count: int, capacity: int) -> Rows:
@@ -372,14 +388,14 @@ def random_rows(rng: np.random.Generator, count: int, capacity: int) -> Rows:
     return Rows(
         tokens=tokens,
         left_padding=np.zeros(count, np.int64),
-        ends=ragged(ends),
-        runs=(ragged(runs),),
+        ends=integer_lists(ends),
+        masks=(integer_lists(runs),),
     )
 
 
-def ragged(arrays: list[Any]) -> Ragged:
+def integer_lists(arrays: list[Any]) -> IntegerLists:
     offsets = np.cumsum([0, *(len(array) for array in arrays)])
-    return Ragged(values=np.concatenate(arrays), offsets=offsets)
+    return IntegerLists(values=np.concatenate(arrays), offsets=offsets)
 
 
 def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) -> dict[str, Any]:
@@ -398,7 +414,8 @@ def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) 
         for p in (path, index)
     ]
     size = {"num_records": len(payloads), "num_tokens": len(payloads) * capacity}
-    return {**files[0], **size, "index": files[1]}
+    # The loader does not read provenance, so any file will do.
+    return {**files[0], **size, "index": files[1], "provenance": files[1]}
 
 
 # --- measuring ---
@@ -501,9 +518,9 @@ def cold(way: str, folder: str, batches: str, batch: str) -> None:
 def measure_open(folder: Path) -> dict[str, float]:
     """Open a thousand shards of 16,000 short rows; return seconds, and memory besides the cache."""
     capacity, rows = 17, 16_000
-    layout = RowLayout(capacity=capacity, num_masks=1, tokens=np.dtype("<u2"), ends=np.dtype("<u2"))
     (folder / "shards").mkdir(parents=True)
-    payloads = encode_rows(random_rows(np.random.default_rng(0), rows, capacity), layout)
+    made = random_rows(np.random.default_rng(0), rows, capacity)
+    payloads = encode_rows(made, layout_of(capacity))
     entry = write_shard(folder, folder / "shards/rows.arrayrecord", payloads, capacity)
     entries = []
     for number in range(1000):
@@ -512,23 +529,7 @@ def measure_open(folder: Path) -> dict[str, float]:
         os.link(folder / "shards/rows.arrayrecord", folder / new["arrayrecord"])
         index = {**entry["index"], "path": new["npy"]}
         entries.append({**entry, "path": new["arrayrecord"], "index": index})
-    write_manifest(
-        folder,
-        {
-            "format_version": FORMAT_VERSION,
-            "kind": "packed",
-            "fingerprint": "",
-            "tokenizer": {},
-            "seq_len": capacity - 1,
-            "token_dtype": "uint16",
-            "ends_dtype": "uint16",
-            "masks": ["loss"],
-            "pad": 0,
-            "compression": "none",
-            "shards": entries,
-            "counts": {},
-        },
-    )
+    write_manifest(folder, manifest_of(entries, capacity - 1))
     code = f"""
 import gc, time
 from dataprep.loaders import open_dataset

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.pack.strategies import Plan, best_fit, concat, first_fit, pad
+from dataprep.pipeline.pack.strategies import RowPlan, best_fit, concat, first_fit, pad
 
 Lengths = NDArray[np.int64]
 HEAD = (
@@ -154,7 +154,7 @@ def bench(
     lengths: Lengths,
     strategy: str,
     capacity: int,
-    plan_of: Callable[[Lengths], Plan],
+    plan_of: Callable[[Lengths], RowPlan],
     cap: int | None = None,
 ) -> None:
     plan, seconds = timed(plan_of, lengths)
@@ -166,7 +166,7 @@ def bench(
     show(name, capacity - 1, strategy, len(lengths), plan.num_rows, bound, speeds)
 
 
-def timed(plan_of: Callable[[Lengths], Plan], lengths: Lengths) -> tuple[Plan, list[float]]:
+def timed(plan_of: Callable[[Lengths], RowPlan], lengths: Lengths) -> tuple[RowPlan, list[float]]:
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()

@@ -28,10 +28,11 @@ import pyarrow.parquet as pq
 from dataprep.configs import TokenizeConfig
 from dataprep.pipeline.documents.rules import Rules, keys_wanted
 from dataprep.pipeline.engine import load_reference
+from dataprep.pipeline.jobs.commits import make_tasks_folder
 from dataprep.pipeline.sources import read_piece
-from dataprep.pipeline.tokenize.plan import Plan, rules_of
+from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
 from dataprep.pipeline.tokenize.recipe import plan_of
-from dataprep.pipeline.tokenize.worker import TASKS, SampledEngine, run_task
+from dataprep.pipeline.tokenize.worker import SampledEngine, run_task
 
 SPEC = "[vision],caption"
 TRIES = 3
@@ -95,7 +96,8 @@ def bench(name: str, path: Path, config: dict[str, Any], total: int, out: Path) 
 
     def whole() -> None:
         shutil.rmtree(out, ignore_errors=True)
-        (out / TASKS).mkdir(parents=True)
+        out.mkdir()
+        make_tasks_folder(out)
         for task in plan.tasks:
             run_task(task, plan, engine, out, lambda message: None)()
 
@@ -107,7 +109,7 @@ def bench(name: str, path: Path, config: dict[str, Any], total: int, out: Path) 
     print(line, flush=True)
 
 
-def read_all(plan: Plan, rules: Rules) -> None:
+def read_all(plan: TokenizePlan, rules: Rules) -> None:
     for task in plan.tasks:
         for piece in task.pieces:
             source = plan.sources[piece.source]
