@@ -115,7 +115,7 @@ def _adopted(section: Model, modality: str, uses: Sequence[Use]) -> Model:
     values = {**section.model_dump(exclude_unset=True), **facts}
     if "codebook_size" in facts and modality == "vision":
         values |= _free_ends(section, facts["codebook_size"])
-    adopted = validate(type(section), values, f"what {first.folder} says of its codes")
+    adopted = validate(type(section), values, f"what {first.folder} says about its codes")
     if unknown is not None and adopted.model_dump() != section.model_dump():
         # Its frames would change because another input has an encoder.
         raise ConfigError(

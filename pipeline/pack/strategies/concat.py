@@ -69,20 +69,16 @@ def concat_part(
     num_seen = int(begin.goes_on)  # tokens that an earlier part has counted
     row_starts, row_stops = _rows(num_tokens, capacity, num_seen, is_last and not drop_tail)
     num_used = int(row_stops[-1]) if len(row_stops) else num_seen
-
     per_row, place, start, length = _pieces(begins, ends, row_starts, row_stops)
-
-    next_place = int(np.searchsorted(ends, len(row_starts) * (capacity - 1), "right"))
-    next_document = int(document[next_place]) if next_place < len(document) else len(lengths)
+    next_document, skip = len(lengths), 0
+    stride_end = len(row_starts) * (capacity - 1)
+    next_place = int(np.searchsorted(ends, stride_end, "right"))
+    if next_place < len(document):
+        next_document, skip = int(document[next_place]), stride_end - int(begins[next_place])
     num_over = len(lengths) if is_last else next_document
-    in_rows = int((row_stops - row_starts).sum())
-    counts = Counts(
-        documents_empty=int(np.count_nonzero(lengths[:num_over] == 0)),
-        tokens_shared=in_rows - (num_used - num_seen),
-        pieces=len(place),
-        rows=len(row_starts),
-        padding=len(row_starts) * capacity - in_rows,
-    )
+    num_empty = int(np.count_nonzero(lengths[:num_over] == 0))
+    counts = Counts(documents=num_empty, documents_empty=num_empty, pieces=len(place))
+    counts += _filled(row_starts, row_stops, capacity, num_used - num_seen)
     counts += _ended(begins, ends, num_seen, num_used, is_last)
     counts += _split(begins, ends, place, length, num_seen, num_used)
     plan = RowPlan(
@@ -91,10 +87,8 @@ def concat_part(
         start=start,
         length=length,
         row_offsets=offsets_of(per_row),
-        counts=counts + Counts(documents=counts.documents_empty),
+        counts=counts,
     )
-    is_over = next_document == len(lengths)
-    skip = 0 if is_over else len(row_starts) * (capacity - 1) - int(begins[next_place])
     return plan, next_document, StreamStart(skip=skip, goes_on=num_used > 0)
 
 
@@ -106,6 +100,13 @@ def _rows(num_tokens: int, capacity: int, num_seen: int, keep_tail: bool) -> tup
     num_rows = num_full + int(keep_tail and num_tokens > num_covered)
     starts = np.arange(num_rows) * stride
     return starts, np.minimum(starts + capacity, num_tokens)
+
+
+def _filled(row_starts: Ints, row_stops: Ints, capacity: int, num_new: int) -> Counts:
+    """Count rows, their padding, and tokens that are not new in this part or are in two rows."""
+    in_rows = int((row_stops - row_starts).sum())
+    padding = len(row_starts) * capacity - in_rows
+    return Counts(rows=len(row_starts), padding=padding, tokens_shared=in_rows - num_new)
 
 
 def _pieces(
