@@ -1,4 +1,4 @@
-"""`dataprep demo`: the whole way on the embedded sample, every step shown as a command."""
+"""`dataprep demo`: run every step on the embedded sample, each shown as a command."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import typer
 
 from dataprep.cli.inspect import inspect_command
 from dataprep.cli.pack import pack_and_show
-from dataprep.cli.show import counted, use_colour
+from dataprep.cli.show import use_colour
 from dataprep.cli.stats import stats_command
 from dataprep.cli.tokenize import tokenize_and_show
 from dataprep.cli.verify import verify_command
 from dataprep.configs import PackConfig, TokenizeConfig
 from dataprep.loaders import DataLoader
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.sample import sample_path
 
 SEQ_LEN = 1024

@@ -20,11 +20,12 @@ from dataprep.cli.options import (
     about_keys,
     cache_dir,
 )
-from dataprep.cli.show import Progress, counted, megabytes, print_json, show_sources, summary_of
+from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
 from dataprep.configs import EncodeConfig, ModalitiesConfig, load_config
 from dataprep.configs.base import Loudness, OnError
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.manifest import EncodedManifest
 
@@ -73,23 +74,24 @@ def encode_command(
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     list_encoders: Annotated[
-        bool, typer.Option("--list", help="Show the encoders with their settings, and end.")
+        bool, typer.Option("--list", help="List the encoders with their settings and exit.")
     ] = False,
     convert_weights: Annotated[
         tuple[str, str] | None,
         typer.Option(
             metavar="IN OUT",
-            help="Make safetensors of LWM's pickled VQGAN checkpoint, and end; runs none of it.",
+            help="Convert LWM's pickled VQGAN checkpoint to safetensors, without running any of "
+            "it, and exit.",
         ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     log_format: Log = "text",
 ) -> None:
-    """Make discrete codes of pictures, videos or sounds, as Parquet that tokenize reads.
+    """Turn pictures, videos or sounds into discrete codes, in Parquet files that tokenize reads.
 
-    Captions (a .txt or .json beside a picture, other columns of a table) go along. Run the same
-    command again to go on with an interrupted run; on a finished dataset it does nothing.
+    Captions (a .txt or .json beside a picture, other columns of a table) are kept. Run the same
+    command again to continue an interrupted run; on a finished dataset it does nothing.
     """
     given = locals()
     if list_encoders:
@@ -165,7 +167,7 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, seconds: float) ->
 
 
 def next_command(out: Path, manifest: EncodedManifest) -> str:
-    """How to tokenize these codes; what their encoder has to say, tokenize reads by itself."""
+    """Return the command that tokenizes these codes; it needs no flags for their encoder."""
     into, kind = str(manifest.config.get("into")), manifest.encoder.kind
     others = [
         name for name, type in manifest.columns.items() if type == "string" and name != "source"

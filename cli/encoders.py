@@ -15,7 +15,7 @@ from dataprep.pipeline.encoders import (
     find_encoder,
     missing_packages,
 )
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, counted
 
 
 def show_encoders(*, as_json: bool) -> None:
@@ -74,6 +74,7 @@ def convert(source: str, target: str, *, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         what = "encoder and decoder" if done.network.has_decoder else "encoder only"
         typer.echo(
-            f"{target}: {done.num_tensors} tensors, {done.num_parameters:,} parameters, "
-            f"{done.network.num_codes:,} codes; {what}"
+            f"{target}: {counted(done.num_tensors, 'tensor')}, "
+            f"{counted(done.num_parameters, 'parameter')}, "
+            f"{counted(done.network.num_codes, 'code')}; {what}"
         )

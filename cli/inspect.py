@@ -14,11 +14,11 @@ import typer
 from numpy.typing import NDArray
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, print_json, use_colour
+from dataprep.cli.show import print_json, use_colour
 from dataprep.configs import EncodeConfig, TokenizeConfig, load_config, recorded
 from dataprep.loaders import PackedDataset, TokenizedDataset, open_dataset
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.look.inspect import (
     Decode,
@@ -31,10 +31,10 @@ from dataprep.pipeline.look.inspect import (
 from dataprep.pipeline.look.media import FindDecoder, write_media
 from dataprep.pipeline.look.origins import origin_of, pieces_of_row
 
-# What a document could do to the terminal; newlines and tabs are shown as they are.
+# Characters that would act on the terminal; newlines and tabs are shown as they are.
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
-SHADES = {"vision": BLUE, "audio": MAGENTA}  # of what has loss; anything else is green
+SHADES = {"vision": BLUE, "audio": MAGENTA}  # colours of codes with loss; anything else is green
 
 EXAMPLE = "Example: dataprep inspect data/tokenized --doc 7 --media /tmp/pictures"
 
@@ -46,13 +46,14 @@ def add_commands(app: typer.Typer) -> None:
 def inspect_command(
     dataset: Dataset,
     doc: Annotated[
-        int | None, typer.Option(help="Which document, from 0; negative: from the end.")
+        int | None, typer.Option(help="Number of the document, from 0; negative: from the end.")
     ] = None,
     row: Annotated[
-        int | None, typer.Option(help="Which row of a packed dataset; negative: from the end.")
+        int | None,
+        typer.Option(help="Number of the row of a packed dataset; negative: from the end."),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Decode with this one; default: the dataset's own.")
+        str | None, typer.Option(help="Tokenizer to decode with; default: the dataset's own.")
     ] = None,
     media: Annotated[
         str | None,
@@ -62,7 +63,7 @@ def inspect_command(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="With --media: what made the codes, if not dataprep encode."),
+        typer.Option(help="With --media: what made the codes, if it was not dataprep encode."),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="With --encoder: file of its weights (safetensors).")
@@ -73,10 +74,10 @@ def inspect_command(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a document or a row decoded: with loss in green, without dim.
+    """Decode and show a document or a row: text with loss is green, text without loss dim.
 
-    Off a terminal, what has no loss is put [in brackets]. Blocks of codes are shown by their shape;
-    --media decodes them.
+    When not printed to a terminal, text without loss is put [in brackets]. Blocks of codes are
+    shown by their shape; --media decodes them.
     """
     find = decoder_finder(media, encoder, weights, sets or ())
     opened = open_dataset(dataset)
@@ -106,11 +107,11 @@ def inspect_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A document or row, and all that is said of it."""
+    """A document or row, and everything that is printed about it."""
 
     item: Mapping[str, NDArray[Any]]
     segments: list[Segment]
-    stem: str  # begins the names of its files: row-3
+    stem: str  # the names of its files begin with this: row-3
     about: dict[str, Any]  # for JSON
     title: str
     headings: list[str]  # of segments
@@ -167,14 +168,14 @@ def show_text(shown: Shown, spans: list[Span]) -> None:
 def decoder_finder(
     media: str | None, encoder: str | None, weights: str | None, sets: Sequence[str]
 ) -> FindDecoder:
-    """By the flags; what they say without --media or --encoder would be lost."""
+    """Return the decoders that the flags ask for; refuse flags that would have no effect."""
     for flag, value, needed, by in (
         ("--encoder", encoder, media, "--media DIR"),
         ("--weights", weights, encoder, "--encoder"),
         ("--set", sets, encoder, "--encoder"),
     ):
         if value and not needed:
-            raise ConfigError(f"{flag} says nothing without {by}")
+            raise ConfigError(f"{flag} has no effect without {by}")
     if not encoder:
         return recorded_decoder()
     other = next((item for item in sets if not item.startswith("settings.")), None)
@@ -186,7 +187,8 @@ def decoder_finder(
 
 def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
     if not -count <= number < count:
-        raise ConfigError(f"{flag} {number}: {folder} has {count:,}, numbered from 0")
+        noun = "row" if flag == "--row" else "document"
+        raise ConfigError(f"{flag} {number}: {folder} has {counted(count, noun)}, numbered from 0")
     return number % count
 
 
@@ -201,17 +203,17 @@ def paint(span: Span, colour: bool) -> str:
 
 
 def decoder_of(dataset: TokenizedDataset | PackedDataset, tokenizer: str | None) -> Decode:
-    """The tokenizer that made the dataset, or the one named, which must be the same."""
+    """Return the decoder of the dataset's tokenizer; one that is named must be the same."""
     config = recorded(TokenizeConfig, dataset.about.config, dataset.folder)
     name = tokenizer or config.tokenizer
     try:
         files = resolve_tokenizer(name)
     except ConfigError as error:
-        raise ConfigError(f"{error}; name where it is now with --tokenizer") from None
+        raise ConfigError(f"{error}; say where it is now with --tokenizer") from None
     made_by = dataset.about.tokenizer.sha256
     if files.sha256 != made_by:
         raise ConfigError(
             f"tokenizer {name} (sha256 {files.sha256[:12]}…) is not the one that made "
-            f"{dataset.folder} ({made_by[:12]}…); name that with --tokenizer"
+            f"{dataset.folder} ({made_by[:12]}…); name that one with --tokenizer"
         )
     return load_decoder(files)

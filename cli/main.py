@@ -1,4 +1,4 @@
-"""`dataprep`: the commands, and how errors end."""
+"""`dataprep`: the commands, and the exit code of each error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for command in (tokenize, pack, inspect, verify, stats, schema, encode, demo):
 
 
 class Stopped(BaseException):
-    """A signal, as an exception, so that workers are stopped on the way out."""
+    """A signal as an exception, so that workers are stopped before the process exits."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         code = app(standalone_mode=False)
     except Stopped as stopped:
         (number,) = stopped.args
-        _say(f"stopped by {signal.Signals(number).name}; run the same command again to go on")
+        _say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
         code = 128 + number
     except DataprepError as error:
         _say(str(error))

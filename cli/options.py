@@ -17,17 +17,19 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Set any config key, nested ones with dots."),
 ]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a dataset that is in the way.")
+    bool, typer.Option("--overwrite", help="Replace the dataset that is in the output folder.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, write nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done and write nothing.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
-Log = Annotated[LogFormat, typer.Option("--log-format", help="How stderr is written.")]
+Log = Annotated[LogFormat, typer.Option("--log-format", help="Format of the messages on stderr.")]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
 
 
 def cache_dir() -> Path:
-    """Where engine proofs and input hashes are kept between runs."""
+    """Return the folder where engine proofs and input hashes are kept between runs."""
     named = os.environ.get("DATAPREP_CACHE")
     if named:
         return Path(named)
@@ -35,5 +37,5 @@ def cache_dir() -> Path:
 
 
 def about_keys(model: type[BaseModel]) -> Callable[[str], str]:
-    """The function that gives the help text of a key of this config."""
+    """Return the function that gives the help text of a key of this config."""
     return lambda key: model.model_fields[key].description or ""

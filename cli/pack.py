@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.options import DryRun, Json, Log, Overwrite, Quiet, Set, about_keys
-from dataprep.cli.show import Progress, counted, print_json, summary_of
+from dataprep.cli.show import Progress, print_json, summary_of
 from dataprep.configs import PackConfig, load_config
 from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.pack import pack, pack_plan_of
 from dataprep.pipeline.pack.strategies import Counts
@@ -19,7 +20,7 @@ from dataprep.pipeline.storage.manifest import PackedManifest
 EXAMPLE = "Example: dataprep pack data/tokenized --seq-len 4096 --out data/packed"
 about = about_keys(PackConfig)
 
-# What is said of rows that are not simply full of whole documents: (count, "1 …", "2 …").
+# Counts that are worth a note in the summary: (count, "1 …", "2 …").
 NOTES = (
     ("documents_split", "document split", "documents split"),
     ("documents_truncated", "truncated", "truncated"),
@@ -73,7 +74,7 @@ def pack_command(
     quiet: Quiet = False,
     log_format: Log = "text",
 ) -> None:
-    """Lay tokenized documents into rows of seq_len + 1 tokens, with masks and boundaries.
+    """Pack tokenized documents into rows of seq_len + 1 tokens, with masks and boundaries.
 
     Documents that fit a row are never cut (except by `concat`); every cut, drop and pad is counted.
     """
@@ -127,7 +128,7 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
 
 
 def _notes(counts: dict[str, int]) -> str:
-    """What is worth a word, after a semicolon: ; 3 documents split, 1 block cut"""
+    """Return the notes after a semicolon: ; 3 documents split, 1 block cut"""
     notes = [
         f"{counts[key]:,} {one if counts[key] == 1 else many}"
         for key, one, many in NOTES

@@ -13,10 +13,11 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.types import Source
 
-SECONDS_BETWEEN_LINES = 30  # off a terminal
+SECONDS_BETWEEN_LINES = 30  # where there is no terminal for a bar
 SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
 
 
@@ -32,14 +33,6 @@ def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
 
 
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "shard"), counted(1200, "row")
-    ('1 shard', '1,200 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def show_sources(sources: Sequence[Source]) -> None:
     for source in sources:
         size = megabytes(source.num_bytes) if source.num_bytes >= 0 else "size unknown"
@@ -47,7 +40,7 @@ def show_sources(sources: Sequence[Source]) -> None:
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:
-    """What --json prints of a dataset that was made."""
+    """Return what --json prints about a dataset that was made."""
     return {
         "out": str(outcome.out),
         "was_complete": outcome.was_complete,
@@ -58,7 +51,7 @@ def summary_of(outcome: Outcome) -> dict[str, Any]:
 
 
 class Progress:
-    """Tells what a run does: a bar on a terminal, one line a stage elsewhere."""
+    """Show what a run does: a bar on a terminal, a line now and then elsewhere."""
 
     def __init__(self, *, quiet: bool, log_format: str) -> None:
         self._quiet = quiet
@@ -73,7 +66,7 @@ class Progress:
         if self._quiet:
             return
         if kind == "engine":
-            # Only worth a word where it takes a while: the first time a tokenizer is seen.
+            # Said only if it takes a while: the first time that a tokenizer is used.
             message = "proving tokenizer engines against the reference, once for this tokenizer"
             self._later = threading.Timer(1.0, self._say, [message])
             self._later.daemon = True

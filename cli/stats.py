@@ -8,7 +8,8 @@ from typing import Any
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, megabytes, print_json
+from dataprep.cli.show import megabytes, print_json
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.stats import stats
 
 
@@ -39,7 +40,7 @@ def stats_command(dataset: Dataset, as_json: Json = False) -> None:
 
 
 def show_spread(name: str, values: dict[str, Any]) -> None:
-    """Percentiles and a bar for each power of two."""
+    """Print percentiles, and a bar for each power of two."""
     shown = ", ".join(f"{k} {values[k]:,}" for k in ("min", "p10", "p50", "p90", "p99", "max"))
     typer.echo(f"\n{name}: mean {values['mean']:,}, {shown}")
     most = max(values["histogram"].values())

@@ -16,9 +16,10 @@ from dataprep.cli.options import (
     about_keys,
     cache_dir,
 )
-from dataprep.cli.show import Progress, counted, megabytes, print_json, show_sources, summary_of
+from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
 from dataprep.configs import TokenizeConfig, load_config
 from dataprep.configs.base import Compat, EngineName, OnError
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.tokenize import plan_of, tokenize
 from dataprep.pipeline.tokenize.plan import TokenizePlan
@@ -92,7 +93,7 @@ def tokenize_command(
 ) -> None:
     """Read raw corpora, tokenize them, write ArrayRecord shards with a manifest.
 
-    Run the same command again to go on with an interrupted run; on a finished dataset it does
+    Run the same command again to continue an interrupted run; on a finished dataset it does
     nothing. Flags win over --set, --set over the config file.
     """
     given = locals()

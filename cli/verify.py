@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import counted, megabytes, print_json
+from dataprep.cli.show import megabytes, print_json
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.verify import compare, verify
 
 NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
@@ -22,7 +23,7 @@ def add_commands(app: typer.Typer) -> None:
 def verify_command(
     dataset: Dataset,
     against: Annotated[
-        str | None, typer.Option(help="Also compare byte by byte with this dataset.")
+        str | None, typer.Option(help="Also compare it with this dataset, byte by byte.")
     ] = None,
     as_json: Json = False,
     quiet: Annotated[

@@ -1,7 +1,7 @@
-"""What every config model stands on: the strict model, and each list of choices, written once.
+"""The base of every config model: the strict model, and each list of choices, written once.
 
 Model      unknown keys are errors, and so is `yes` where a number is wanted
-OnError    "fail" | "skip" | "quarantine"     the same for a key of a config and for its flag
+OnError    "fail" | "skip" | "quarantine"     the same list for a config key and for its flag
 MaxErrors  100 or "0.1%"
 """
 

@@ -1,8 +1,8 @@
-"""Files, presets, flags and `--set` into one config.
+"""Merge files, presets, flags and `--set` into one config.
 
     preset or file  <  --set a.b=c  <  flags        the right one wins
 
-A name that is no file and has no ending is a preset of this folder: `--config lwm`.
+A name without an ending that is not a file is a preset of this folder: `--config lwm`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def load_config(
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
 ) -> M:
-    """One validated config, of a section of the file or the whole; flags may be None: not given."""
+    """Return the validated config of the whole file or a section; None is a flag not given."""
     values = read_file(file) if file else {}
     if section is not None:
         values = values.get(section) or {}
@@ -50,7 +50,7 @@ def load_config(
 
 
 class UniqueKeys(yaml.SafeLoader):
-    """YAML in which a key that stands twice is an error, not a choice."""
+    """YAML in which a repeated key is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -58,7 +58,7 @@ class UniqueKeys(yaml.SafeLoader):
             key = key_node.value
             if key in seen:
                 raise yaml.YAMLError(
-                    f"key {key!r} stands twice, line {key_node.start_mark.line + 1}"
+                    f"key {key!r} is repeated in line {key_node.start_mark.line + 1}"
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -81,7 +81,7 @@ def preset_names() -> list[str]:
 
 
 def parse_value(text: str) -> Any:
-    """A `--set` value is YAML: 4 -> 4, true -> True, [a, b] -> list, anything else a string."""
+    """Parse a `--set` value as YAML: 4 -> 4, true -> True, [a, b] -> list, else a string."""
     try:
         return yaml.safe_load(text) if text.strip() else text
     except yaml.YAMLError:
@@ -108,12 +108,14 @@ def validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
 
 
 def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
-    """The config that a manifest of `folder` records, as its model."""
+    """Return the config that the manifest of `folder` records, as its model."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
         problems = "; ".join(_problem(model, p) for p in error.errors())
-        raise CorruptError(f"{folder}/manifest.json records no valid config: {problems}") from None
+        raise CorruptError(
+            f"{folder}/manifest.json records a config that is not valid: {problems}"
+        ) from None
 
 
 def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def _problem(model: type[BaseModel], problem: Any) -> str:
 
 
 def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
-    """Keys of the model that holds the last part of `loc`: ('modalities', 'visoin') -> vision."""
+    """Return the keys of the model that `loc` ends in: ('modalities', 'visoin') -> vision, …"""
     current: type[BaseModel] = model
     for part in loc[:-1]:
         if isinstance(part, str) and part in current.model_fields:
@@ -161,7 +163,7 @@ def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The config model inside an annotation: tuple[Annotated[InputConfig, …], …] -> InputConfig."""
+    """Return the model in an annotation: tuple[Annotated[InputConfig, …], …] -> InputConfig."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:

@@ -21,7 +21,7 @@ class VisionConfig(Model):
     """Blocks of discrete vision codes; the defaults are LWM's."""
 
     fields: tuple[str, ...] = Field(
-        ("vision*",), description="globs over field names; a field that matches is a block of codes"
+        ("vision*",), description="globs of field names; a field that matches is a block of codes"
     )
     start: str | tuple[TokenId, ...] = Field(
         "<vision>", description="start tag: text, encoded by the tokenizer, or a list of ids"
@@ -31,7 +31,7 @@ class VisionConfig(Model):
     end_of_frame: int = Field(8192, ge=0, description="id after every frame but the last")
     end_of_media: int = Field(8193, ge=0, description="id after the last frame")
     max_frames: int | None = Field(
-        None, ge=1, description="longer videos are thinned evenly to this many frames"
+        None, ge=1, description="keep at most this many frames of a video, evenly spaced"
     )
     codebook_size: CodebookSize = Field(8192, description="codes outside [0, this) are errors")
     code_offset: int = Field(
@@ -40,10 +40,11 @@ class VisionConfig(Model):
         description="added to codes, end_of_frame and end_of_media, for one shared vocabulary",
     )
     partial_frame: PartialFrame = Field(
-        "drop", description="codes after the last full frame: drop them (counted) or refuse"
+        "drop",
+        description="codes after the last full frame: drop them (counted) or report an error",
     )
     raw_dtype: RawDtype = Field(
-        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+        "int32", description="type of codes given as base64 or bytes; an .npy file names its own"
     )
 
     @model_validator(mode="after")
@@ -62,7 +63,7 @@ class AudioConfig(Model):
     """Blocks of discrete audio codes, of one codebook or several."""
 
     fields: tuple[str, ...] = Field(
-        ("audio*",), description="globs over field names; a field that matches is a block of codes"
+        ("audio*",), description="globs of field names; a field that matches is a block of codes"
     )
     start: str | tuple[TokenId, ...] = Field(
         "<audio>", description="start tag: text, encoded by the tokenizer, or a list of ids"
@@ -72,23 +73,26 @@ class AudioConfig(Model):
     codebook_size: CodebookSize = Field(1024, description="codes outside [0, this) are errors")
     layout: CodebookLayout = Field(
         "flatten",
-        description="codebooks frame by frame, each one step later than the one before, or only "
-        "the first (the others are counted as thinned)",
+        description="flatten: frame by frame; delay: each codebook one step later than the one "
+        "before; first: only the first codebook (the others are counted as thinned)",
     )
     separate_codebooks: bool = Field(
         True, description="ids of codebook k start at k times codebook_size"
     )
     fill: int | None = Field(
-        None, ge=0, description="id of empty cells of delay; default: the first after all codes"
+        None,
+        ge=0,
+        description="id of the empty cells of delay; default: the first id after all codes",
     )
     code_offset: int = Field(
         0, ge=0, description="added to codes and fill, for one shared vocabulary"
     )
     partial_frame: PartialFrame = Field(
-        "error", description="codes after the last full frame: drop them (counted) or refuse"
+        "error",
+        description="codes after the last full frame: drop them (counted) or report an error",
     )
     raw_dtype: RawDtype = Field(
-        "int32", description="of codes that come as base64 or bytes; an .npy says it by itself"
+        "int32", description="type of codes given as base64 or bytes; an .npy file names its own"
     )
 
     @model_validator(mode="after")
@@ -104,11 +108,11 @@ class ModalitiesConfig(Model):
     audio: AudioConfig = Field(default_factory=lambda: AudioConfig())
     segments: tuple[str, ...] = Field(
         ("segments",),
-        description="globs over field names; a field that matches is an interleaved document: a "
+        description="globs of field names; a field that matches is an interleaved document: a "
         "list of {type: text|vision|audio, text or codes, loss}",
     )
 
     def section(self, modality: str) -> VisionConfig | AudioConfig:
-        """The settings of a modality by its name."""
+        """Return the settings of a modality by its name."""
         found: VisionConfig | AudioConfig = getattr(self, modality)
         return found

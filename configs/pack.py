@@ -1,4 +1,4 @@
-"""The config of `dataprep pack`: what it holds, its defaults, what is allowed."""
+"""The config of `dataprep pack`: its keys, their defaults, what is allowed."""
 
 from __future__ import annotations
 
@@ -21,30 +21,41 @@ class PackConfig(Model):
     out: str = Field("", description="folder of the dataset")
 
     seq_len: int = Field(
-        2048, ge=1, le=1 << 26, description="inputs a row; it holds one token more"
+        2048, ge=1, le=1 << 26, description="input tokens in a row, which stores one token more"
     )
-    strategy: StrategyName = Field("best_fit", description="how documents are laid into rows")
+    strategy: StrategyName = Field("best_fit", description="how documents are put into rows")
     overflow: Overflow = Field(
-        "split", description="documents longer than a row: cut them up, shorten or leave out"
+        "split",
+        description="documents longer than a row: split them, truncate them, or leave them out",
     )
-    truncate_side: Side = Field("right", description="with truncate: which end is lost")
+    truncate_side: Side = Field("right", description="with overflow truncate: which end is cut off")
     pad_side: Side = Field("right", description="with strategy pad: where padding goes")
-    max_segments: int | None = Field(None, ge=1, description="documents a row, at most")
+    max_segments: int | None = Field(None, ge=1, description="most documents in a row")
     keep_blocks: bool = Field(
         True, description="do not cut inside a block of vision or audio codes"
     )
-    drop_tail: bool = Field(False, description="with concat: lose the end that fills no row")
-    drop_empty_targets: bool = Field(False, description="leave out rows without any target")
-    open_rows: int = Field(256, ge=1, description="with first_fit: rows that may still be filled")
-    window: int = Field(1 << 22, ge=1, description="pieces that are planned together")
-    pad_id: int | None = Field(None, ge=0, description="default: the tokenizer's pad, else 0")
-    seed: int = Field(0, description="of the order of rows")
+    drop_tail: bool = Field(
+        False, description="with concat: drop the last tokens if they do not fill a row"
+    )
+    drop_empty_targets: bool = Field(False, description="leave out rows without a target")
+    open_rows: int = Field(
+        256, ge=1, description="with first_fit: how many rows stay open to be filled"
+    )
+    window: int = Field(1 << 22, ge=1, description="how many pieces are planned together")
+    pad_id: int | None = Field(
+        None, ge=0, description="id of padding; default: the tokenizer's pad, else 0"
+    )
+    seed: int = Field(0, description="seed of the order of rows")
     compat: Compat = Field(
         "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
     )
     compression: Compression = Field(
-        "none", description="zstd: smaller, for archives; cannot be memory-mapped"
+        "none", description="zstd: smaller files for archives, which cannot be memory-mapped"
     )
-    shard_rows: int = Field(16384, ge=1, description="rows a shard, at most")
-    shard_bytes: int = Field(256 << 20, ge=1 << 16, description="size of a shard, at most about")
-    workers: int | None = Field(None, ge=1, description="processes; default: all cores")
+    shard_rows: int = Field(16384, ge=1, description="most rows in a shard")
+    shard_bytes: int = Field(
+        256 << 20, ge=1 << 16, description="approximate limit on the size of a shard"
+    )
+    workers: int | None = Field(
+        None, ge=1, description="number of processes; default: one per core"
+    )

@@ -56,3 +56,20 @@ BY_NAME: dict[str, type[DataprepError]] = {
         LockedError,
     )
 }
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "shard"), counted(1200, "row")
+    ('1 shard', '1,200 rows')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short(text: str, limit: int = 40) -> str:
+    """Cut a text that goes into a message.
+
+    >>> short("a" * 50, limit=8)
+    'aaaaa...'
+    """
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -1,12 +1,12 @@
-"""How fast media become codes: decoding, the encoders by themselves, and the whole command.
+"""Measure how fast media become codes: decoding, the encoders alone, and the whole command.
 
     python scripts/bench_encode.py [FOLDER] [--vqgan] [--pictures 400]
 
 FOLDER holds pictures of your own; without it, JPEGs of 640x480 are made. "decode" is reading,
-decoding and bringing to 256x256, on one core; "encode" the encoder alone on one core, in batches
-of its size; "command" is `dataprep encode` with all cores, its start-up taken off as for one
-picture. The VQGAN has LWM's full size and random weights (240 MB of them are made), which cost the
-same as trained ones; it runs as its workers do, one thread a process.
+decoding and scaling to 256x256 on one core; "encode" is the encoder alone on one core, in batches
+of its size; "command" is `dataprep encode` on all cores, less its time for one picture. The VQGAN
+has LWM's full size and random weights (240 MB are made), which cost the same as trained ones; it
+runs as in workers, with one thread per process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def make_pictures(folder: Path, count: int, size: tuple[int, int] = (640, 480)) -> Path:
-    """Smooth shapes with some noise, which JPEG finds about as hard as photographs."""
+    """Draw smooth shapes with some noise, about as hard for JPEG as photographs."""
     import PIL.Image
 
     folder.mkdir()
@@ -70,7 +70,7 @@ def pictures_in(folder: Path) -> list[Path]:
 
 
 def per_second(count: int, action: Callable[[], Any]) -> float:
-    action()  # what is loaded or compiled by the first call
+    action()  # the first call loads and compiles
     begin = time.perf_counter()
     action()
     return count / (time.perf_counter() - begin)

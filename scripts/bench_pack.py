@@ -1,18 +1,18 @@
-"""How few rows packing plans, how fast, and how fast rows are then written.
+"""Measure how few rows packing plans, how fast it plans, and how fast rows are then written.
 
     python scripts/bench_pack.py [DATA] [--lengths FILE.npy ...] [--documents 10000000]
 
 DATA holds mix20.jsonl, chat.jsonl and tokenizers/NAME/tokenizer.json; a `text` counts its tokens
 and one for its end, a conversation the tokens of `<|im_start|>role\\ncontent<|im_end|>\\n` for each
 message. The lognormal set (mean 604, median 330 tokens) stands for a web corpus. "bound" is
-ceil(tokens in rows / row), or what a cap on segments makes of it; no plan has fewer rows. "first"
-is the first of three runs, when memory is still to be had from the system, "best" the best.
+ceil(tokens in rows / row), or more with a cap on segments; no plan has fewer rows. "first" is the
+first of three runs, which still gets its memory from the system, "best" the best.
 
-Where grain can be imported, its packers get the same pieces, in corpus order, as arrays of zeros;
-they copy as they pack, so their speed is no planning speed.
+If grain is installed, its packers get the same pieces, in corpus order, as arrays of zeros; they
+copy while they pack, so their speed is not a planning speed.
 
-Last, with DATA: `dataprep pack` of mix20.jsonl repeated, beside `cp` of what it wrote and `cp`
-followed by `sync` (packing syncs what it writes); start-up is taken off as for one tiny document.
+Last, with DATA: `dataprep pack` of mix20.jsonl repeated, compared with `cp` of what it wrote and
+`cp` followed by `sync` (packing syncs what it writes), less the time for one tiny document.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def bench_ours(name: str, lengths: Lengths, seq_len: int, caps: Iterable[int]) -
     for cap in caps:
         plan_of = partial(best_fit, capacity=capacity, max_segments=cap)
         bench(name, lengths, f"best_fit ≤{cap} segs", capacity, plan_of, cap)
-    some = lengths[:1_000_000]  # one by one, so the slowest
+    some = lengths[:1_000_000]  # it takes one by one, so it is the slowest
     bench(name, some, "first_fit", capacity, partial(first_fit, capacity=capacity))
     bench(name, lengths, "concat", capacity, partial(concat, capacity=capacity))
 

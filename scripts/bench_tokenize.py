@@ -1,11 +1,11 @@
-"""How fast `dataprep tokenize` is, beside what it is made of and what people use today.
+"""Measure how fast `dataprep tokenize` is, compared with its engines and with other tools.
 
     python scripts/bench_tokenize.py DATA [--tokenizers gpt2 qwen3] [--copies 20]
 
 DATA holds mix20.jsonl and tokenizers/NAME/tokenizer.json. The corpus is mix20.jsonl repeated in
-shuffled orders. Everything runs on two processes. "in memory" is an engine's own encode call on
-texts already decoded; for dataprep, start-up (the same command on one document) is taken off,
-as it is for the others. Peak memory is of the whole process tree (PSS), sampled.
+shuffled orders. Everything runs in two processes. "in memory" is an engine's own encode call on
+texts already decoded. The start-up of dataprep (the same command on one document) is subtracted,
+as it is for the others. Peak memory (PSS) is sampled over the whole process tree.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def make_corpus(source: Path, target: Path, copies: int) -> Path:
 
 
 def against_engines(corpus: Path, tokenizer: Path, folder: Path, rounds: int) -> None:
-    """Engines in memory and dataprep, taking turns; medians."""
+    """Print the medians of engines in memory and of dataprep, which take turns."""
     memory = peak_memory(corpus, tokenizer, folder)  # also proves engines, fills caches
     speeds: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -81,7 +81,7 @@ def against_engines(corpus: Path, tokenizer: Path, folder: Path, rounds: int) ->
 
 
 def against_reference(corpus: Path, tokenizer: Path, folder: Path) -> None:
-    """Where only `tokenizers` serves."""
+    """Measure a tokenizer that only `tokenizers` can run."""
     plain = in_memory(corpus, tokenizer, "tokenizers")
     speed = dataprep_run(corpus, tokenizer, folder, ["--engine", "tokenizers"])
     print(f"  tokenizers in memory   {plain:8.1f} MB/s")
@@ -105,7 +105,7 @@ def against_today(corpus: Path, tokenizer: Path, folder: Path) -> None:
 
 
 def dataprep_run(corpus: Path, tokenizer: Path, folder: Path, more: list[str]) -> float:
-    """MB/s without start-up."""
+    """Return MB/s without start-up."""
     tiny = folder / "tiny.jsonl"
     tiny.write_text(json.dumps({"text": "hello"}) + "\n")
     seconds = {}
@@ -117,7 +117,7 @@ def dataprep_run(corpus: Path, tokenizer: Path, folder: Path, more: list[str]) -
 
 
 def peak_memory(corpus: Path, tokenizer: Path, folder: Path) -> float:
-    """Of a run of its own: reading the memory of processes slows them down."""
+    """Return the peak memory of an extra run: reading the memory of processes slows them down."""
     process = start(corpus, tokenizer, folder, [])
     watch = Watch(process.pid)
     finish(process)
@@ -139,7 +139,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 
 class Watch(threading.Thread):
-    """Peak memory of a process tree."""
+    """Return the peak memory of a process tree."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -168,7 +168,7 @@ class Watch(threading.Thread):
 
 
 def in_memory(corpus: Path, tokenizer: Path, engine: str) -> float:
-    """MB/s of the engine's own call; both processes start together once texts are decoded."""
+    """Return MB/s of the engine's own call; both processes start when texts are decoded."""
     context = get_context("spawn")
     barrier, queue = context.Barrier(NUM_PROCESSES), context.Queue()
     processes = [

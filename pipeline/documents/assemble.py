@@ -1,9 +1,9 @@
-"""Texts and literal ids side by side: the tokens and masks of many documents in one stroke.
+"""Put encoded texts and literal ids together: tokens and masks of many documents at once.
 
-    parts    BOS | text 0 | text 1 | EOS | BOS | text 2 | …      each with its flags
+    parts    BOS | text 0 | text 1 | EOS | BOS | text 2 | …      each with its weight
     tokens   ids of the texts in order, literals put between them
 
-What the parts of a document are is decided in `lay_out`.
+`lay_out` decides which parts a document has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataprep.pipeline.types import MODALITIES, Ids, Mask, Offsets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Parts of consecutive documents as arrays, texts not yet encoded."""
+    """The parts of consecutive documents as arrays; their texts are not encoded yet."""
 
     texts: Sequence[str]
     literals: Ids  # all literal ids, in order
@@ -31,15 +31,15 @@ class Layout:
     weight: NDArray[np.float64]  # of each part in the loss; 0: none
     modality: NDArray[np.int8]  # of each part, as in `Parts`
     document_ends: Offsets  # in parts
-    kept: Offsets  # which of the batch's records the documents are
-    codes_dropped: Offsets  # by each document
-    codes_thinned: Offsets
+    kept: Offsets  # the record of each document, by its place in the batch
+    codes_dropped: Offsets  # of each document
+    codes_thinned: Offsets  # of each document
 
 
 def assemble(
     layout: Layout, ids: Ids, offsets: Offsets, masks: Sequence[str], dtype: np.dtype[Any]
 ) -> tuple[Documents, Mask]:
-    """Interleave encoded texts and literals; also which documents have tokens."""
+    """Return the documents that have tokens, and which of the layout's these are."""
     lengths = layout.lengths.copy()
     lengths[layout.is_text] = np.diff(offsets)
     part_ends = np.cumsum(lengths)
@@ -47,11 +47,13 @@ def assemble(
     of_text = np.repeat(layout.is_text, lengths)
     tokens[of_text] = ids
     literal = ~layout.is_text
-    if (lengths[literal] == 1).all():  # BOS and EOS: a few places among many
+    if (lengths[literal] == 1).all():  # only BOS and EOS: a few places among many tokens
         tokens[part_ends[literal] - 1] = layout.literals
     else:
         tokens[~of_text] = layout.literals
-    ends = np.concatenate(([0], part_ends))[layout.document_ends]  # 0 parts have no token
+    ends = np.concatenate(([0], part_ends))[
+        layout.document_ends
+    ]  # a document of 0 parts has no token
     has_tokens = np.diff(ends, prepend=0) > 0
     documents = Documents(
         tokens=tokens,
@@ -62,11 +64,11 @@ def assemble(
 
 
 def _values(layout: Layout, mask: str) -> NDArray[Any]:
-    """What a mask says of each part."""
+    """Return the value of a mask for each part."""
     if mask == "loss":
         return layout.weight > 0
     if MASKS[mask].is_weight:
-        # Where there is no loss the weight is 1, as it is everywhere else: fewer runs.
+        # Parts without loss get weight 1, the usual one, so that there are fewer runs.
         return np.where(layout.weight > 0, layout.weight, 1).astype(WEIGHT_DTYPE)
     of_mask: Mask = layout.modality == MODALITIES.index(mask) + 1
     return of_mask

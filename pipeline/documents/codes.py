@@ -1,12 +1,12 @@
-"""Codes as they stand in records, to integers.
+"""Turn codes, in any form that a record may have them in, into integers.
 
     [754, 1512]                     ints; also digit strings ["754", "1512"] and integral floats
-    [[754, 3], [1512, 9]]           of K codebooks: K lists of equal length
+    [[754, 3], [1512, 9]]           K codebooks: K lists of equal length
     "8gLoBQ=="                      base64 of little-endian integers
     "k05VTVBZ…", b"\\x93NUMPY…"     an .npy, in base64 or as bytes; never unpickled
-    array([754, 1512])              what readers make of lists
+    array([754, 1512])              a list, as some readers give it
 
-Whether codes are in range and fill their frames is for `modality` to say.
+`modalities` checks whether codes are in range and fill their frames.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.sources.npy_header import NPY_MAGIC, integers_in
 
 DIGITS = re.compile(r"0*[0-9]{1,18}")
@@ -26,13 +27,13 @@ Integers = NDArray[Any]  # of any integer type
 
 
 class NotCodesError(ValueError):
-    """A value that was perhaps never meant as codes."""
+    """The value may never have been meant as codes."""
 
 
 def integers_of(value: Any, raw_dtype: np.dtype[Any], *, may_nest: bool) -> Integers:
-    """Integers in the shape they are given in; ValueError says what is wrong.
+    """Return the integers in the shape they are given in; ValueError says what is wrong.
 
-    `may_nest`: a list may hold a list for each codebook.
+    With `may_nest` a list may hold a list for each codebook.
     """
     if isinstance(value, list):
         return _from_list(value, may_nest)
@@ -42,7 +43,7 @@ def integers_of(value: Any, raw_dtype: np.dtype[Any], *, may_nest: bool) -> Inte
         value = _from_bytes(value, raw_dtype)
     if not isinstance(value, np.ndarray):
         raise NotCodesError(f"must be a list of codes, got {type(value).__name__}")
-    if value.dtype == np.uint64:  # beside signed integers NumPy would make floats of them
+    if value.dtype == np.uint64:  # together with signed integers NumPy would make floats of them
         if value.size and int(value.max()) >> 63:
             raise ValueError(f"has code {int(value.max())}, which does not fit 63 bits")
         return value.astype(np.int64)
@@ -61,7 +62,7 @@ def _from_list(value: list[Any], may_nest: bool) -> Integers:
             raise ValueError(f"has nested lists of unequal length, {shortest} to {longest}")
         return np.stack(rows)
     if not kinds <= {int, str, float}:
-        # Lists may have become arrays on the way here.
+        # The reader may have turned lists into arrays.
         names = {"list" if kind is np.ndarray else kind.__name__ for kind in kinds}
         wrong = ", ".join(sorted(names - {"int", "str", "float"}))
         raise ValueError(f"holds {wrong}; codes are ints, digit strings or integral floats")
@@ -78,16 +79,15 @@ def _as_integer(value: int | str | float, place: int) -> int:
             return int(value)
     elif isinstance(value, int) or value.is_integer():
         return int(value)
-    shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:37]}..."
-    raise ValueError(f"has code {shown} at position {place}, which is not an integer")
+    raise ValueError(f"has code {short(repr(value))} at position {place}, which is not an integer")
 
 
 def _from_base64(value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (ValueError, binascii.Error):
-        shown = value if len(value) <= 40 else f"{value[:37]}..."
-        raise NotCodesError(f"must be a list of codes or base64 of them, got {shown!r}") from None
+        got = repr(short(value))
+        raise NotCodesError(f"must be a list of codes or base64 of them, got {got}") from None
 
 
 def _from_bytes(data: bytes, raw_dtype: np.dtype[Any]) -> Integers:
@@ -95,8 +95,8 @@ def _from_bytes(data: bytes, raw_dtype: np.dtype[Any]) -> Integers:
         return _from_npy(data)
     if len(data) % raw_dtype.itemsize:
         raise NotCodesError(
-            f"must be a list of codes, or {raw_dtype.name} of them in base64 or bytes, but has "
-            f"{len(data)} bytes; set raw_dtype to what they are"
+            f"must be a list of codes, or codes of type {raw_dtype.name} in base64 or bytes, but "
+            f"has {len(data)} bytes; set raw_dtype to their type"
         )
     return np.frombuffer(data, raw_dtype)
 

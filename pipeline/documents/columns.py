@@ -1,6 +1,6 @@
-"""Records in columns to documents, without a look at any one of them.
+"""Lay out records that come in columns, by arrays, without looking at single records.
 
-All documents of a batch have the parts that one has: only the texts and codes between differ.
+All documents of a batch have the same parts; only their texts and codes differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
 
 
 def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -> Layout | None:
-    """The array path; None where a record needs looking at by itself.
+    """Return the layout of the batch, or None if its records must be looked at one by one.
 
     Records whose codes have a fault are added to `errors`.
     """
@@ -30,9 +30,9 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
     if fields is None or records.columns is None:
         return None
     try:
-        # One document's parts are the pattern that every document repeats.
+        # Every document repeats the parts of one.
         pattern = pattern_of(fields, rules)
-    except ValueError:  # of a spec in records: each of them is an error
+    except ValueError:  # the records have a bad spec: `rows` reports each of them
         return None
     if pattern is None or not keys_of(fields) <= records.columns.keys():
         return None
@@ -61,7 +61,7 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
 
 
 def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
-    """The fields of all records, if they have the same."""
+    """Return the fields of the records if all have the same, else None."""
     if not rules.fields_from:
         return rules.fields
     specs = (records.columns or {}).get(rules.fields_from, ())
@@ -69,14 +69,14 @@ def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
         return None
     try:
         return parse_spec(specs[0], rules.grammar)
-    except ValueError:  # each of the records is an error
+    except ValueError:  # a bad spec: `rows` reports each of the records
         return None
 
 
 def _repeated(
     pattern: Parts, kept: Offsets, texts: list[Sequence[str]], wrapped: list[Wrapped]
 ) -> Layout:
-    """Documents that have the same parts, but for what stands in the columns."""
+    """Return documents that repeat the pattern, each with its own texts and codes."""
     count = len(kept)
     part_lengths = np.array(pattern.lengths, np.int64)
     lengths = np.tile(part_lengths, (count, 1))
@@ -102,20 +102,20 @@ def _is_text(column: Sequence[Any]) -> bool:
 
 
 def _joined(columns: Sequence[Sequence[str]], separator: str) -> Sequence[str]:
-    """The texts of one field: a+b is one of two columns."""
+    """Return the texts of one field; the field a+b has two columns."""
     return (
         columns[0] if len(columns) == 1 else list(map(separator.join, zip(*columns, strict=True)))
     )
 
 
 def _flat(column: IntegerLists) -> tuple[NDArray[Any], Offsets]:
-    """Codes of all records, and how many each has."""
+    """Return the codes of all records, and how many each has."""
     start, stop = int(column.offsets[0]), int(column.offsets[-1])
     return column.values[start:stop], np.diff(column.offsets)
 
 
 def _faults(columns: Sequence[IntegerLists], pattern: Parts, rules: Rules) -> dict[int, str]:
-    """What is wrong with the codes of which record; the first field that is bad speaks."""
+    """Return what is wrong with the codes of which record; its first bad field is named."""
     reasons: dict[int, str] = {}
     for part, column in zip(pattern.codes, columns, strict=True):
         found = faults(*_flat(column), rules.blocks[part.modality])
@@ -126,7 +126,7 @@ def _faults(columns: Sequence[IntegerLists], pattern: Parts, rules: Rules) -> di
 def _literals(
     constant: Ids, part_lengths: Offsets, lengths: NDArray[np.int64], wrapped: Sequence[Wrapped]
 ) -> Ids:
-    """The literal ids of all documents in order: those that all have, and their codes."""
+    """Return the literal ids of all documents in order: those that all share, and their codes."""
     count = len(lengths)
     if not wrapped:
         return np.tile(constant, count)

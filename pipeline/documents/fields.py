@@ -10,7 +10,7 @@
     vision…       a block of codes, where the name matches a modality's globs
     segments      an interleaved document: a list of {type: text|vision|audio, …, loss}
 
-Knows names, not values: `values` looks them up in records.
+Knows names, not values: `lookup` finds those in records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.ragged import Holds
 from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
@@ -45,14 +45,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grammar:
-    """What decides the kind of a field besides its spelling: globs over names."""
+    """The globs of names that decide the kind of a field, besides its spelling."""
 
     codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
     segments: tuple[str, ...]
-    only_vision: bool = False  # LWM: codes are what has "vision" in its name, and nothing else
+    only_vision: bool = False  # LWM: a field holds codes if its name has "vision" in it
 
     def modality_of(self, name: str) -> str:
-        """Which modality's codes a field holds, or ''."""
+        """Return the modality of the codes in a field, or ''."""
         if self.only_vision:
             return "vision" if "vision" in name else ""
         return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
@@ -71,7 +71,7 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 
 def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
-    """`[a+b],c` -> (Field(a, b; no loss), Field(c; loss)); ValueError for a weight that is none."""
+    """Parse `[a+b],c` to (Field(a, b; no loss), Field(c; loss)); ValueError for a bad weight."""
     return tuple(_parse_field(name, grammar) for name in spec.split(","))
 
 
@@ -95,7 +95,7 @@ def _parse_field(name: str, grammar: Grammar) -> Field:
 
 
 def _weight_of(name: str, grammar: Grammar) -> tuple[str, float]:
-    """A field's name without brackets and weight, and the weight."""
+    """Return the name of a field without brackets and weight, and the weight."""
     weighted = None if grammar.only_vision else WEIGHTED.fullmatch(name)
     if name.startswith("[") and name.endswith("]"):
         inside = name[1:-1]
@@ -122,7 +122,7 @@ def keys_of(fields: Sequence[Field]) -> frozenset[str]:
 
 
 def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
-    """A spec from flags or config, where a mistake can be named before any file is read."""
+    """Parse a spec from flags or config, whose mistakes can be named before any file is read."""
     try:
         fields = parse_spec(spec, grammar)
     except ValueError as error:
@@ -140,14 +140,14 @@ def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
                 )
             if field.kind == "text" and grammar.holds(key):
                 raise ConfigError(
-                    f"fields {spec!r} joins {key!r} to text, but it holds codes by its name; write "
+                    f"fields {spec!r} joins {key!r} to text, but by its name it holds codes; write "
                     "a,b and not a+b, or set modalities"
                 )
     return fields
 
 
 def choose_spec(value: Any, line: int, fields_index: int | None) -> str:
-    """The spec of a record: itself, or one of a list, keyed by the line's index in its file.
+    """Return the spec of a record: the value itself, or one of a list, chosen by line number.
 
     >>> [choose_spec(["A", "B"], line, None) for line in range(5)]
     ['B', 'A', 'A', 'A', 'A']
@@ -155,7 +155,7 @@ def choose_spec(value: Any, line: int, fields_index: int | None) -> str:
     if isinstance(value, str):
         return value
     if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-        raise ValueError(f"must be a spec or a list of specs, got {_short(value)}")
+        raise ValueError(f"must be a spec or a list of specs, got {short(repr(value), 60)}")
     if fields_index is None:
         chosen: str = random.Random(line).choice(value)
         return chosen
@@ -163,8 +163,3 @@ def choose_spec(value: Any, line: int, fields_index: int | None) -> str:
         raise ValueError(f"has {len(value)} specs, so fields_index {fields_index} is out of range")
     picked: str = value[fields_index]
     return picked
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

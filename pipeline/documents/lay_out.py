@@ -1,4 +1,4 @@
-"""One record as parts: its fields in order, with the ids and tags that the rules put around.
+"""Lay out one record as parts: its fields in order, with the ids and tags that the rules add.
 
 record   {"q": "ab", "a": "c"}      spec  [q],a
 parts    BOS | ab | c | EOS
@@ -22,8 +22,8 @@ from dataprep.pipeline.types import Ids, Record
 
 
 def without_segments(record: Record, fields: tuple[Field, ...]) -> tuple[Record, tuple[Field, ...]]:
-    """Segments as fields of their own: {"segments": [{"type": "text", "text": "a"}, …]} has the
-    text field `segments[0]`."""
+    """Turn segments into fields: {"segments": [{"type": "text", "text": "a"}, …]} gives the text
+    field `segments[0]`."""
     if not any(f.kind == "segments" for f in fields):
         return record, fields
     values = dict(record)
@@ -49,9 +49,9 @@ def _segment_field(key: str, number: int, kind: str, weight: float) -> Field:
 
 
 def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
-    """The parts that every document of these fields has, with empty texts and no codes.
+    """Return the parts that every document of these fields has, with empty texts and no codes.
 
-    None where their number depends on the record. ValueError where no record can have such fields.
+    None if their number depends on the record. ValueError if no record can have such fields.
     """
     if any(f.kind in ("base64", "segments") for f in fields):
         return None
@@ -65,7 +65,7 @@ def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
 def add_by_pattern(
     parts: Parts, record: Record, fields: Sequence[Field], rules: Rules, pattern: Parts
 ) -> None:
-    """As `add_document`, in a third of its time; adds nothing where it raises ValueError."""
+    """Do what `add_document` does in a third of the time; add nothing if there is a ValueError."""
     texts, codes = [], []
     for f in fields:
         if f.kind == "text":
@@ -78,7 +78,7 @@ def add_by_pattern(
 
 
 def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: Rules) -> None:
-    """Lay out one document without segments; ValueError says which field is wrong and how."""
+    """Add one document without segments; ValueError says what is wrong with which field."""
     if rules.add_bos:
         parts.add_ids(_special(rules.bos, "BOS"), weight=0.0)
     for i, f in enumerate(fields):

@@ -1,4 +1,4 @@
-"""Values of a record's fields; a ValueError says which field is wrong and how."""
+"""Look up the values of a record's fields; a ValueError says what is wrong with which field."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.codes import NotCodesError, integers_of
+from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
@@ -20,7 +21,7 @@ def value_of(record: Record, key: str, flag: str = "--fields") -> Any:
     try:
         return record[key]
     except KeyError:
-        joined = ", and note that + joins texts only" if "+" in key else ""
+        joined = ", and note that + joins only texts" if "+" in key else ""
         raise ValueError(
             f"field {key!r} is missing (keys: {_some(record)}); set {flag}{joined}"
         ) from None
@@ -31,22 +32,23 @@ def text_of(record: Record, key: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list | np.ndarray):
-        # Its length only: lists of codes come as arrays or not, by the way they were read.
-        got = f"a list of {len(value)}; name a field of codes vision or audio"
+        # Only its length: some readers give lists of codes as arrays, which print otherwise.
+        values = counted(len(value), "value")
+        got = f"a list of {values}; if they are codes, name the field vision or audio"
     else:
-        got = f"{type(value).__name__} {_short(value)}"
+        got = f"{type(value).__name__} {short(repr(value))}"
     raise ValueError(f"field {key!r} must be text, got {got}")
 
 
 def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
-    """The codes of one block, frame by frame; `hint`: what to do if it was not meant as codes."""
+    """Return the codes of one block, frame by frame; `hint` helps if the value is not codes."""
     value = value_of(record, key)
     try:
         return block.flatten(integers_of(value, block.raw_dtype, may_nest=block.may_nest))
     except NotCodesError as error:
         raise ValueError(f"field {key!r} {error}{hint}") from None
     except ValueError as error:
-        # A list or a broken .npy was meant as codes, whatever is wrong with it.
+        # A list or a broken .npy was meant as codes, so no hint.
         raise ValueError(f"field {key!r} {error}") from None
 
 
@@ -63,31 +65,32 @@ def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
 
 
 def segments_of(record: Record, key: str) -> list[tuple[str, bool, Any]]:
-    """(text or a modality, loss, value) of each segment.
+    """Return (text or a modality, loss, value) of each segment.
 
-    In a table every segment has every key, so null is as good as none.
+    In a table every segment has every key, so a null counts as a missing key.
     """
     value = value_of(record, key)
     if not isinstance(value, list):
         raise ValueError(
             f"field {key!r} must be a list of segments, got {type(value).__name__} "
-            f"{_short(value)}; set modalities.segments if it is something else"
+            f"{short(repr(value))}; set modalities.segments if it is something else"
         )
     return [_segment(item, f"field '{key}[{i}]'") for i, item in enumerate(value)]
 
 
 def _segment(item: Any, label: str) -> tuple[str, bool, Any]:
     if not isinstance(item, dict):
-        raise ValueError(f"{label} must be an object with a type, got {_short(item)}")
+        raise ValueError(f"{label} must be an object with a type, got {short(repr(item))}")
     given = {name: value for name, value in item.items() if value is not None}
     if not given.keys() <= SEGMENT_KEYS:
         name = next(name for name in given if name not in SEGMENT_KEYS)
         raise ValueError(f"{label} has an unknown key {name!r}; known: type, text, codes, loss")
     kind, loss = given.pop("type", None), given.pop("loss", True)
     if kind not in ("text", *MODALITIES):
-        raise ValueError(f"{label} has type {_short(kind)}; use text, {', '.join(MODALITIES)}")
+        known = ", ".join(("text", *MODALITIES))
+        raise ValueError(f"{label} has type {short(repr(kind))}; use {known}")
     if not isinstance(loss, bool):
-        raise ValueError(f"{label} has loss {_short(loss)}; use true or false")
+        raise ValueError(f"{label} has loss {short(repr(loss))}; use true or false")
     names = ("text",) if kind == "text" else ("codes", kind)
     if len(given) != 1 or not given.keys() <= set(names):
         found = ", ".join(given) or "nothing"
@@ -97,12 +100,7 @@ def _segment(item: Any, label: str) -> tuple[str, bool, Any]:
 
 
 def _some(record: Record) -> str:
-    """The first keys of a record, none longer than a line of text."""
+    """Return the first keys of a record, each cut to 40 characters."""
     names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in record]
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more or "none"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,10 +1,10 @@
-"""Documents as parts: texts to encode, literal ids, codes to wrap, each with its flags.
+"""Documents as parts: texts to encode, literal ids, codes to wrap, each with its weight.
 
     parts    BOS | ab | c | EOS | BOS | d | ef | EOS       of two documents
-    weight    0    0    1    1     0    0    .5   1        one a part, so masks are runs at once
+    weight    0    0    1    1     0    0    .5   1        one for each part, so masks are runs
 
-Codes wait until those of a whole batch are there: they are checked and wrapped in one stroke. What
-the parts of a document are is for `lay_out` to say.
+Codes wait until those of the whole batch are there; then they are checked and wrapped together.
+`lay_out` decides which parts a document has.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TEXT, CODES = -1, -2  # lengths of parts that are not known yet
 
 
 class CodePart(NamedTuple):
-    """Codes of one block, not yet wrapped."""
+    """The codes of one block, not wrapped yet."""
 
     modality: str
     codes: NDArray[Any]
-    label: str  # what an error calls it
+    label: str  # its name in errors
     document: int
     part: int
     literal: int  # its place among the literals
@@ -36,7 +36,7 @@ class CodePart(NamedTuple):
 
 @dataclass(slots=True)
 class Parts:
-    """Parts of consecutive documents, being laid out."""
+    """The parts of consecutive documents, as they are added."""
 
     texts: list[str] = field(default_factory=list)
     literals: list[Ids] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Parts:
     def add_alike(
         self, pattern: Parts, texts: Sequence[str], codes: Sequence[NDArray[Any]]
     ) -> None:
-        """A document with the same parts as that of `pattern`, but for its texts and codes."""
+        """Add a document that has the parts of `pattern`, but texts and codes of its own."""
         first_part, first_literal = len(self.lengths), len(self.literals)
         for part, values in zip(pattern.codes, codes, strict=True):
             self.codes.append(
@@ -99,7 +99,7 @@ class Parts:
         self.document_ends.append(len(self.lengths))
 
     def undo_document(self) -> None:
-        """Forget the document that was begun."""
+        """Remove the parts of the document that has not ended."""
         stop = self.document_ends[-1] if self.document_ends else 0
         texts = sum(length == TEXT for length in self.lengths[stop:])
         literals = len(self.lengths) - stop - texts
@@ -115,7 +115,7 @@ class Parts:
             del values[len(values) - count :]
 
     def code_faults(self, blocks: Mapping[str, Block]) -> dict[int, str]:
-        """What is wrong with the codes of which document; the first block that is bad speaks."""
+        """Return what is wrong with the codes of which document; its first bad block is named."""
         found: list[tuple[int, int, str]] = []
         for modality, parts in self._by_modality():
             for i, reason in faults(*_joined(parts), blocks[modality]).items():
@@ -123,7 +123,7 @@ class Parts:
         return {document: reason for _, document, reason in sorted(found, reverse=True)}
 
     def wrapped(self, blocks: Mapping[str, Block], kept: Sequence[int]) -> Layout:
-        """The documents with their codes wrapped; no document has a fault."""
+        """Return the documents with their codes wrapped; none of them may have a fault."""
         dropped = np.zeros(len(self.document_ends), np.int64)
         thinned = np.zeros(len(self.document_ends), np.int64)
         lengths = np.array(self.lengths, np.int64)

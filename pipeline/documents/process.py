@@ -1,8 +1,8 @@
-"""Records into documents: look fields up, encode texts, lay tokens and masks side by side.
+"""Make documents of records: look fields up, encode texts, assemble tokens and masks.
 
     records ─► parts, by `columns` or else by `rows` ─► texts encoded in one call ─► `assemble`
 
-Reading is left to `sources`, writing to `shards`.
+`sources` reads records, `tokenize` writes documents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
 
 FindUnencodable = Callable[[Sequence[str]], list[int]]
 
-# What is known of each document besides its tokens.
+# What is known about each document besides its tokens.
 ORIGIN = np.dtype(
     [
         ("line", "<i8"),  # of its record, relative to the piece
@@ -39,12 +39,12 @@ class TextEncoder(Protocol):
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]: ...
 
     def last_by_reference(self) -> Offsets:
-        """Indices of the texts of the last call that the reference encoded."""
+        """Return which texts of the last call the reference encoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
-    """Documents of one batch, and what became of the records that gave none."""
+    """The documents of one batch, and what became of the records without one."""
 
     documents: Documents
     origins: NDArray[Any]  # ORIGIN[d]
@@ -61,7 +61,7 @@ def process(
     find_unencodable: FindUnencodable,
     first_line: int,
 ) -> Processed:
-    """`first_line` is the piece's place in its source; it only matters to listed specs."""
+    """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at."""
     errors = list(records.errors)
     layout = lay_out_columns(records, rules, errors)
     if layout is None:
@@ -93,7 +93,7 @@ def process(
 
 
 def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> Records:
-    """The batch with the records that hold lone surrogates turned into errors."""
+    """Return the batch with the records that hold lone surrogates turned into errors."""
     good: list[int] = []
     errors = list(records.errors)
     rows = list(records.as_rows())
@@ -102,7 +102,7 @@ def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> 
         if not names:
             good.append(i)
             continue
-        reason = f"field {names[0]!r} holds a lone surrogate, which is no text; remove it"
+        reason = f"field {names[0]!r} holds a lone surrogate, which is not text; remove it"
         line, offset = int(records.lines[i]), int(records.offsets[i])
         errors.append(RecordError(line=line, offset=offset, reason=reason))
     assert len(good) < len(rows), "an engine refused texts that hold no lone surrogate"
@@ -117,7 +117,7 @@ def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> 
 
 
 def _texts_in(value: Any) -> list[str]:
-    """A text, or those of segments."""
+    """Return the value if it is a text, or the texts of segments."""
     if isinstance(value, str):
         return [value]
     items = value if isinstance(value, list) else []
@@ -127,6 +127,6 @@ def _texts_in(value: Any) -> list[str]:
 
 
 def _documents_of(texts: Offsets, layout: Layout) -> Offsets:
-    """The documents that some texts belong to."""
+    """Return the documents that these texts belong to."""
     parts = np.flatnonzero(layout.is_text)[texts]
     return np.searchsorted(layout.document_ends, parts, side="right")

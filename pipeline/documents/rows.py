@@ -1,4 +1,4 @@
-"""Records one by one to documents: segments, base64 ids, specs of their own, and what is bad."""
+"""Lay out records one by one: segments, base64 ids, specs of their own, and bad records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dataprep.pipeline.types import Record, RecordError, Records
 def lay_out_rows(
     records: Records, rules: Rules, first_line: int, errors: list[RecordError]
 ) -> Layout:
-    """Record by record; those that cannot be used are added to `errors`."""
+    """Return the layout of the batch; records that cannot be used are added to `errors`."""
     rows = records.as_rows()
     reasons: dict[int, str] = {}  # why a record cannot be used
     while True:
@@ -41,11 +41,11 @@ def _gather(
     first_line: int,
     reasons: dict[int, str],
 ) -> tuple[Parts, list[int]]:
-    """Parts of the records that are not known to be bad, and which these are."""
+    """Return the parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
     specs: dict[str, tuple[Field, ...]] = {"": rules.fields}
-    # By the fields' identities: they are kept here, and hashing them takes longer than the rest.
+    # By the ids of the fields, which are kept alive here: hashing them would take longest of all.
     patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
     for i, record in enumerate(rows):
         if i in reasons:

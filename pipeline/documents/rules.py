@@ -1,4 +1,4 @@
-"""How the records of an input become documents, by the config and the tokenizer."""
+"""Rules for the documents of an input, made from the config and the tokenizer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Rules:
     fields_from: str
     fields_index: int | None
     grammar: Grammar
-    bos: int | None  # what <|bos|> means
-    eos: int | None
+    bos: int | None  # the id of <|bos|>
+    eos: int | None  # the id of <|eos|>
     add_bos: bool
     add_eos: bool
     prepend_text: str
     subfield_separator: str
-    text_prefix: Ids  # special ids put before and after every text field, mostly none
-    text_suffix: Ids
+    text_prefix: Ids  # special ids put before every text field, mostly none
+    text_suffix: Ids  # the same after it
     blocks: Mapping[str, Block]  # by modality
     vocab_size: int
     masks: tuple[str, ...]  # "loss", then modalities
@@ -40,7 +40,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """Around a block of codes, as ids."""
+    """The tags around a block of codes, as ids."""
 
     start: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
@@ -48,16 +48,16 @@ class Tags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """What the config and the tokenizer say together, as ids."""
+    """The ids of special tokens and tags, by the config and the tokenizer."""
 
     files: TokenizerFiles
-    tags: dict[str, Tags]  # of each modality that may occur
+    tags: dict[str, Tags]  # by modality, of those that may occur
     text_prefix: tuple[int, ...]
     text_suffix: tuple[int, ...]
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
-    """The fields of an input, or the key of the record that names them."""
+    """Return the fields of an input, or the key under which records name their own."""
     item = config.inputs[index]
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
@@ -66,7 +66,7 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
 
 
 def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:
-    """LWM takes any name with `vision` in it, but only where records bring their own specs."""
+    """Return the grammar; LWM's own holds only where records bring their own specs."""
     return Grammar(
         codes=tuple((m, config.modalities.section(m).fields) for m in MODALITIES),
         segments=config.modalities.segments,
@@ -75,23 +75,23 @@ def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:
 
 
 def adds_special_tokens(config: TokenizeConfig, index: int) -> bool:
-    """Whether texts and tags of an input get the tokenizer's own special tokens."""
+    """Return whether texts and tags of an input get the tokenizer's own special tokens."""
     if config.field_special_tokens == "auto":
         return config.compat == "lwm" and isinstance(fields_of(config, index), str)
     return config.field_special_tokens
 
 
 def modalities_of(config: TokenizeConfig) -> tuple[str, ...]:
-    """Those whose codes may occur in any input."""
+    """Return the modalities whose codes may occur in any input."""
     found = {m for i in range(len(config.inputs)) for m in modalities_of_input(config, i)}
     return tuple(modality for modality in MODALITIES if modality in found)
 
 
 def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
-    """Those whose codes may occur in an input: all where only a record tells."""
+    """Return the modalities whose codes may occur in an input: all, if records name the fields."""
     fields = fields_of(config, index)
     if isinstance(fields, str):
-        # "vision" is all that LWM knows.
+        # LWM knows only "vision".
         return frozenset({"vision"} if config.compat == "lwm" else MODALITIES)
     if any(f.kind == "segments" for f in fields):
         return frozenset(MODALITIES)
@@ -99,7 +99,7 @@ def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
 
 
 def may_have_weights(config: TokenizeConfig) -> bool:
-    """Whether any record may have loss weights: the fields say so, or records bring their own."""
+    """Return whether any record may have loss weights, by the fields or by its own spec."""
     all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
     return any(
         config.compat != "lwm" if isinstance(fields, str) else any(_weighted(fields))
@@ -112,14 +112,17 @@ def _weighted(fields: Sequence[Field]) -> list[bool]:
 
 
 def named_modalities(config: TokenizeConfig) -> frozenset[str]:
-    """Those that the fields of any input name."""
+    """Return the modalities that the fields of any input name."""
     all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
     static = [fields for fields in all_fields if not isinstance(fields, str)]
     return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
 
 
 def blocks_of(config: TokenizeConfig, vocabulary: Vocabulary, *, wraps: bool) -> dict[str, Block]:
-    """`wraps`: tags that are text get the tokenizer's own special tokens, as texts do."""
+    """Return the block of each modality.
+
+    With `wraps`, tags that are text get the tokenizer's own special tokens, as texts do.
+    """
     blocks: dict[str, Block] = {}
     for modality, tags in vocabulary.tags.items():
         section = config.modalities.section(modality)
@@ -166,7 +169,7 @@ def make_rules(
 
 
 def keys_wanted(rules: Rules) -> frozenset[str] | None:
-    """Top-level keys that reading needs; None: all, as a record's own spec may name any."""
+    """Return the keys of a record that are needed; None for all: its own spec may name any."""
     return None if rules.fields_from else keys_of(rules.fields)
 
 

@@ -1,8 +1,8 @@
-"""Small batches processed in one call, so that many small files cost little more than a large one.
+"""Process small batches in one call, so that many small files cost little more than a large one.
 
 records     a.jsonl: lines 0 1 | b.jsonl: line 0 | c.jsonl: lines 0 1
 joined               lines 0 1                2                   3 4
-documents   processed as one batch, told apart again by their lines
+documents   processed as one batch, then separated by their lines
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOGETHER_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceRecords:
-    """A batch of records, and what it takes to make documents of them."""
+    """A batch of records with its piece and the rules for its documents."""
 
     place: int  # of the piece in its task
     piece: Piece
@@ -34,7 +34,7 @@ class PieceRecords:
 
     @property
     def may_be_joined(self) -> bool:
-        """Whether it is small, in plain columns, and its documents do not depend on their lines."""
+        """Return whether it is small, in plain columns, and its documents need no line numbers."""
         records = self.records
         if records.num_bytes > _SMALL_BYTES or self.rules.fields_from:
             return False
@@ -66,7 +66,7 @@ class PieceLines:
 
 
 def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
-    """Neighbours that can be processed in one call, in order."""
+    """Yield neighbours that can be processed in one call, in order."""
     group: list[PieceRecords] = []
     num_bytes = 0
     for batch in batches:
@@ -86,7 +86,7 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
 def process_together(
     group: Sequence[PieceRecords], encoder: TextEncoder, find_unencodable: FindUnencodable
 ) -> tuple[Processed, PieceLines]:
-    """What `process` makes of the batches of a group, and which lines of it are whose."""
+    """Return what `process` gives for the batches of a group, and which lines of it are whose."""
     batches = [item.records for item in group]
     firsts = [0, *accumulate(records.next_line for records in batches)]
     lines = PieceLines(
@@ -98,7 +98,7 @@ def process_together(
 
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:
-    """One batch, in which the lines of each follow those of the one before."""
+    """Return one batch in which the lines of each follow those of the one before."""
     filled = [records.columns for records in batches if len(records.lines)]
     numbered = list(zip(batches, firsts[:-1], strict=True))
     return Records(

@@ -1,10 +1,10 @@
-"""Decoded records through an encoder, and their codes back by record.
+"""Encode decoded records in full batches, and return the codes of each record.
 
     records    a: 1 frame    b: 3 frames    c: 2 frames         batch size 4
     batches    [a b b b] [c c · ·]                               · black, its codes thrown away
     codes      a[1, tokens]  b[3, tokens]  c[2, tokens]
 
-Every batch has the encoder's batch size. Sound goes one record at a time.
+Every batch has the encoder's batch size. Sounds are encoded one by one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from dataprep.pipeline.types import Modality
 
 class Encoding(Protocol):
     def add(self, record: int, decoded: Decoded, /) -> int:
-        """Take a record in, give how many codes it will have; ValueError where it is bad."""
+        """Add a record; return how many codes it will have. ValueError if it is bad."""
 
     def finish(self) -> None:
-        """Encode what still waits; then codes can be had."""
+        """Encode what still waits; `codes_of` may be called after this."""
 
     def codes_of(self, record: int, /) -> Codes:
-        """[frames, tokens] of vision, [codebooks, frames] of audio."""
+        """Return [frames, tokens] for vision, [codebooks, frames] for audio."""
 
 
 def encoding_with(encoder: Encoder, kind: Modality) -> Encoding:
@@ -43,8 +43,8 @@ def encoding_with(encoder: Encoder, kind: Modality) -> Encoding:
 class FrameEncoding:
     def __init__(self, encoder: ImageEncoder) -> None:
         self._encoder = encoder
-        self._frames: list[Frame] = []  # that wait for their batch to fill
-        self._owners: list[int] = []  # their records
+        self._frames: list[Frame] = []  # waiting until the batch is full
+        self._owners: list[int] = []  # the record of each of them
         self._codes: defaultdict[int, list[Codes]] = defaultdict(list)
 
     def add(self, record: int, decoded: Decoded, /) -> int:
@@ -85,12 +85,12 @@ class SoundEncoding:
         codes = _call(self._encoder, decoded.waveform)
         _check(codes, (self._encoder.num_codebooks, codes.shape[-1]), self._encoder)
         if not codes.size:
-            raise ValueError("is too short: the encoder makes no code of it")
+            raise ValueError("is too short: the encoder gives no code for it")
         self._codes[record] = codes
         return codes.size
 
     def finish(self) -> None:
-        """Nothing waits: each sound is encoded when it comes."""
+        """Do nothing: each sound was encoded when it was added."""
 
     def codes_of(self, record: int, /) -> Codes:
         return self._codes.pop(record)
@@ -99,13 +99,13 @@ class SoundEncoding:
 def _call(encoder: Any, media: NDArray[Any]) -> Codes:
     try:
         codes: Codes = encoder.encode(media)
-    except ValueError as error:  # which would be taken for a fault of the record
+    except ValueError as error:  # else it would count as a fault of the record
         raise DataprepError(f"encoder {_name(encoder)} failed: {error}") from error
     return codes
 
 
 def _check(codes: Codes, shape: tuple[int, int], encoder: Encoder) -> None:
-    """Plugins may be wrong, and a code out of range would end in someone else's token."""
+    """Check what a plugin gave: a code out of range would become another token."""
     if codes.shape != shape:
         raise DataprepError(
             f"encoder {_name(encoder)} gave codes of shape {codes.shape}, expected {shape}"

@@ -1,4 +1,4 @@
-"""What a dataset of codes holds, by what its tasks have committed."""
+"""Make the manifest of a dataset of codes from the markers of its tasks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSour
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
 
 NAME = "codes"
-UNRECORDED = {"out", "workers", "inputs"}  # of the config: not about this dataset
-DISTRIBUTIONS = {"PIL": "pillow"}  # where a package is not called what it is imported by
+UNRECORDED = {"out", "workers", "inputs"}  # config keys that do not concern the dataset
+DISTRIBUTIONS = {"PIL": "pillow"}  # packages that are imported under another name
 
 
 def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> Draft:
@@ -81,26 +81,34 @@ def _manifest(
         parents=(),
         config=plan.config.model_dump(mode="json", exclude=UNRECORDED),
         token_dtype=code_dtype(encoder.codebook_size),
-        encoder=EncoderEntry(
-            name=plan.config.encoder,
-            kind=plan.kind,
-            identity=dict(encoder.identity),
-            codebook_size=encoder.codebook_size,
-            **_shape(plan, encoder),
-            made_with=dict(_versions(find_encoder(plan.config.encoder).packages)),
-        ),
+        encoder=_encoder_entry(plan, encoder),
         columns={} if common is None else {field.name: str(field.type) for field in common},
         sources=sources,
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
-        counts={
-            "documents_read": sum(s.records for s in sources),
-            "documents_written": sum(s.written for s in sources),
-            "documents_quarantined": sum(s.quarantined for s in sources),
-            "documents_dropped": sum(s.dropped for s in sources),
-            "frames": sum(s.frames for s in sources),
-            "codes": sum(s.codes for s in sources),
-        },
+        counts=_counts(sources),
         identity=plan.identity,
+    )
+
+
+def _counts(sources: Sequence[MediaSource]) -> dict[str, int]:
+    return {
+        "documents_read": sum(s.records for s in sources),
+        "documents_written": sum(s.written for s in sources),
+        "documents_quarantined": sum(s.quarantined for s in sources),
+        "documents_dropped": sum(s.dropped for s in sources),
+        "frames": sum(s.frames for s in sources),
+        "codes": sum(s.codes for s in sources),
+    }
+
+
+def _encoder_entry(plan: EncodePlan, encoder: Encoder) -> EncoderEntry:
+    return EncoderEntry(
+        name=plan.config.encoder,
+        kind=plan.kind,
+        identity=dict(encoder.identity),
+        codebook_size=encoder.codebook_size,
+        **_shape(plan, encoder),
+        made_with=dict(_versions(find_encoder(plan.config.encoder).packages)),
     )
 
 
@@ -125,7 +133,7 @@ def _shape(plan: EncodePlan, encoder: Encoder) -> dict[str, int]:
 
 
 def _versions(packages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Of the packages that decode and encode: another one may read a file a little differently."""
+    """Yield packages with their versions: another version may decode a file differently."""
     for package in packages:
         name = DISTRIBUTIONS.get(package, package)
         try:

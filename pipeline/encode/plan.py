@@ -1,10 +1,10 @@
-"""Inputs of `dataprep encode` into tasks whose identity is their content.
+"""Cut the inputs of `dataprep encode` into tasks, which are named by their content.
 
     inputs ─► sources ─► pieces: ranges of files, parts of tables ─► tasks
 
-A task is small enough that a killed run loses little and every worker has some to do; how work is
-cut depends on the input and the config alone. The plan is also the whole of what a worker is told,
-but for the lists of files, which lie beside it.
+A task is so small that a killed run loses little and every worker has something to do. How work is
+cut depends only on the input and the config. The plan is also all that a worker is told, except for
+the lists of files, which are in files beside it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
-TASK_BYTES = (4 << 20, 64 << 20)  # of input: no less, no more
-FEWEST_FILES = 32  # of a task, if there are so many
+TASK_BYTES = (4 << 20, 64 << 20)  # least and most bytes of input in a task
+FEWEST_FILES = 32  # least files in a task, if there are so many
 DEFAULT_COLUMN: dict[Modality, str] = {"vision": "image", "audio": "audio"}
 # Keys that do not decide what is written; the encoder's own are in its identity.
 NEUTRAL = frozenset(
@@ -42,7 +42,7 @@ class EncodePlan:
     weights: Weights | None
     sources: tuple[Source, ...]
     tasks: tuple[Task, ...]
-    identity: dict[str, Any]  # what the fingerprint is the hash of
+    identity: dict[str, Any]  # the fingerprint is its hash
     decode_threads: int  # in each worker
 
     @property
@@ -62,7 +62,7 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
     if not config.inputs:
         raise ConfigError("no input; name folders, files, tars or tables of media")
     if not config.encoder:
-        raise ConfigError("no encoder; set --encoder, dataprep encode --list shows them")
+        raise ConfigError("no encoder; set --encoder (dataprep encode --list shows them)")
     spec = find_encoder(config.encoder)
     weights = find_weights(config.weights, cache_dir)
     encoder = open_encoder(config.encoder, config.settings, weights)
@@ -88,7 +88,7 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
         sources=sources,
         tasks=tuple(_make_tasks(found, config)),
         identity=_identity(filled, encoder.identity, sources),
-        # One process alone has others' cores to decode with.
+        # An encoder that limits the number of processes leaves cores free, which decode.
         decode_threads=workers if processes < workers else 1,
     )
     return Planned(
@@ -124,7 +124,7 @@ def _identity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSize:
-    """A task ends when it has so many bytes or so many files."""
+    """A task ends when it has this many bytes or this many files."""
 
     num_bytes: int
     num_files: int
@@ -140,7 +140,7 @@ def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
 
 
 def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
-    """Pieces put together up to the size of a task, until there are enough records."""
+    """Put pieces together up to the size of a task, until there are enough records."""
     size = task_size(found, config.shard_records)
     left = config.limit
     pieces: list[Piece] = []
@@ -166,7 +166,7 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
 
 
 def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
-    """Pieces with their bytes, and their files where that is known without reading, else 0."""
+    """Yield pieces with their bytes and number of files (0 if only reading would tell)."""
     for i, item in enumerate(found):
         if is_listed(item.source):
             yield from _ranges(i, item.entries, size)
@@ -189,10 +189,10 @@ def _ranges(
 def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
     target, share = size.num_bytes, 0.0
     if item.named:
-        # The work is in the files and not in the lines that name them.
-        share = len(item.named) / max(1, item.source.num_bytes)  # files a byte
+        # The work is in the files, not in the lines that name them.
+        share = len(item.named) / max(1, item.source.num_bytes)  # files per byte
         target = max(1, min(target, int(size.num_files / share)))
-    # Lines are counted for names like a.jsonl:17; of a stream that would be reading it all.
+    # Lines are counted for names like a.jsonl:17; in a stream that would mean reading it all.
     count_lines = not format_of(item.source.kind).is_stream
     for piece, num_bytes in split_source(item.source, index, target, None, count_lines):
         yield piece, num_bytes, int(num_bytes * share)

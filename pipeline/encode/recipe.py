@@ -1,7 +1,7 @@
 """`encode` as a recipe.
 
-out/.work/plan.json, entries-*.json   what workers are told
-out/.work/tasks/*                     shards as tasks commit them, each with its marker
+out/.work/plan.json, entries-*.json   what workers read
+out/.work/tasks/*                     committed shards, each with its marker
 out/shards/*.parquet                  moved there when every task is done: what tokenize reads
 """
 
@@ -25,14 +25,14 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.media import changed_media, places_read
 
-# Matrix products of encoders: their threads would be in the way of the other workers.
+# Threads for matrix products would compete with the other workers.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def encode(
     config: EncodeConfig, *, cache_dir: Path, overwrite: bool = False, report: Report = silent
 ) -> Outcome:
-    """Make the dataset of codes, or go on with it, or find that it is there."""
+    """Make the dataset of codes, or continue an interrupted run, or find it complete."""
     return make_dataset(recipe_of(config, cache_dir), overwrite=overwrite, report=report)
 
 
@@ -48,7 +48,7 @@ def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMar
         changed=lambda planned: changed_media(planned.found, cache_dir),
         draft=make_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
-        may_change=("on_error",),  # shards are the same whatever becomes of bad records
+        may_change=("on_error",),  # it does not change the shards
     )
 
 
@@ -57,7 +57,7 @@ def plan_of(config: EncodeConfig, cache_dir: Path | None) -> Planned:
 
 
 def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker]:
-    """Write down what workers are told; report nothing yet."""
+    """Write what workers read; report nothing yet."""
     plan = planned.plan
     make_tasks_folder(work)
     for source, item in enumerate(planned.found):

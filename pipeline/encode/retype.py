@@ -1,10 +1,10 @@
-"""One type for a column of all shards.
+"""Give each column one type in all shards.
 
     shard 0   text: null       score: int64
     shard 1   text: string     score: double     ─►   text: string, score: double, in both
 
-Shards found the types of their columns each for itself: a column that is null in all of one shard,
-or whole numbers here and fractions there, has another type in the next. What fits them all is
+Each shard finds the types of its columns by itself: a column that is null in all of one shard, or
+whole numbers here and fractions there, has another type in the next. The types that fit all are
 found from the markers, and shards that differ are written again beside the old ones.
 """
 
@@ -32,7 +32,7 @@ class CommittedCodes:
 
 
 def common_schema(schemas: Sequence[str]) -> Any:
-    """A schema that every shard can be written with; None without shards."""
+    """Return a schema that fits every shard; None if there are no shards."""
     import pyarrow as pa
 
     parsed = [_parse_schema(text) for text in dict.fromkeys(schemas)]
@@ -51,7 +51,7 @@ def common_schema(schemas: Sequence[str]) -> Any:
 
 
 def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
-    """The shard, written again if its types are not the common ones."""
+    """Return the shard, written again if its types are not the common ones."""
     if _parse_schema(committed.marker.schema).equals(common):
         return committed
     path = committed.path.with_suffix(".retyped.parquet")

@@ -1,14 +1,14 @@
-"""Codes of records into Parquet shards: temp -> fsync -> rename -> marker.
+"""Write codes of records into Parquet shards: temp -> fsync -> rename -> marker.
 
     vision   list<uint16>      codes of all frames, one after another
-    audio    list<uint16>      of one codebook; list<list<uint16>> of K codebooks, each of T
+    audio    list<uint16>      one codebook; list<list<uint16>> for K codebooks of T codes each
     text, …                    the columns that came with the record
     source   string            where it came from, unless the record has a column of that name
 
-The schema's metadata say which encoder made the codes (`encoders.makers`).
+The metadata of the schema say which encoder made the codes (`encoders.makers`).
 
-A shard's columns are those that its records have. What types they have in the end is known when
-all shards are there (`retype`); here they are what pyarrow finds in the values.
+A shard has the columns that its records have, with the types that pyarrow finds in the values. The
+final types are known when all shards are there (`retype`).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class CodeTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodesMarker:
-    """One committed shard of codes."""
+    """The marker of one committed shard of codes."""
 
     num_records: int
     num_codes: int
     tallies: dict[str, CodeTally]  # by source index
     files: dict[str, Written]  # by role
-    schema: str  # Arrow's own bytes, in base64
+    schema: str  # serialised by Arrow, in base64
     cursor: Cursor
-    final: bool  # the task's last
+    final: bool  # whether it is the last shard of its task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def code_dtype(codebook_size: int) -> TokenDtype:
 
 @dataclass(slots=True)
 class OpenShard:
-    """Records of a shard as they come."""
+    """The records of a shard that is being filled."""
 
     codes: list[Codes] = field(default_factory=list)  # [frames, tokens] or [codebooks, frames]
     columns: list[dict[str, Any]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class OpenShard:
         return self.tallies.setdefault(str(source), CodeTally())
 
 
-def seal(
+def prepare_commit(
     shard: OpenShard,
     stem: Path,
     number: int,
@@ -99,7 +99,7 @@ def seal(
     cursor: Cursor,
     final: bool,
 ) -> Callable[[], None]:
-    """Return the function that commits the shard; its table is built now, so errors come now."""
+    """Return the function that commits the shard; the table is built now, so it can fail now."""
     table = make_table(shard, column).replace_schema_metadata(metadata_of(makers))
     paths = {role: shard_file(stem, number, ending) for role, ending in ENDINGS.items()}
 
@@ -124,7 +124,7 @@ def seal(
 def write_table(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    # One row group: a shard is small, and it is what tokenize hands to a worker.
+    # One row group: a shard is small, and a worker of tokenize reads row groups.
     pq.write_table(table, path, compression="zstd", row_group_size=max(1, table.num_rows))
 
 

@@ -1,8 +1,8 @@
 """One worker of `dataprep encode`: read -> decode -> encode -> write.
 
-A task gives one or more shards; one that was killed goes on after its last shard. Batches are cut
-within a shard, in the order of the records: which pictures are computed together depends on the
-input alone.
+A task gives one or more shards; if it was killed, it continues after the last one. Batches are cut
+within a shard, in the order of the records: which pictures are encoded together depends only on
+the input.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from dataprep.pipeline.encode.tables import (
     CodeColumn,
     CodesMarker,
     OpenShard,
-    seal,
+    prepare_commit,
 )
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
+from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.jobs.commits import (
@@ -51,16 +52,16 @@ from dataprep.pipeline.media import (
 )
 from dataprep.pipeline.types import Task
 
-SHARD_CODES = 1 << 25  # a shard of long videos ends before it has all its records
+SHARD_CODES = 1 << 25  # so that a shard of long videos does not grow too large
 
 
 def entries_name(source: int) -> str:
-    """The file in which the entries of a folder or tar are kept during the run."""
+    """Return the name of the file that lists a folder or tar during the run."""
     return f"entries-{source:05d}.json"
 
 
 class EncodeTasks:
-    """Runs the tasks of one plan; what they share is loaded once."""
+    """Run the tasks of one plan; what they share is loaded once."""
 
     def __init__(self, plan: EncodePlan, work: Path) -> None:
         config = plan.config
@@ -74,7 +75,7 @@ class EncodeTasks:
         self._entries: dict[int, list[Entry]] = {}  # by source, as they are needed
 
     def run(self, task: Task, send: Send) -> Commit:
-        """Write the task's shards after those already there; return what commits the last."""
+        """Write the task's shards, after those already there; return what commits the last."""
         stem = stem_of(self._work, task_name(task))
         done = read_markers(stem, CodesMarker)
         if is_done(done):
@@ -91,7 +92,7 @@ class EncodeTasks:
         while True:
             shard, cursor = self._fill(stream, task, cursor, report)
             following = next(stream, None)
-            commit = seal(
+            commit = prepare_commit(
                 shard,
                 stem,
                 number,
@@ -127,7 +128,7 @@ class EncodeTasks:
     def _fill(
         self, stream: Stream, task: Task, cursor: Cursor, report: Reporter
     ) -> tuple[OpenShard, Cursor]:
-        """A shard of the next records, and where to go on after them."""
+        """Return a shard of the next records, and where to continue after them."""
         shard = OpenShard()
         encoding = encoding_with(self._encoder, self._plan.kind)
         kept: list[tuple[int, int, dict[str, Any]]] = []  # record, source, columns
@@ -159,15 +160,19 @@ class EncodeTasks:
                 break
         encoding.finish()
         for record, source, columns in kept:
-            codes = encoding.codes_of(record)
-            shard.codes.append(codes)
-            shard.columns.append(columns)
-            shard.sources.append(source)
-            tally = shard.tally(source)
-            tally.written += 1
-            tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
-            tally.codes += codes.size
+            self._add_codes(shard, encoding.codes_of(record), source, columns)
         return shard, cursor
+
+    def _add_codes(
+        self, shard: OpenShard, codes: Codes, source: int, columns: dict[str, Any]
+    ) -> None:
+        shard.codes.append(codes)
+        shard.columns.append(columns)
+        shard.sources.append(source)
+        tally = shard.tally(source)
+        tally.written += 1
+        tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
+        tally.codes += codes.size
 
     def _columns(self, decoded: Decoded) -> dict[str, Any]:
         keep, into = self._plan.config.keep, _filled(self._plan.config.into)
@@ -184,7 +189,7 @@ class EncodeTasks:
         return {SOURCE: decoded.item.source, **columns}
 
     def _makers(self, shard: OpenShard) -> set[Maker]:
-        """Of the columns of a shard: this encoder, and those before it."""
+        """Return what made the codes of a shard: this encoder, and those of kept columns."""
         for i in set(shard.sources) - set(self._made):
             source = self._plan.sources[i]
             self._made[i] = () if is_listed(source) else read_made(source).makers
@@ -200,13 +205,13 @@ class EncodeTasks:
 
 
 def _filled(value: str | None) -> str:
-    """The value of a config key that the plan has filled in."""
+    """Return the value of a config key that the plan has filled in."""
     assert value is not None
     return value
 
 
 def _listed(item: Item, reason: str) -> dict[str, Any]:
-    """As `errors.jsonl` has it; the line is null where the file as a whole is the record."""
+    """Return the line of errors.jsonl; `line` is null if the record is a whole file."""
     return {
         "file": item.file,
         "line": item.number,
@@ -249,7 +254,7 @@ def maker_of(plan: EncodePlan, encoder: Encoder) -> Maker:
 
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
-    # Libraries warn of pictures that are large or oddly made; what is bad, they refuse.
+    # Libraries warn about large or odd pictures; those that are bad raise an error.
     warnings.simplefilter("ignore")
     plan = read_plan(work, EncodePlan)
     tasks = EncodeTasks(plan, work)

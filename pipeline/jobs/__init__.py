@@ -1,18 +1,18 @@
 """Plan, execute, publish: how every dataset is made, written once.
 
-    recipes     what a command must say of itself
-    workspace   the output folder: who holds it, what is in it, what may be gone on with
-    plans       what workers are told, as files
-    tasks       the work of one worker, known by the content of what it reads
-    executors   EXECUTORS: jobs onto workers; processes: of this machine; worker: their side
-    progress    what a worker tells of its progress
+    recipes     Recipe: what a command must define so that its dataset can be made
+    workspace   the output folder: its lock, its content, whether a run can be continued
+    plans       plans as files, by which workers know what to do
+    tasks       tasks, named by the content that they read
+    executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
+    progress    how a worker reports its progress
     commits     files of a task and their markers
     limits      too many bad records, or nothing left
     accounts    what became of the records of each source
-    publish     names, moves, the manifest last
+    publish     name the shards, move them, write the manifest last
 
-`make_dataset` is the story of tokenize, pack and encode. Running the same command again goes on
-from the markers; on a finished dataset it does nothing.
+`make_dataset` is how tokenize, pack and encode all run. Running the same command again continues
+after the last marker; on a finished dataset it does nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def silent(kind: str, values: object) -> None:
 def make_dataset(
     recipe: Recipe[P, M], *, overwrite: bool = False, report: Report = silent
 ) -> Outcome:
-    """Make the dataset, or go on with it, or find that it is there."""
+    """Make the dataset, or continue an interrupted run, or find it complete."""
     out = check_out(recipe.out)
     plan = recipe.plan()
     identity, names = recipe.identity(plan), recipe.names(plan)
@@ -64,7 +64,7 @@ def make_dataset(
             _execute(jobs, work, recipe.limits, report)
             _check_unchanged(recipe.changed(plan))
         except UntrustedWorkError as error:
-            # The workers are gone by now, so that nothing is written any more.
+            # The workers have ended by now, so nothing is written any more.
             remove_dataset(out)
             raise error.cause from None
         draft = recipe.draft(plan, work, jobs.markers)
@@ -74,7 +74,7 @@ def make_dataset(
 
 
 def _execute(jobs: Work[M], work: Path, limits: Limits, report: Report) -> None:
-    """Run the jobs that are left to their end."""
+    """Run the jobs that have not been done."""
     report("start", jobs.begun)
     limit = ErrorLimit(limits.max_errors)
 

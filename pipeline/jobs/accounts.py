@@ -15,9 +15,9 @@ from dataprep.pipeline.types import Source
 
 
 def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Counter[str]]:
-    """Tallies of shards are records of counts by the source's index; return the sums of each.
+    """Return the sums of each source; a tally has counts by the index of the source.
 
-    What they have `marked` is counted by names of its own.
+    The counts in `marked` are added under their own names.
     """
     sums = [Counter[str]() for _ in range(num_sources)]
     for by_source in tallies:
@@ -29,7 +29,7 @@ def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Coun
 
 
 def entry_of(source: Source, sums: Mapping[str, int], on_error: str) -> dict[str, Any]:
-    """What the manifest says of any source; bad records are quarantined or dropped."""
+    """Return what the manifest lists of any source; bad records are quarantined or dropped."""
     quarantine = on_error == "quarantine"
     return {
         "path": source.path,

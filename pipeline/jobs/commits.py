@@ -1,10 +1,10 @@
 """What workers commit: files under temporary names, then under their own, then a marker.
 
     .work/tasks/000007-1f3a-0000.arrayrecord, .index.npy, …    durable, hashed
-    .work/tasks/000007-1f3a-0000.done                          then this: counts, hashes, a cursor
-    .work/tasks/000007-1f3a-0001.arrayrecord.tmp               what a kill loses
+    .work/tasks/000007-1f3a-0000.done                          the marker: counts, hashes, a cursor
+    .work/tasks/000007-1f3a-0001.arrayrecord.tmp               lost if the worker is killed
 
-A shard counts only once its marker stands. A task is done when the marker of its last shard does.
+A shard counts only when its marker exists. A task is done when its last shard has a marker.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ TASKS = "tasks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """Where a task goes on: a piece by its place in the task, and a line of it."""
+    """Where a task continues: a piece, by its place in the task, and a line of that piece."""
 
     piece: int = 0
     line: int = 0
 
 
 class Marker(Protocol):
-    """One committed shard, as its marker says."""
+    """What is written about one committed shard."""
 
     @property
     def final(self) -> bool:
-        """Whether it is the task's last."""
+        """Whether it is the last shard of its task."""
 
 
 M = TypeVar("M", bound=Marker)
@@ -46,12 +46,12 @@ def make_tasks_folder(work: Path) -> None:
 
 
 def stem_of(work: Path, name: str) -> Path:
-    """What the paths of all shards of a task begin with; `name` is the task's own."""
+    """Return what the paths of all shards of a task begin with; `name` is the task's name."""
     return work / TASKS / name
 
 
 def shard_file(stem: Path, number: int, ending: str) -> Path:
-    """The file of a task's shard with this ending."""
+    """Return the path of the file of a shard with this ending."""
     return stem.with_name(f"{stem.name}-{number:04d}{ending}")
 
 
@@ -60,20 +60,20 @@ def marker_file(stem: Path, number: int) -> Path:
 
 
 def write_marker(stem: Path, number: int, marker: Marker) -> None:
-    """Say that the files of a shard are there: they are, and so are their names."""
+    """Write the marker of a shard, whose files must be durable under their names."""
     sync_folder(stem.parent)
     write_atomic(marker_file(stem, number), msgspec.json.encode(marker))
 
 
 def read_markers(stem: Path, kind: type[M]) -> list[M]:
-    """The shards of a task that have been committed, in order."""
+    """Return the markers of a task's committed shards, in order."""
     found: list[M] = []
     while (path := marker_file(stem, len(found))).exists():
         try:
             found.append(msgspec.json.decode(path.read_bytes(), type=kind))
         except msgspec.MsgspecError as error:
             raise CorruptError(
-                f"{path} is damaged ({error}); start anew with --overwrite"
+                f"{path} is damaged ({error}); start again with --overwrite"
             ) from None
     return found
 
@@ -90,18 +90,18 @@ def remove_leftovers(stem: Path, number: int, endings: Iterable[str]) -> None:
 
 
 class Markers(Generic[M]):
-    """The parent's view of all tasks; a marker is read once."""
+    """The markers of all tasks, for the parent; each is read once."""
 
     def __init__(self, stems: Sequence[Path], kind: type[M]) -> None:
         self._stems, self._kind = stems, kind
         self._done: dict[int, list[M]] = {}
 
     def left(self) -> list[int]:
-        """The tasks that are not done."""
+        """Return the tasks that are not done."""
         return [i for i in range(len(self._stems)) if not self._is_done(i)]
 
     def of(self, task: int) -> list[M]:
-        """The shards of a task that is done."""
+        """Return the markers of a task that is done."""
         assert self._is_done(task), f"task {task} is not done"
         return self._done[task]
 

@@ -1,15 +1,15 @@
-"""Jobs onto workers: EXECUTORS, one contract, so far one executor.
+"""Run jobs on workers: EXECUTORS, one contract, so far one executor.
 
-An executor runs the jobs of a worker module (see `worker`) to their end, tries those of a dead
-worker again, hands messages on and raises the first error.
+An executor runs all jobs of a worker module (see `worker`), retries those of a dead worker,
+passes messages on and raises the first error.
 
-    jobs 0 1 2 3 4, 2 workers        one job each before anyone has a second
+    jobs 0 1 2 3 4, 2 workers        each gets one job before any gets a second
 
     worker A    0 ████ 2 ████ 4 …    while A computes 2 it commits 0
     worker B    1 ██ ✝               SIGKILL: noticed at once
     worker C         1 ██ 3 …        B's jobs go to the next worker, three tries in all
 
-The local executor starts fresh interpreters by `multiprocess`, never forks (see `processes`).
+The local executor starts new interpreters with `multiprocess` and never forks (see `processes`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ JOBS_IN_HAND = 2  # so that a worker can commit one while it computes the next
 
 
 class Executor(Protocol):
-    """Run every job to its end; raise the first error."""
+    """Run every job; raise the first error."""
 
     def __call__(
         self,
@@ -43,7 +43,7 @@ class Executor(Protocol):
         *,
         worker: str,  # the name of a module with `begin(work)`
         work: Path,
-        environment: Mapping[str, str],  # in force before a worker imports anything
+        environment: Mapping[str, str],  # set before a worker imports anything
         num_workers: int,
         describe: Callable[[int], str],  # the name of a job in errors
         on_message: Callable[[Message], None],
@@ -60,7 +60,7 @@ def run_local(
     describe: Callable[[int], str],
     on_message: Callable[[Message], None],
 ) -> None:
-    """Run the jobs in processes of this machine, which end with this one however it ends."""
+    """Run the jobs in processes on this machine, which end when this one does, however it ends."""
     # multiprocess takes 40 ms to import, which commands that run no jobs need not wait for.
     from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
@@ -88,7 +88,7 @@ def run_local(
 
 @dataclass(slots=True, kw_only=True)
 class _Crew:
-    """The jobs that wait, and the processes that have the others in hand."""
+    """The jobs that wait, and the processes that have the others."""
 
     waiting: deque[int]
     size: int
@@ -98,7 +98,7 @@ class _Crew:
     processes: list[WorkerProcess] = field(default_factory=list)
 
     def fill(self) -> None:
-        """Start as many processes as have something to do."""
+        """Start processes while there are jobs for them."""
         active = self._active()
         idle = sum(not process.jobs for process in active)
         for _ in range(min(self.size - len(active), len(self.waiting) - idle)):
@@ -107,7 +107,7 @@ class _Crew:
             self.processes[-1].start()
 
     def hand_out(self) -> None:
-        """Give one job to each before anyone has a second; let those go that have none."""
+        """Give each process one job before any gets a second; close those without a job."""
         active = self._active()
         for depth in range(1, JOBS_IN_HAND + 1):
             for process in active:
@@ -118,12 +118,12 @@ class _Crew:
                 process.close()
 
     def bury(self, process: WorkerProcess) -> None:
-        """Take back the jobs of a dead process; too many deaths on one job are an error."""
+        """Take back the jobs of a dead process; raise if a job has killed too many."""
         self.processes.remove(process)
         code = process.reap()
         self.waiting.extendleft(reversed(process.jobs))
         if process.jobs:
-            # The younger job may not even have begun, so only the older has had its try.
+            # The newer job may not have begun yet, so only the older one counts a try.
             self.tries[process.jobs[0]] += 1
             if self.tries[process.jobs[0]] >= MAX_TRIES:
                 names = " or ".join(map(self.describe, process.jobs))
@@ -144,7 +144,7 @@ def _death_notice(jobs: str, code: int | None) -> str:
     if code is not None and code < 0:
         cause = signal.Signals(-code).name
     hint = "; the system may be out of memory: use fewer --workers" if code == -9 else ""
-    return f"workers died {MAX_TRIES} times ({cause}) on {jobs}{hint}; run again to go on"
+    return f"workers died {MAX_TRIES} times ({cause}) on {jobs}{hint}; run again to continue"
 
 
 def usable_cores() -> int:

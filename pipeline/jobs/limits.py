@@ -1,7 +1,7 @@
-"""When a run has failed although every worker did its part: too much is bad, or nothing is left.
+"""Fail a run whose workers all succeeded: too many records are bad, or nothing is left.
 
 --max-errors 100     more than 100 bad records end the run at once
---max-errors 0.1%    a share is of all records, so it is looked at when all are read
+--max-errors 0.1%    a share of all records, so it is checked when all have been read
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import InputError, counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ErrorLimit:
         self._by_task: dict[int, int] = {}
 
     def count(self, task: int, errors: int) -> None:
-        """`errors` of a task so far; a task that is tried again begins anew."""
+        """Set the number of `errors` of a task so far; a task that is retried starts from 0."""
         self._by_task[task] = errors
         if self._limit and not self._limit.endswith("%"):
             self.check(0, sum(self._by_task.values()))
@@ -38,23 +38,23 @@ class ErrorLimit:
         allowed = float(self._limit[:-1]) / 100 * read if share else float(self._limit)
         if bad > allowed:
             raise InputError(
-                f"{bad} bad records, more than --max-errors {self._limit} allows; "
+                f"{counted(bad, 'bad record')}, more than --max-errors {self._limit} allows; "
                 "see what is wrong with --on-error fail"
             )
 
 
 def check_counts(counts: Mapping[str, int], limits: Limits) -> None:
-    """Raise if more is bad than is allowed, or if nothing was written."""
+    """Raise if more records are bad than allowed, or if nothing was written."""
     read = counts["documents_read"]
     bad = counts["documents_quarantined"] + counts["documents_dropped"]
     ErrorLimit(limits.max_errors).check(read, bad)
     if limits.allow_empty:
         return
     if read == 0:
-        raise InputError("the inputs hold no record at all; allow that with --allow-empty")
+        raise InputError("the inputs hold no records; allow that with --allow-empty")
     if counts["documents_written"] == 0:
         empty = counts.get("documents_empty", 0)
         raise InputError(
-            f"of {read} records none gave a document ({bad} bad, {empty} empty); "
-            "allow that with --allow-empty"
+            f"the inputs hold {counted(read, 'record')}, but none gave a document "
+            f"({bad} bad, {empty} empty); allow that with --allow-empty"
         )

@@ -1,6 +1,6 @@
-"""Plans as files: how the parent tells workers what to do.
+"""Plans as files, by which the parent tells workers what to do.
 
-A plan is a frozen record; the config within it is the validated model, here as there.
+A plan is a frozen record; the config in it is the validated model, in the parent and in workers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read_plan(work: Path, kind: type[P], name: str = PLAN) -> P:
         return msgspec.json.decode((work / name).read_bytes(), type=kind, dec_hook=_model_of)
     except (msgspec.MsgspecError, FileNotFoundError) as error:
         raise CorruptError(
-            f"{work / name} is damaged: {error}; start anew with --overwrite"
+            f"{work / name} is damaged: {error}; start again with --overwrite"
         ) from None
 
 

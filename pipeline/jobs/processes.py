@@ -1,14 +1,14 @@
-"""One worker process: a fresh interpreter that `multiprocess` spawns, and the connection to it.
+"""One worker process: a new interpreter that `multiprocess` spawns, and the connection to it.
 
     parent                      worker (`worker.serve`)
-      7                   ─►                     numbers of jobs, which the worker's plan has
+      7                   ─►                     numbers of jobs in the plan
       12                  ─►
-      None                ─►                     no more come; it ends
+      None                ─►                     there are no more jobs; the worker ends
                           ◄─    {"type": …}      messages, then the end of the connection
 
-A spawned process usually takes over the parent's `__main__`, which it imports, and `sys.path`. A
-worker takes over neither: else a script without `if __name__ == "__main__"` would run again in it,
-and it would import a `random.py` that lies in the user's folder.
+A spawned process usually imports the parent's `__main__` and copies its `sys.path`. A worker does
+neither: otherwise a script without `if __name__ == "__main__"` would run again in it, and it would
+import a `random.py` from the user's folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _STARTING = threading.Lock()  # what changes during a start belongs to the whole
 
 
 class WorkerProcess:
-    """A worker and the jobs that it has in hand."""
+    """A worker process and the jobs that it has been given."""
 
     def __init__(self, worker: str, work: Path, environment: Mapping[str, str]) -> None:
         self.jobs: deque[int] = deque()  # the older first
-        self.is_closed = False  # told that no more jobs come
+        self.is_closed = False  # it was told that there are no more jobs
         self._environment = environment
         context = get_context("spawn")
         with _standard_numbers_taken():
@@ -61,7 +61,7 @@ class WorkerProcess:
         self._send(None)
 
     def _send(self, job: int | None) -> None:
-        with suppress(ConnectionError):  # it died; `receive` says so next
+        with suppress(ConnectionError):  # it died; `receive` will notice
             self._connection.send(job)
 
     def signs(self) -> list[Any]:
@@ -80,14 +80,16 @@ class WorkerProcess:
             self._process.kill()
 
     def reap(self) -> int | None:
-        """Wait for its end and return its exit code; None if that is lost (SIGCHLD is ignored)."""
+        """Wait until it ends; return its exit code, or None if that is lost (SIGCHLD ignored)."""
         self._connection.close()
         self._theirs.close()
         if self._process.pid is None:  # its start was interrupted
             return None
         self._process.join()
         code: int | None = self._process.exitcode
-        with suppress(ValueError):  # without its exit code it is taken for running
+        with suppress(
+            ValueError
+        ):  # if the exit code is lost, multiprocess thinks that it still runs
             self._process.close()
         return code
 
@@ -100,10 +102,10 @@ def wait_for(workers: Iterable[WorkerProcess]) -> list[WorkerProcess]:
 
 @contextmanager
 def _like_a_command(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let a process that this thread starts be as bare as one that a shell would start.
+    """Start processes with as little from this one as a shell would give them.
 
-    SIGINT is for the parent alone, so it is held back until the worker ignores it. The resource
-    tracker of multiprocess is started before that, because its start lets SIGINT through again.
+    SIGINT is only for the parent, so it is blocked until the worker ignores it. The resource
+    tracker of multiprocess is started first, because its start unblocks SIGINT.
     """
     with _environment_set({**environment, SAFE_PATH: "1"}), _nothing_taken_over():
         resource_tracker.ensure_running()
@@ -116,7 +118,7 @@ def _like_a_command(environment: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _environment_set(values: Mapping[str, str]) -> Iterator[None]:
-    """multiprocess has no argument for the environment of a process: it gets ours."""
+    """Set our own environment, which a new process copies: multiprocess has no argument for it."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -131,10 +133,10 @@ def _environment_set(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _nothing_taken_over() -> Iterator[None]:
-    """Leave `__main__`, `sys.path` and `sys.argv` out of what multiprocess tells a new process.
+    """Leave `__main__`, `sys.path` and `sys.argv` out of what multiprocess sends to a new process.
 
-    Standing in an empty `__main__` and a shorter `sys.path` for a moment would do it too, but
-    imports in other threads would see those. This changes what this thread starts and no more.
+    An empty `__main__` and a shorter `sys.path` for a moment would do it too, but imports in other
+    threads would see them. This affects only what this thread starts.
     """
     usual, starter = spawn.get_preparation_data, threading.get_ident()
 
@@ -150,7 +152,7 @@ def _nothing_taken_over() -> Iterator[None]:
 
 @contextmanager
 def _standard_numbers_taken() -> Iterator[None]:
-    """Hold descriptors 0, 1 and 2 where the user closed them, lest a pipe get such a number."""
+    """Occupy descriptors 0, 1 and 2 if the user closed them, so that no pipe gets their number."""
     held = []
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         held.append(descriptor)

@@ -1,4 +1,4 @@
-"""What a worker tells of its progress."""
+"""How a worker reports its progress."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ PROGRESS_SECONDS = 0.3
 
 
 class Reporter:
-    """Adds up what happened in a task and tells the parent a few times a second."""
+    """Add up what happens in a task and report it to the parent a few times a second."""
 
     def __init__(self, task: int, send: Send) -> None:
         self._task = task
         self._send = send
         self._sums = Counter[str]()
-        self._errors = 0  # of the task so far: if it is tried again, they count once
+        self._errors = (
+            0  # of the task so far, not since the last report: a task that is retried counts once
+        )
         self._last = time.monotonic()
 
     def count(self, *, errors: int = 0, **counts: int) -> None:
-        """`counts`: documents, tokens, rows, num_bytes since the last call."""
+        """Add `counts` (documents, tokens, rows, num_bytes) since the last call."""
         self._sums.update(counts)
         self._errors += errors
         if time.monotonic() - self._last >= PROGRESS_SECONDS:

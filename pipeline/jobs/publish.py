@@ -1,9 +1,9 @@
-"""From what tasks committed to a dataset: name, move, write the rest, the manifest last.
+"""Publish what tasks committed: name the shards, move them, write the manifest last.
 
     .work/tasks/000000-1f3a-0000.arrayrecord  ─►  shards/documents-00000-of-00003.arrayrecord
-    manifest.json                                 then .work goes
+    manifest.json                                 then .work is removed
 
-Every step can be done again: a run that is killed in here finishes when it is run again.
+Every step can be repeated: a run that is killed here finishes when it is run again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A dataset that has only to be published."""
+    """A dataset that is ready to be published."""
 
-    manifest: Manifest  # but for the texts, which are hashed when they are written
-    folders: tuple[str, ...]  # shards, index, …; each is there even if nothing is in it
+    manifest: Manifest  # without the texts, which are hashed when they are written
+    folders: tuple[str, ...]  # shards, index, …; they are made even if they stay empty
     moves: Sequence[Move]
     texts: Mapping[str, Iterable[str]] = field(default_factory=dict)  # files to write, by name
 
@@ -50,7 +50,7 @@ def shard_name(folder: str, what: str, number: int, count: int, ending: str) -> 
 
 
 def publish(draft: Draft, out: Path, work: Path) -> Manifest:
-    """Make the dataset; return its manifest as it was written."""
+    """Publish the dataset; return its manifest as it was written."""
     for folder in draft.folders:
         (out / folder).mkdir(exist_ok=True)
     for move in draft.moves:
@@ -71,7 +71,7 @@ def _move(move: Move, out: Path) -> None:
     if move.path.exists():
         os.replace(move.path, target)
     if not target.exists() or target.stat().st_size != move.num_bytes:
-        raise CorruptError(f"{target.name} was lost or changed; start anew with --overwrite")
+        raise CorruptError(f"{target.name} was lost or changed; start again with --overwrite")
 
 
 def _write_texts(texts: Mapping[str, Iterable[str]], out: Path) -> Iterable[FileEntry]:

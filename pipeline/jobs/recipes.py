@@ -1,4 +1,4 @@
-"""What a command must say of itself so that `make_dataset` can make its dataset."""
+"""What a command must define so that `make_dataset` can make its dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
 
-# Tells people what happens: ("plan" | "engine" | "start" | "progress", values).
+# Called with what happens, for people: ("plan" | "engine" | "start" | "progress", values).
 Report = Callable[[str, Mapping[str, Any]], None]
 
 NO_LIMITS = Limits()
@@ -33,37 +33,37 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work(Generic[M]):
-    """Jobs for workers, as they are when a run begins or goes on."""
+    """The jobs of a run, new or continued, and how workers do them."""
 
     worker: str  # the module with `begin(work)`
     markers: Markers[M]  # which jobs are done, and with what result
     num_workers: int
-    describe: Callable[[int], str]  # names a job in errors
-    begun: Mapping[str, Any]  # what `report` tells of the run
+    describe: Callable[[int], str]  # the name of a job in errors
+    begun: Mapping[str, Any]  # what `report` gets when the run starts
     environment: Mapping[str, str] = field(default_factory=dict)
-    on_message: Callable[[Message], None] = lambda message: None  # but for progress
+    on_message: Callable[[Message], None] = lambda message: None  # for messages other than progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(Generic[P, M]):
-    """One command; P is its plan, M what its workers commit."""
+    """One command; P is its plan, M the marker that its workers commit."""
 
     out: str
     plan: Callable[[], P]  # look at the inputs; write nothing
-    identity: Callable[[P], Identity]  # what the fingerprint is the hash of
+    identity: Callable[[P], Identity]  # the fingerprint is its hash
     names: Callable[[P], Sequence[str]]  # of the inputs, in the order of identity["sources"]
     reads: Callable[[P], Sequence[str]]  # files and folders that are read: none may lie in `out`
-    begin: Callable[[P, Path, Report], Work[M]]  # write what workers are told
+    begin: Callable[[P, Path, Report], Work[M]]  # write the plan for the workers
     changed: Callable[[P], str]  # which input changed since it was planned, or ""
-    draft: Callable[[P, Path, Markers[M]], Draft]  # the dataset, by what was committed
+    draft: Callable[[P, Path, Markers[M]], Draft]  # the dataset, by its markers
     folders: Callable[[P], Sequence[str]] = lambda plan: ()  # `out` may not lie in one of these
     limits: Limits = NO_LIMITS
     check: Callable[[Mapping[str, int], Limits], None] = check_counts  # refuse an empty result
-    may_change: tuple[str, ...] = ()  # config keys that a run that goes on may have changed
+    may_change: tuple[str, ...] = ()  # config keys that may change when a run is continued
 
 
 class UntrustedWorkError(Exception):
-    """What was done so far cannot be used, for the cause that it holds."""
+    """The work done so far cannot be used, because of the error that this holds."""
 
     def __init__(self, cause: DataprepError) -> None:
         super().__init__(str(cause))

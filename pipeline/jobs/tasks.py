@@ -1,7 +1,7 @@
-"""Work that one worker does: pieces of sources, put together up to a size.
+"""Tasks: pieces of sources, put together up to a size.
 
-How work is cut depends on the input and the config alone, never on workers; a task is known by the
-content of what it reads, so that a run that is started again finds what it has already done.
+How work is cut depends only on the input and the config, never on workers. A task is named by the
+content that it reads, so that a run that is continued finds what has been done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataprep.pipeline.types import Piece, Source, Task
 def make_task(
     sources: Sequence[Source], index: int, pieces: Sequence[Piece], num_bytes: int, limit: int = -1
 ) -> Task:
-    """A task of these pieces; `limit`: stop after so many records, -1: read all."""
+    """Return a task of these pieces; it stops after `limit` records, -1 reads all."""
     content = {
         "pieces": [[sources[p.source].fingerprint, p.start, p.stop, p.first_line] for p in pieces],
         "limit": limit,
@@ -30,5 +30,5 @@ def make_task(
 
 
 def task_name(task: Task) -> str:
-    """What the files of a task begin with: 000007-1f3a…"""
+    """Return what the names of a task's files begin with: 000007-1f3a…"""
     return f"{task.index:06d}-{task.identity}"

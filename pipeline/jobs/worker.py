@@ -1,4 +1,4 @@
-"""The worker's side of `executors`: take numbers of jobs, say what happens.
+"""The worker's side of `executors`: receive numbers of jobs, send messages.
 
 A worker module has one top-level function, the same for a local process, a Ray task or an element
 of a Slurm array:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from multiprocess.connection import Connection
 
 SAFE_PATH = "PYTHONSAFEPATH"
-Message = dict[str, Any]  # {"type": "progress", …}; small: tokens never cross
+Message = dict[str, Any]  # {"type": "progress", …}; small: no tokens
 Send = Callable[[Message], None]
 Commit = Callable[[], None]
 RunJob = Callable[[int, Send], Commit]  # a job is the number of a task in the plan
@@ -46,11 +46,11 @@ RunJob = Callable[[int, Send], Commit]  # a job is the number of a task in the p
 def serve(
     connection: Connection, worker: str, work: Path, *, parent: int, keeps_safe_path: bool
 ) -> None:
-    """Run the jobs that come over the connection until None comes: the life of a local worker."""
+    """Run the jobs that the connection brings until it brings None."""
     _die_with_parent(parent)
     _become_ordinary(keeps_safe_path)
     _print_to_stderr()
-    # A program that a library runs must not keep it open: its end tells the parent of our death.
+    # A program that a library runs must not keep it open: it must close when this process dies.
     os.set_inheritable(connection.fileno(), False)
     lock = threading.Lock()
 
@@ -74,7 +74,7 @@ def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path) -> Non
     """Run each job while the one before it is committed."""
 
     def finish(commit: Commit) -> None:
-        # Errors are told from this thread: the other one may be waiting for a job meanwhile.
+        # This thread reports its errors itself: the other one may be waiting for a job.
         with _errors_told(send, work):
             commit()
             send({"type": "done"})
@@ -106,7 +106,7 @@ def _errors_told(send: Send, writes_below: Path) -> Iterator[None]:
 
 @contextmanager
 def _exit_without_parent() -> Iterator[None]:
-    """Exit at once when nobody is at the other end: what is written may be another run's by now."""
+    """Exit at once if the parent is gone: the folder may belong to another run by now."""
     try:
         yield
     except (EOFError, ConnectionError):
@@ -121,11 +121,11 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _become_ordinary(keeps_safe_path: bool) -> None:
-    """Undo what only the start needed, so that programs and processes of libraries work in here."""
+    """Undo what only the start needed, so that libraries can run programs and processes."""
     from multiprocess import current_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it was held back until now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it was blocked until now
     current_process().daemon = False  # a daemon may not start processes
     if not keeps_safe_path:
         os.environ.pop(SAFE_PATH, None)

@@ -1,8 +1,8 @@
-"""The folder of a dataset while it is made: who holds it, what is in it, what may be gone on with.
+"""The folder of a dataset while it is made: its lock, its content, whether a run can be continued.
 
-out/.work/identity.json     what the unfinished run is a run of
+out/.work/identity.json     inputs and config of the unfinished run
 out/.work/…                 its plan and what it has committed
-out/manifest.json           the dataset is complete; .work goes
+out/manifest.json           the dataset is complete; .work is removed
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Identity = Mapping[str, Any]
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Hold the folder for this process; the kernel lets go however the process ends."""
+    """Lock the folder for this process; the kernel unlocks it, however the process ends."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(out, os.O_RDONLY)
@@ -40,7 +40,7 @@ def locked(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LockedError(f"another run holds {out}; wait for it, or stop it") from None
+            raise LockedError(f"another run holds {out}; wait for it or stop it") from None
         if not os.access(out, os.W_OK | os.X_OK):
             raise ConfigError(f"cannot write in --out {out}; name another")
         yield
@@ -49,7 +49,7 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def check_out(name: str) -> Path:
-    """The output folder, refused where it is none of ours to write in."""
+    """Return the output folder; refuse one that holds files of others."""
     if not name:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
@@ -67,9 +67,9 @@ def check_out(name: str) -> Path:
 
 
 def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """What is read must not lie where --overwrite removes; `out` must not lie in what is read.
+    """Refuse an input inside `out`, where --overwrite would remove it, and `out` inside an input.
 
-    `reads` are files and folders, of which some may be no local path; `folders` are read whole.
+    `reads` are files and folders, some perhaps not local; `folders` are read with all they hold.
     """
     target = os.path.realpath(out)
     folder_of = lru_cache(maxsize=None)(os.path.realpath)  # many files are in few folders
@@ -85,7 +85,7 @@ def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ())
 
 
 def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Manifest | None:
-    """The manifest of the finished dataset, None if there is none; another's is a conflict."""
+    """Return the manifest if the dataset is finished, else None; another identity is a conflict."""
     if not (out / MANIFEST).exists():
         return None
     manifest = read_manifest(out)
@@ -98,14 +98,14 @@ def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Ma
     lost = missing_file(manifest, out)
     if lost:
         raise CorruptError(f"{lost} is gone or damaged; make the dataset again with --overwrite")
-    shutil.rmtree(out / WORK, ignore_errors=True)  # of a run killed in its last moment
+    shutil.rmtree(out / WORK, ignore_errors=True)  # left by a run that was killed at the very end
     return manifest
 
 
 def prepare(
     out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
 ) -> Path:
-    """The work folder of this run, new or gone on with; `may_change` are config keys."""
+    """Return the work folder, of a new run or one to continue; `may_change` are config keys."""
     work = out / WORK
     path = work / IDENTITY
     if path.exists():
@@ -117,7 +117,7 @@ def prepare(
                 "finish that one, name another --out, or throw it away with --overwrite"
             )
         return work
-    # Nothing, or what an interrupted removal left.
+    # There is nothing, or what an interrupted removal left.
     remove_dataset(out)
     work.mkdir()
     write_atomic(path, json.dumps(identity).encode())
@@ -125,8 +125,8 @@ def prepare(
 
 
 def remove_dataset(out: Path) -> None:
-    """Remove what we wrote and nothing else. The work folder says that this is under way, so
-    that after a kill the rest is known to be ours and goes too."""
+    """Remove what we wrote and nothing else. The work folder goes last, so that after a kill the
+    rest is known to be ours and is removed too."""
     if not any((out / name).exists() for name in OURS):
         return
     (out / WORK).mkdir(exist_ok=True)
@@ -154,7 +154,10 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
-    """What changed: `fields: 'text' -> 'body'; input a.jsonl changed`; `names` are of `new`."""
+    """Return what changed: `fields: 'text' -> 'body'; input a.jsonl changed`.
+
+    `names` are the inputs of `new`.
+    """
     changes = []
     for section in ("config", "tokenizer"):
         before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
@@ -166,7 +169,7 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
         ]
     before, after = old.get("sources", []), new.get("sources", [])
     if len(before) != len(after):
-        changes.append(f"{len(before)} -> {len(after)} sources")
+        changes.append(f"number of sources: {len(before)} -> {len(after)}")
     else:
         pairs = zip(before, after, names, strict=True)
         changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]

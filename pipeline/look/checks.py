@@ -1,10 +1,10 @@
-"""What is in a shard, checked record by record and counted.
+"""Check a shard record by record, and count what is in it.
 
-    documents   ids in range, ends and mask runs ascend, the index fits
+    documents   ids in range, ends and mask runs ascend, the index matches
     rows        the same, padding has its id and no mask, no loss on a document's first token
     codes       codes in range, whole frames, no record without codes
 
-Each gives counts by the names that the manifest has for them.
+Each check returns counts under the names that the manifest has for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.configs import EncodeConfig, PackConfig, TokenizeConfig, recorded
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.look.records import read_records
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.storage.documents import (
@@ -40,7 +40,7 @@ CheckShard = Callable[[Any], Counter[str]]
 
 
 def check_shards_of(folder: Path, manifest: Manifest) -> CheckShard:
-    """The function that checks one shard of a dataset."""
+    """Return the function that checks one shard of the dataset."""
     if isinstance(manifest, TokenizedManifest):
         return lambda shard: _check_documents(folder, manifest, shard)
     if isinstance(manifest, PackedManifest):
@@ -67,7 +67,7 @@ def _check_documents(
             counts[kind.count] += count_marked(runs, kind)
     index = np.load(folder / shard.index.path, allow_pickle=False)
     if not np.array_equal(index, np.concatenate(parts)):
-        raise CorruptError(f"{folder / shard.index.path} does not fit {path}")
+        raise CorruptError(f"{folder / shard.index.path} does not match {path}")
     counts["documents_written"] = len(index)
     counts["tokens"] = int(index["length"].sum(dtype=np.int64))
     return counts
@@ -117,6 +117,6 @@ def _check_codes(
         raise CorruptError(f"{path} holds a record without codes, or with a part of a frame")
     if len(column) != shard.num_records:
         raise CorruptError(
-            f"{path} holds {len(column)} records, the manifest says {shard.num_records}"
+            f"{path} holds {counted(len(column), 'record')}, the manifest says {shard.num_records}"
         )
     return Counter(documents_written=len(column), tokens=len(codes), codes=len(codes))

@@ -1,9 +1,9 @@
-"""Who can decode the codes of a dataset: the encoder that made them.
+"""Find the encoder that can decode the codes of a dataset: the one that made them.
 
     document ─► its source, OUT/shards/….parquet ─► the dataset of codes OUT ─► its encoder
 
-Or one that the user names, for codes that were made elsewhere. Either must fit what the dataset
-says of its codes; nothing is decoded by an encoder that only might be the right one.
+Or an encoder that the user names, for codes that were made elsewhere. Either must match what the
+dataset says about its codes; an encoder that only may be the right one decodes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIX = "name the encoder of these codes: --encoder NAME [--weights FILE] [--set s
 
 
 def named_decoder(name: str, weights: str | None, settings: Mapping[str, Any]) -> FindDecoder:
-    """The encoder that the user names; codes of another kind than its own are left out."""
+    """Return a function that gives the encoder that the user named, for codes of its kind."""
     kind = find_encoder(name).kind
     encoder = open_encoder(name, settings, find_weights(weights, None))
 
@@ -44,7 +44,7 @@ def named_decoder(name: str, weights: str | None, settings: Mapping[str, Any]) -
 
 
 def recorded_decoder() -> FindDecoder:
-    """The encoder that made the codes, by where their document came from."""
+    """Return a function that finds the encoder by where the document came from."""
     opened = cache(_opened)
     behind = cache(lambda path, fingerprint: encoded_behind({path: fingerprint}))
 
@@ -58,16 +58,14 @@ def recorded_decoder() -> FindDecoder:
 
 
 def encoder_of(folder: Path) -> Encoder:
-    """The encoder that made a dataset of codes, for example to decode them."""
+    """Return the encoder that made a dataset of codes, for example to decode them."""
     manifest = read_manifest(folder)
     if not isinstance(manifest, EncodedManifest):
         raise ConfigError(f"{folder} is {manifest.kind}, not made by dataprep encode")
     config = recorded(EncodeConfig, manifest.config, folder)
     weights = find_weights(config.weights, None)
     if weights is not None and weights.fingerprint != manifest.encoder.identity.get("weights"):
-        raise ConfigError(
-            f"{config.weights} is not the file of weights that made {folder} any more"
-        )
+        raise ConfigError(f"{config.weights} is no longer the file of weights that made {folder}")
     return open_encoder(manifest.encoder.name, config.settings, weights)
 
 
@@ -79,12 +77,12 @@ def _opened(folder: Path) -> Encoder:
 
 
 def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
-    """The dataset of codes that a segment's codes are from."""
+    """Return the dataset of codes that the codes of a segment are from."""
     which = f"document {segment.document} of {segment.folder}"
     if segment.manifest is None:
         raise ConfigError(
-            f"{segment.folder} is gone or was made anew, so nobody knows what made the {modality} "
-            f"codes of its document {segment.document}; {FIX}"
+            f"{segment.folder} is gone or was made again, so it is not known what made the "
+            f"{modality} codes of its document {segment.document}; {FIX}"
         )
     origin = _origin(segment.folder, segment.manifest, segment.document)
     fingerprints = {source.path: source.fingerprint for source in segment.manifest.sources}
@@ -94,10 +92,10 @@ def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
             f"the {modality} codes of {which} are from {origin}, not from dataprep encode; {FIX}"
         )
     if not all(encoded.is_same for encoded in found):
-        raise ConfigError(f"{found[0].folder} was made anew since {which} was tokenized; {FIX}")
+        raise ConfigError(f"{found[0].folder} was made again since {which} was tokenized; {FIX}")
     if any(other.manifest.encoder != found[0].manifest.encoder for other in found):
         places = ", ".join(str(encoded.folder) for encoded in found)
-        raise ConfigError(f"the {modality} codes of {which} may be by any of {places}; {FIX}")
+        raise ConfigError(f"the {modality} codes of {which} may be from any of {places}; {FIX}")
     return found[0].folder
 
 

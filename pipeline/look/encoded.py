@@ -1,9 +1,9 @@
-"""Datasets of codes as inputs: which of them the codes of a file are from.
+"""Find the datasets of codes that the codes of a file are from.
 
     OUT/shards/codes-00000-of-00004.parquet  ─►  OUT/manifest.json  ─►  the encoder, to decode with
 
-A dataset of codes may have been made of another, pictures first and then their sound: the codes of
-each modality are by the nearest encoder of that kind.
+A dataset of codes may have been made from another, pictures first and then their sound: the nearest
+encoder of a modality made its codes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Encoded:
 
 
 def encoded_folder(path: str) -> Path | None:
-    """The folder of the dataset of codes that a file is a shard of."""
+    """Return the folder of the dataset of codes that a file is a shard of."""
     for place in dict.fromkeys((Path(path), Path(path).resolve())):
         if place.parent.name == "shards" and kind_of(place.parent.parent) == "encoded":
             return place.parent.parent
@@ -39,7 +39,7 @@ def encoded_folder(path: str) -> Path | None:
 
 
 def encoded_behind(files: Files) -> dict[str, list[Encoded]]:
-    """What made the codes in these files: of each kind, the nearest datasets of codes."""
+    """Return, by kind, the nearest datasets of codes that the codes in these files are from."""
     found: dict[str, list[Encoded]] = {}
     seen: set[Path] = set()
     is_same = True
@@ -55,7 +55,7 @@ def encoded_behind(files: Files) -> dict[str, list[Encoded]]:
 
 
 def _encoded(files: Files, may_be_same: bool) -> list[Encoded]:
-    """The datasets of codes that files are shards of, each once."""
+    """Return the datasets of codes that the files are shards of, each once."""
     found: dict[Path, Encoded] = {}
     for siblings in _by_parent(files):
         folder = encoded_folder(next(iter(siblings)))
@@ -72,7 +72,7 @@ def _encoded(files: Files, may_be_same: bool) -> list[Encoded]:
 
 
 def _by_parent(files: Files) -> list[Files]:
-    """Files that may be shards of codes, those of one folder together; one of them tells."""
+    """Group files that may be shards of codes by their folder."""
     groups: dict[tuple[Path, Path], dict[str, str]] = {}
     for path, fingerprint in files.items():
         if path.endswith(".parquet"):

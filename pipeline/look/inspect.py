@@ -4,8 +4,8 @@ tokens  1 100 90 10 11 8192 30 31 8193 91     loss 0 0 1…     vision 0 0 0 1 1
 spans   "<s>a" without loss, "<vision>" with, <vision 2×2> with, "</vision>" with
 runs    vision, tokens 3..9
 
-How a block is laid out is said by the manifest of the tokenized dataset it came from: a packed
-dataset may hold several that differ.
+How a block is laid out is in the manifest of its tokenized dataset: a packed dataset may be made of
+several that differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Codes of one modality side by side in one segment, whether they have loss or not."""
+    """Consecutive codes of one modality in one segment, with or without loss."""
 
     modality: str
     segment: int
@@ -57,9 +57,9 @@ class Segment:
     """The part of a document that a segment holds; a document by itself is one segment."""
 
     folder: Path  # of the tokenized dataset
-    manifest: TokenizedManifest | None  # of it; None if it is gone or another by now
+    manifest: TokenizedManifest | None  # of that dataset; None if it is gone or was replaced
     document: int
-    start: int  # the document's token that the segment starts with
+    start: int  # the token of the document that the segment starts with
     blocks: Mapping[str, Block]
 
 
@@ -76,9 +76,9 @@ def whole_document(folder: Path, manifest: TokenizedManifest, document: int) -> 
 def segments_of_row(
     folder: Path, manifest: PackedManifest, pieces: Sequence[PieceOrigin]
 ) -> list[Segment]:
-    """Of a row of the packed dataset `manifest`, by what is known of its pieces."""
+    """Return the segments of a row of the packed dataset `manifest`, one for each piece."""
     fingerprints = {source.path: source.fingerprint for source in manifest.sources}
-    found: dict[str, Segment] = {}  # by dataset, for all but what is a piece's own
+    found: dict[str, Segment] = {}  # one by dataset; document and tokens differ by piece
     for piece in pieces:
         if piece.dataset not in found:
             place, own = _find_dataset(folder, piece.dataset, fingerprints[piece.dataset])
@@ -98,7 +98,7 @@ def segments_of_row(
 def _find_dataset(
     packed: Path, dataset: str, fingerprint: str
 ) -> tuple[Path, TokenizedManifest | None]:
-    """Where it was, or beside the packed one if both were moved; its fingerprint tells."""
+    """Find a dataset where it was, or beside the packed one if both moved, by its fingerprint."""
     for place in (Path(dataset), packed.absolute().parent / Path(dataset).name):
         try:
             manifest = read_manifest(place)
@@ -110,7 +110,7 @@ def _find_dataset(
 
 
 def layout_of(manifest: TokenizedManifest | PackedManifest, folder: Path) -> dict[str, Block]:
-    """How the blocks of each modality of a dataset are laid out."""
+    """Return how the blocks of each modality of a dataset are laid out."""
     config = recorded(TokenizeConfig, manifest.config, folder)
     blocks: dict[str, Block] = {}
     for modality in MODALITIES:
@@ -152,7 +152,7 @@ def spans_of(item: Item, decode: Decode, segments: Sequence[Segment]) -> list[Sp
 
 
 def runs_of(item: Item) -> list[Run]:
-    """The blocks of codes, in order."""
+    """Return the blocks of codes, in order."""
     numbers = _segment_ids(item)
     names, kinds = _modalities(item)
     return [
@@ -167,7 +167,7 @@ def _segment_ids(item: Item) -> NDArray[Any]:
 
 
 def _modalities(item: Item) -> tuple[list[str], NDArray[np.int8]]:
-    """Names, and which of them each token has: 0 is text."""
+    """Return names, and the number of the name of each token: 0 is text."""
     names = ["text", *(name for name in MODALITIES if f"{name}_mask" in item)]
     kinds = np.zeros(len(item["tokens"]), np.int8)
     for number, name in enumerate(names[1:], 1):
@@ -176,7 +176,7 @@ def _modalities(item: Item) -> tuple[list[str], NDArray[np.int8]]:
 
 
 def _ranges(*arrays: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Stretches in which none of the arrays changes."""
+    """Yield ranges in which none of the arrays changes."""
     length = len(arrays[0])
     changes = np.zeros(max(length - 1, 0), bool)
     for values in arrays:

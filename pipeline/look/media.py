@@ -1,10 +1,10 @@
-"""Blocks of codes back to what people can see and hear, as files.
+"""Decode blocks of codes to files that people can see and hear.
 
     row 3   "a cat" <vision 2×256> "it says" <audio 1×8000>
     files   row-3-block-0-frame-0.png  row-3-block-0-frame-1.png  row-3-block-1.wav
 
-Blocks are numbered as they stand. Of one that packing cut, whole frames are written; what is left
-out is told in notes, never guessed. `decoders` finds who decodes.
+Blocks are numbered in order. Of a block that packing cut, only whole frames are written; notes say
+what was left out. `decoders` finds the encoder that decodes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataprep.pipeline.media.pictures import png_of
 from dataprep.pipeline.media.sound import wav_of
 from dataprep.pipeline.modalities.block import Block
 
-# Who decodes a segment's codes of one modality, or why nobody does.
+# The encoder that decodes the codes of one modality in a segment, or why there is none.
 FindDecoder = Callable[[str, Segment], Encoder | str]
 
 
@@ -37,7 +37,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whole:
-    """What of a block can be decoded."""
+    """The part of a block that can be decoded."""
 
     codes: list[Codes]  # [frames, tokens] of each picture or video, or one [codebooks, frames]
     note: str  # about the rest, or ""
@@ -46,7 +46,7 @@ class Whole:
 def write_media(
     item: Item, segments: Sequence[Segment], find: FindDecoder, folder: Path, stem: str
 ) -> Media:
-    """Every whole picture and sound of a document or row; `stem` begins their names: row-3."""
+    """Write every whole picture and sound of a document or row to files named `stem`-block-…."""
     runs = runs_of(item)
     if not runs:
         return Media(paths=[], notes=[f"{stem} has no block of codes, so no file was written"])
@@ -80,12 +80,12 @@ def _whole(item: Item, run: Run, segment: Segment) -> Whole:
     is_cut = segment.start > 0 and before != run.segment
     codes = whole_codes(ids, block, is_cut=is_cut)
     rest = len(ids) - sum(_num_ids(block, part) for part in codes)
-    note = f"was cut: {rest} of {len(ids)} tokens fill no whole frame and are left out"
+    note = f"was cut: {rest} of {len(ids)} tokens do not fill a frame and are left out"
     return Whole(codes=codes, note=note if rest else "")
 
 
 def whole_codes(ids: NDArray[Any], block: Block, *, is_cut: bool) -> list[Codes]:
-    """The codes of each medium in a block; `is_cut`: its beginning may be missing."""
+    """Return the codes of each picture or sound in a block; `is_cut`: its start may be missing."""
     if is_cut:
         return block.unwrap_cut(ids)
     frame = block.codebooks
@@ -93,7 +93,7 @@ def whole_codes(ids: NDArray[Any], block: Block, *, is_cut: bool) -> list[Codes]
 
 
 def _num_ids(block: Block, codes: Codes) -> int:
-    """How many ids these codes are in a block."""
+    """Return how many ids these codes take in a block."""
     return int(block.wrap(block.flatten(codes), np.array([codes.size])).lengths[0])
 
 
@@ -118,7 +118,7 @@ WRITERS: Mapping[str, Callable[[Sequence[Codes], Any], Iterator[tuple[str, bytes
 
 
 def _padded(number: int, of: int) -> str:
-    """So that names sort as numbers do: 7 of 12 -> 07."""
+    """Pad with zeros, so that names sort as numbers do: 7 of 12 -> 07."""
     return f"{number:0{len(str(of - 1))}d}"
 
 

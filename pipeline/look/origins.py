@@ -19,7 +19,7 @@ class Origin:
     path: str
     unit: str  # what `line` counts: line, row, item or document
     line: int
-    byte_offset: int  # -1 where the format has none
+    byte_offset: int  # -1 if the format has none
 
     def __str__(self) -> str:
         place = f" (byte {self.byte_offset})" if self.byte_offset >= 0 else ""
@@ -28,7 +28,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceOrigin:
-    """Part of a document in a row: of which dataset, and which of its tokens."""
+    """The piece of a document that is in a row: its dataset and its tokens."""
 
     dataset: str
     document: int  # within the dataset
@@ -39,7 +39,7 @@ class PieceOrigin:
 def pieces_of_row(
     folder: Path, manifest: PackedManifest, shard: int, row: int
 ) -> list[PieceOrigin]:
-    """What lies in a row of a packed shard, in order."""
+    """Return the pieces in a row of a packed shard, in order."""
     entry = manifest.shards[shard].provenance
     pieces = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)
     first, last = np.searchsorted(pieces["row"], [row, row + 1])
@@ -60,7 +60,7 @@ def pieces_of_row(
 
 
 def origin_of(folder: Path, manifest: TokenizedManifest, shard: int, place: int) -> Origin:
-    """Where the document at `place` in a shard came from."""
+    """Return where the document at `place` in a shard came from."""
     entry = manifest.shards[shard].provenance
     try:
         row = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)[place]

@@ -1,7 +1,7 @@
-"""What a dataset holds, in numbers: lengths, loss, padding, segments, vocabulary.
+"""Describe a dataset in numbers: lengths, loss, padding, segments, vocabulary.
 
-Counts are the manifest's; lengths come from the index or the provenance; the vocabulary and the
-targets of each row need every token read once.
+Counts come from the manifest, lengths from the index or the provenance; for the vocabulary and the
+targets of each row every token is read once.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
 def _rows(
     folder: Path, manifest: PackedManifest
 ) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
-    """Tokens, padding left out, and the loss mask of every row."""
+    """Yield the tokens, without padding, and the loss mask of every row."""
     layout = RowLayout.of_manifest(manifest)
     for shard in manifest.shards:
         for _, data in read_records(folder, shard):
@@ -94,7 +94,7 @@ def _rows(
 
 
 def spread(values: Offsets) -> dict[str, Any]:
-    """Mean, percentiles and a histogram by powers of two: {"8": n} counts 8..15."""
+    """Return mean, percentiles and a histogram by powers of two: {"8": n} counts 8..15."""
     if not len(values):
         return {"count": 0}
     percentiles = np.percentile(values, PERCENTILES, method="nearest").astype(int).tolist()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import UnsetType
 
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.look.checks import check_shards_of
 from dataprep.pipeline.storage.entries import TextSource
@@ -43,7 +43,7 @@ class Verified:
 
 
 def verify(folder: Path) -> Verified:
-    """Read everything; the first thing wrong is a CorruptError that names it."""
+    """Read and check everything; a CorruptError names the first thing that is wrong."""
     manifest = read_manifest(folder)
     check_sum(folder)
     _check_listing(folder, manifest)
@@ -55,7 +55,7 @@ def verify(folder: Path) -> Verified:
         counts = check(shard)
         if counts["tokens"] != shard.num_tokens:
             raise CorruptError(
-                f"{shard.path} holds {counts['tokens']} tokens, the manifest says "
+                f"{shard.path} holds {counted(counts['tokens'], 'token')}, the manifest says "
                 f"{shard.num_tokens}"
             )
         found.update(counts)
@@ -91,7 +91,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _check_listing(folder: Path, manifest: Manifest) -> None:
-    """No file among the shards that the manifest does not know."""
+    """Raise if there is a file among the shards that the manifest does not list."""
     known = {entry.path for entry in files_of(manifest)}
     for part in FOLDERS:
         for path in sorted((folder / part).glob("*")):
@@ -123,7 +123,7 @@ def _check_counts(folder: Path, manifest: Manifest, found: Counter[str]) -> None
 
 
 def _check_sources(manifest: Manifest) -> None:
-    """What became of the records of all sources adds up."""
+    """Raise if the counts of the sources do not add up."""
     if isinstance(manifest, PackedManifest):
         return
     total = Counter[str]()

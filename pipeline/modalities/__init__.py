@@ -1,10 +1,10 @@
 """Codes of pictures and sound as blocks of ids in the token stream.
 
-    block     Block: what a modality makes of codes, many blocks in one stroke; faults in codes
+    block     Block: how a modality turns codes into ids, many blocks at once; faults in codes
     vision    <vision> 10 11 8192 30 31 8193 </vision>     frames, as LWM trains on them
     audio     <audio> 1 14 2 15 3 16 </audio>              K codebooks: flatten, delay or first
 
-BLOCKS is the table: how the config section of a modality and its tags become its `Block`.
+BLOCKS is the table: the function that makes the `Block` of a modality from its config section.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Audio codes of K codebooks into blocks.
+"""Turn audio codes of K codebooks into blocks.
 
     codes    codebook 0   1 2 3         codebook_size 10, so ids of codebook 1 start at 10
              codebook 1   4 5 6         and the empty cells of `delay` are 20
     flatten  1 14 2 15 3 16             frame by frame
     delay    1 20 2 14 3 15 20 16       codebook k is k steps late: K rows of T + K - 1
-    first    1 2 3                      codebook 0 alone
+    first    1 2 3                      codebook 0 only
 
-All of it stands under the mask, between the tags.
+All of these ids are under the mask; the tags around them are not.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AudioBlock:
         return max(highest + self.code_offset, *tags, 0)
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
-        """A list of K codebooks, or one list that goes frame by frame."""
+        """Take a list of K codebooks, or one list that goes frame by frame."""
         if codes.ndim == 1:
             return codes
         if codes.ndim == 2 and len(codes) == self.codebooks:
@@ -89,14 +89,14 @@ class AudioBlock:
         return Wrapped(ids=ids, lengths=lengths, dropped=dropped, thinned=nothing)
 
     def shape(self, num_ids: int, /) -> str:
-        """4×75: codebooks and frames."""
+        """Return codebooks and frames: 4×75."""
         books = 1 if self.layout == "first" else self.codebooks
         late = self.codebooks - 1 if self.layout == "delay" else 0
         frames, rest = divmod(max(0, num_ids - books * late), books)
         return f"{books}×{frames}" + (f"+{rest}" if rest else "")
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
-        """One [codebooks, frames]; none where the block was cut within a frame."""
+        """Return one array [codebooks, frames], or none if the block was cut within a frame."""
         books = 1 if self.layout == "first" else self.codebooks
         values = ids.astype(np.int64) - self.code_offset
         late = books - 1 if self.layout == "delay" else 0
@@ -114,7 +114,7 @@ class AudioBlock:
         if self.codebooks > 1 and not self.separate_codebooks:
             return []
         for first in range(self.codebooks):
-            # Begun within a frame, ids are not of the codebook that they stand for.
+            # Ids that begin within a frame fall outside the codebooks that they would be of.
             whole = (len(ids) - first) // self.codebooks * self.codebooks
             codes = self.unwrap(ids[first : first + whole])
             if codes:
@@ -130,12 +130,12 @@ class AudioBlock:
         if self.layout != "first" or self.codebooks == 1:
             return ""
         return (
-            f"holds the first of {self.codebooks} codebooks alone (modalities.audio.layout), "
+            f"holds only the first of {self.codebooks} codebooks (modalities.audio.layout), "
             "which cannot be decoded"
         )
 
     def _shifts(self) -> Offsets:
-        """What is added to the codes of each codebook."""
+        """Return what is added to the codes of each codebook."""
         return np.arange(self.codebooks) * (self.codebook_size if self.separate_codebooks else 0)
 
 

@@ -1,9 +1,9 @@
-"""Blocks of codes: what a modality makes of them, many blocks in one stroke.
+"""Blocks of codes: the protocol that every modality has, and faults in codes.
 
     codes    10 11 20 21 30 31 | 7 8          counts [6, 2], of two records
-    wrapped  what stands between the tags of each, one after another, all of it under the mask
+    wrapped  the ids between the tags of each block, one after another, all of them under the mask
 
-`vision` and `audio` say how; `parts` puts tags around.
+`vision` and `audio` lay out ids; `documents.parts` adds the tags.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.types import Ids, Offsets
 
 
@@ -24,8 +25,8 @@ class Wrapped:
 
     ids: Ids
     lengths: Offsets  # of each block
-    dropped: Offsets  # codes of each that fill no frame
-    thinned: Offsets  # codes of each that the config leaves out
+    dropped: Offsets  # codes of each block that do not fill a frame
+    thinned: Offsets  # codes of each block that the config leaves out
 
 
 class Block(Protocol):
@@ -33,10 +34,11 @@ class Block(Protocol):
 
     @property
     def start(self) -> Ids:
-        """The tag before."""
+        """The tag before the codes."""
 
     @property
-    def end(self) -> Ids: ...
+    def end(self) -> Ids:
+        """The tag after the codes."""
 
     @property
     def codebook_size(self) -> int: ...
@@ -50,34 +52,34 @@ class Block(Protocol):
 
     @property
     def raw_dtype(self) -> np.dtype[Any]:
-        """Of codes that come as bytes without a header."""
+        """The type of codes that come as bytes without a header."""
 
     @property
     def max_id(self) -> int: ...
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
-        """The codes of one record as one list, frame by frame; ValueError if their shape is not
-        that of frames."""
+        """Return the codes of one record as one list, frame by frame; ValueError if their shape
+        is not that of frames."""
 
     def fault(self, count: int, /) -> str:
-        """What is wrong with so many codes, or ''."""
+        """Return what is wrong with a block of `count` codes, or ''."""
 
     def wrap(self, codes: NDArray[Any], counts: Offsets, /) -> Wrapped:
-        """Codes that have no fault, one record after another."""
+        """Turn the codes of many records, none with a fault, into ids."""
 
     def shape(self, num_ids: int, /) -> str:
-        """Of a block of so many ids, for people: 4×256; 3×256+9 where it was cut."""
+        """Return the shape of a block of so many ids, for people: 4×256; 3×256+9 if it was cut."""
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
-        """The codes of each whole medium among the ids between tags, as encoders give them."""
+        """Return the codes of each whole picture or sound in a block, as encoders give them."""
 
     def unwrap_cut(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
-        """As `unwrap`, where the beginning may be missing, so that frames may begin anywhere; what
-        cannot be told for sure is left out."""
+        """Do as `unwrap` for a block whose beginning may be missing, so that frames may begin
+        anywhere; leave out what is not certain."""
 
     @property
     def facts(self) -> dict[str, int]:
-        """What an encoder of such codes has, by the names that encoders have for it."""
+        """The properties that an encoder of such codes must have, by their names there."""
 
     @property
     def lost(self) -> str:
@@ -85,13 +87,13 @@ class Block(Protocol):
 
 
 def faults(codes: NDArray[Any], counts: Offsets, block: Block) -> Mapping[int, str]:
-    """What is wrong with which of the records."""
+    """Return what is wrong with the codes of which record."""
     found: dict[int, str] = {}
     for count in np.unique(counts).tolist():
         reason = block.fault(count)
         if reason:
             found |= dict.fromkeys(np.flatnonzero(counts == count).tolist(), reason)
-    # Of an unsigned type nothing is negative, and comparing is cheaper than looking twice.
+    # Minimum and maximum are cheap; a mask over all codes is made only if one is outside.
     if len(codes) and (codes.min() < 0 or codes.max() >= block.codebook_size):
         outside = np.flatnonzero((codes < 0) | (codes >= block.codebook_size))
         ends = np.cumsum(counts)
@@ -109,7 +111,7 @@ def faults(codes: NDArray[Any], counts: Offsets, block: Block) -> Mapping[int, s
 def whole_frames(
     codes: NDArray[Any], counts: Offsets, frame: int
 ) -> tuple[NDArray[Any], Offsets, Offsets]:
-    """(codes, counts, codes dropped) without what fills no frame."""
+    """Return the codes that fill whole frames, their counts, and how many each record loses."""
     rest = counts % frame
     if not rest.any():
         return codes, counts, rest
@@ -120,7 +122,10 @@ def whole_frames(
 
 def frame_fault(count: int, frame: int, *, may_drop: bool, of: str) -> str:
     if count < frame:
-        return f"has {count} codes, fewer than one frame of {frame}"
+        return f"has {counted(count, 'code')}, fewer than one frame of {frame}"
     if count % frame and not may_drop:
-        return f"has {count} codes, not a whole number of frames of {frame}; set {of}.partial_frame"
+        return (
+            f"has {counted(count, 'code')}, not a whole number of frames of {frame}; "
+            f"set {of}.partial_frame"
+        )
     return ""

@@ -1,4 +1,4 @@
-"""Vision codes into blocks, as LWM trains on them.
+"""Turn vision codes into blocks, as LWM trains on them.
 
 codes  10 11 | 20 21 | 30 31 | 40      tokens_per_frame 2, max_frames 2
 block  <vision> 10 11 8192 30 31 8193 </vision>
@@ -48,7 +48,7 @@ class VisionBlock:
         return max(highest + self.code_offset, *tags, 0)
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
-        """An .npy may have frames as rows or grids: [frames, 256], [16, 16], [frames, 16, 16]."""
+        """Take a list, or the array of an .npy: [frames, 256], [16, 16] or [frames, 16, 16]."""
         if codes.ndim == 1:
             return codes
         if self.tokens_per_frame not in np.cumprod(codes.shape[::-1]):
@@ -94,11 +94,11 @@ class VisionBlock:
         return f"{frames}×{self.tokens_per_frame}" + (f"+{rest}" if rest else "")
 
     def unwrap(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
-        """[frames, tokens] of each picture or video; frames that were cut are left out."""
+        """Return [frames, tokens] of each picture or video, without frames that were cut."""
         values = ids.astype(np.int64) - self.code_offset
         ends = np.flatnonzero((values == self.end_of_frame) | (values == self.end_of_media))
         if min(self.end_of_frame, self.end_of_media) < self.codebook_size:
-            # A code may look like a frame's end, so only the count of whole frames tells.
+            # A code may look like the end of a frame, so frames are found by counting.
             ends = np.arange(self.tokens_per_frame, len(ids), self.tokens_per_frame + 1)
         media: list[NDArray[np.int32]] = []
         frames: list[NDArray[np.int32]] = []
@@ -113,7 +113,7 @@ class VisionBlock:
         return [*media, np.stack(frames)] if frames else media
 
     def unwrap_cut(self, ids: NDArray[Any], /) -> list[NDArray[np.int32]]:
-        # Where a code may look like the end of a frame, frames are told by counting alone.
+        # If a code may look like the end of a frame, frames can only be counted from the beginning.
         can_tell = min(self.end_of_frame, self.end_of_media) >= self.codebook_size
         return self.unwrap(ids) if can_tell else []
 
@@ -142,7 +142,7 @@ def make_vision_block(section: VisionConfig, start: Ids, end: Ids) -> VisionBloc
 
 
 def _thinned(num_frames: Offsets, limit: int) -> Offsets:
-    """Which of all frames stay, where no record may have more than `limit`."""
+    """Return which of all frames stay if no record may have more than `limit`."""
     # Exactly this call: integer arithmetic picks other frames, first at 31 frames of 23.
     chosen = {
         count: np.linspace(0, count - 1, limit).astype(int) if count > limit else np.arange(count)

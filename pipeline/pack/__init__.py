@@ -1,13 +1,13 @@
 """`dataprep pack`: tokenized documents to rows of seq_len + 1 tokens.
 
-recipe       what make_dataset needs to know of this command
-corpus       tokenized datasets as one run of documents, mapped
+recipe       what make_dataset needs to know about this command
+corpus       tokenized datasets as one sequence of documents, mapped
 blocks       blocks of codes that must not be cut, and those that were
-plan         lengths ─► which tokens of which documents lie in which row
+plan         lengths ─► which tokens of which documents are in which row
 strategies/  STRATEGIES: best_fit, first_fit, concat, pad
 rows         pieces of documents ─► rows with masks, as arrays
 worker       a task: planned rows ─► one shard
-manifest     what the dataset holds, by what the tasks have committed
+manifest     markers of the tasks ─► the manifest, and where files go
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["pack", "pack_plan_of"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: a worker enters by this door too, and needs none of it.
+    # Imported on first use: workers import this package too, and need none of it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("dataprep.pipeline.pack.recipe"), name)

@@ -1,4 +1,4 @@
-"""Blocks of codes within documents, tags included: where they are, and which of them rows cut.
+"""Find the blocks of codes in documents, tags included, and count those that rows cut.
 
 document   a b c <vision> 7 8 8193 </vision> d e        block [3, 8)
 rows       a b c <vision> 7 | 7 8 8193 </vision> d e    cut at 5: inside, so one block is cut
@@ -20,14 +20,14 @@ from dataprep.pipeline.types import Offsets
 
 
 def blocks_of_window(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
-    """Those of the documents that are longer than a row, numbered as in the window."""
+    """Return the blocks of documents that are longer than a row, numbered as in the window."""
     long = np.flatnonzero(window.lengths > capacity)
     blocks = find_blocks(corpus, long + window.first_document, window.lengths[long])
     return replace(blocks, document=long[blocks.document]) if len(blocks.document) else None
 
 
 def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
-    """The blocks of some documents; their numbers are places in `document`."""
+    """Return the blocks of these documents, which are numbered by their place in `document`."""
     pieces = DocumentPieces(document=document, start=np.zeros_like(document), length=length)
     found = [np.zeros((3, 0), np.int64)]
     for mask in blocks_among(corpus.masks):
@@ -45,8 +45,8 @@ def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
 
 
 def count_cut_blocks(corpus: Corpus, plans: Iterable[RowPlan]) -> Iterator[RowPlan]:
-    """Plans that were made without looking at blocks, with the number that they cut."""
-    # Of the plan before: a document, and a block of it, may go on in this one.
+    """Yield plans that were made without regard to blocks, with the number of blocks they cut."""
+    # From the plan before: its last document and block may continue in this one.
     last, last_document = (-1, -1), -1
     for plan in plans:
         if not blocks_among(corpus.masks):
@@ -60,10 +60,10 @@ def count_cut_blocks(corpus: Corpus, plans: Iterable[RowPlan]) -> Iterator[RowPl
 
 
 def _cut_blocks(corpus: Corpus, plan: RowPlan, going_on: int) -> list[tuple[int, int]]:
-    """(document, start) of each block that a row ends or starts within; the document `going_on`
-    began in the plan before."""
-    # A document that lost its end has a piece as long as a row, or is the last of all; one that
-    # was cut after its first token has two pieces that start with it.
+    """Return (document, start) of each block that a row ends or starts within; the document
+    `going_on` began in the plan before."""
+    # A document whose end is missing has a piece as long as a row, or is the last of all; one
+    # that was cut after its first token has two pieces that start with it.
     may_be_cut = (plan.start > 0) | (plan.length >= plan.capacity) | (plan.length == 1)
     document = np.unique(np.append(plan.document[may_be_cut], plan.document[-1:]))
     length = corpus.lengths_of(document)
@@ -73,7 +73,7 @@ def _cut_blocks(corpus: Corpus, plan: RowPlan, going_on: int) -> list[tuple[int,
     place, start = place[own], plan.start[own]
     end = start + plan.length[own]
     # Neighbouring pieces share a token, so a piece that does not begin its document begins one
-    # token before the cut; only where the left end was lost is nothing before it.
+    # token before the cut, unless the beginning of the document was truncated.
     continued = document[place] == going_on
     order = np.lexsort((start, place))
     continued[order[1:]] |= place[order][1:] == place[order][:-1]

@@ -1,9 +1,9 @@
-"""Tokenized datasets as one run of documents, for copying parts of them fast.
+"""Tokenized datasets as one sequence of documents, for copying parts of them fast.
 
     document  ─►  dataset, shard, entry of the index  ─►  byte ranges in the mapped shard
 
-Holds file maps and indices, never tokens: copying is by `riegeli`. Only the masks are small enough
-to be taken apart here.
+Holds file maps and indices, never tokens: `riegeli` copies those. Only masks are small enough to be
+decoded here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype
 from dataprep.pipeline.storage.entries import BlockTags
@@ -30,10 +30,10 @@ MAX_OPEN_SHARDS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentPieces:
-    """MaskParts of documents."""
+    """Pieces of documents."""
 
     document: Offsets  # i64[p]
-    start: Offsets  # i64[p], first token of the document that is taken
+    start: Offsets  # i64[p], the first token that is taken of the document
     length: Offsets  # i64[p]
 
     def __getitem__(self, key: Any) -> DocumentPieces:
@@ -44,7 +44,7 @@ class DocumentPieces:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskParts:
-    """A mask of pieces as parts, in order: each has a value and a length, and is of one piece."""
+    """A mask over pieces, as parts in order: each part has a value and belongs to one piece."""
 
     piece: Offsets
     value: NDArray[Any]  # bool, or f16 of weights
@@ -56,7 +56,7 @@ class _Shard:
     mapped: MappedShard
     index: NDArray[Any]  # memory-mapped
     masks: tuple[str, ...]
-    head: NDArray[np.int64]  # [records, 2 + masks]: the numbers each record begins with
+    head: NDArray[np.int64]  # [records, 2 + masks]: the numbers that each record begins with
 
 
 class Corpus:
@@ -85,8 +85,8 @@ class Corpus:
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """`loss`, then what the fields of any dataset name or mark any token with: specs in records
-        may bring any mask, and mostly bring none."""
+        """Return `loss`, then the masks that the fields of any dataset name or that mark any token:
+        specs in records may use any mask, and mostly use none."""
         found = {
             name
             for manifest in self.manifests
@@ -96,11 +96,11 @@ class Corpus:
         return tuple(name for name in MASKS if name in found)
 
     def tags(self, mask: str) -> BlockTags:
-        """The start and end tags around a block of this modality, of the first dataset with it."""
+        """Return the tags around blocks of this modality, by the first dataset that has it."""
         return next(tags for m in self.manifests if (tags := m.tags_of(mask)) is not None)
 
     def tag_lengths(self, mask: str, document: Offsets) -> tuple[Offsets, Offsets]:
-        """Tokens of the tags before and after the blocks of each document."""
+        """Return the lengths of the tags before and after the blocks of each document."""
         tags = [manifest.tags_of(mask) for _, _, manifest in self._entries]
         shard = np.searchsorted(self._starts, document, side="right") - 1
         before = np.array([len(tag.start) if tag else 0 for tag in tags], np.int64)
@@ -108,11 +108,11 @@ class Corpus:
         return before[shard], after[shard]
 
     def lengths(self, shard: int) -> Offsets:
-        """Of a shard's documents, from its index alone."""
+        """Return the lengths of a shard's documents, from its index."""
         return self._load_index(shard)["length"].astype(np.int64)
 
     def lengths_of(self, document: Offsets) -> Offsets:
-        """Of some documents."""
+        """Return the lengths of these documents."""
         lengths = np.zeros(len(document), np.int64)
         for _, which, entries in self._by_shard(document):
             lengths[which] = entries["length"]
@@ -123,7 +123,7 @@ class Corpus:
         return len(self._entries)
 
     def copy_tokens(self, pieces: DocumentPieces, target: NDArray[Any], places: Offsets) -> None:
-        """Copy each piece's tokens to its byte offset of `target`."""
+        """Copy the tokens of each piece to its byte offset in `target`."""
         itemsize = TOKEN_DTYPES[self.token_dtype].itemsize
         for shard, which, entries in self._by_shard(pieces.document):
             part = pieces[which]
@@ -134,7 +134,7 @@ class Corpus:
             )
 
     def mask_parts(self, mask: str, pieces: DocumentPieces) -> MaskParts:
-        """The runs of a mask within pieces; a dataset without the mask has its default."""
+        """Return a mask over pieces; a dataset without the mask has its default value."""
         kind = MASKS[mask]
         found: list[MaskParts] = []
         for shard, which, entries in self._by_shard(pieces.document):
@@ -162,7 +162,7 @@ class Corpus:
     def _numbers(
         self, shard: _Shard, mask: str, record: NDArray[Any], first: Offsets, count: Offsets
     ) -> Offsets:
-        """The numbers [first, first + count) that records store of a mask, one after another."""
+        """Return the numbers [first, first + count) that records store for a mask, joined."""
         number = shard.masks.index(mask)
         head = shard.head[record]
         each = np.array([MASKS[name].numbers for name in shard.masks[:number]], np.int64)
@@ -175,20 +175,20 @@ class Corpus:
         return numbers.astype(np.int64)
 
     def _by_shard(self, documents: Offsets) -> Any:
-        """(shard, which documents, their entries of the index) for every shard they touch."""
+        """Yield (shard, which documents, their index entries) for every shard that has any."""
         of_shard = np.searchsorted(self._starts, documents, side="right") - 1
         order = np.argsort(of_shard, kind="stable")
         cuts = np.flatnonzero(np.diff(of_shard[order])) + 1
         for which in np.split(order, cuts) if len(order) else ():
             number = int(of_shard[which[0]])
             shard = self._shard(number)
-            # In the order of the file, so that pages are touched once.
+            # In the order of the file, so that pages are read once.
             which = which[np.argsort(documents[which], kind="stable")]
             yield shard, which, shard.index[documents[which] - self._starts[number]]
 
     def _shard(self, number: int) -> _Shard:
         if number in self._open:
-            self._open[number] = self._open.pop(number)  # the last used is the last to go
+            self._open[number] = self._open.pop(number)  # now the last to be closed
         else:
             if len(self._open) >= MAX_OPEN_SHARDS:
                 self._open.pop(next(iter(self._open))).mapped.close()
@@ -211,17 +211,19 @@ class Corpus:
         folder, entry, _ = self._entries[number]
         path = folder / entry.index.path
         try:
-            # A plain array over the map: indexing np.memmap itself costs far more.
+            # A plain array over the map: indexing np.memmap itself is far slower.
             index: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except (FileNotFoundError, ValueError) as error:
             raise CorruptError(f"cannot read {path}: {error}") from None
         if len(index) != entry.num_documents:
-            raise CorruptError(f"{path} lists {len(index)} documents, not {entry.num_documents}")
+            raise CorruptError(
+                f"{path} lists {counted(len(index), 'document')}, not {entry.num_documents}"
+            )
         return index
 
 
 def _is_wanted(mask: str, manifest: TokenizedManifest) -> bool:
-    """Whether packing needs a mask: its modality is named, or it marks any token."""
+    """Return whether packing needs a mask: its modality is named, or it marks any token."""
     tags = manifest.tags_of(mask) if MASKS[mask].is_block else None
     return bool((tags and tags.named) or manifest.counts[MASKS[mask].count])
 
@@ -229,7 +231,7 @@ def _is_wanted(mask: str, manifest: TokenizedManifest) -> bool:
 def _read_tokenized(folder: Path) -> TokenizedManifest:
     manifest = read_manifest(folder)
     if not isinstance(manifest, TokenizedManifest):
-        raise ConfigError(f"{folder} is {manifest.kind}, not tokenized; only that can be packed")
+        raise ConfigError(f"{folder} is {manifest.kind}; only tokenized datasets can be packed")
     return manifest
 
 

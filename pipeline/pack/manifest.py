@@ -1,4 +1,4 @@
-"""What a packed dataset holds, by what its tasks have committed."""
+"""Make the manifest of a packed dataset from the markers of its tasks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEUTRAL = {"inputs", "out", "workers"}  # keys that do not decide what is writte
 
 
 def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
-    """What the fingerprint of the dataset is the hash of."""
+    """Return the inputs and the config that decide the dataset; the fingerprint is their hash."""
     return {
         "format_version": FORMAT_VERSION,
         "kind": "packed",

@@ -1,7 +1,7 @@
-"""The plan of a packed dataset: which tokens of which documents lie in which row.
+"""The plan of a packed dataset: which tokens of which documents are in which row.
 
-    out/.work/rows/00000-document.npy, -start, -length, -row_offsets   of each window
-    out/.work/plan.json                                                then this
+    out/.work/rows/00000-document.npy, -start, -length, -row_offsets   for each window
+    out/.work/plan.json                                                written last
 
 Lengths come from the index of the tokenized datasets; no token is read.
 """
@@ -23,7 +23,7 @@ from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 
 ROWS = "rows"
-SHARDS_WANTED = 16  # enough for every core to have some
+SHARDS_WANTED = 16  # enough work for every core
 SMALLEST_SHARD_BYTES = 16 << 20
 
 
@@ -39,13 +39,13 @@ class PackTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackPlan:
-    """What workers are told, but for the rows, which lie beside it."""
+    """What workers are told; the rows are in files beside it."""
 
     folders: tuple[str, ...]
     config: PackConfig
     capacity: int
     pad: int
-    row_bytes: int  # of the tokens of a row
+    row_bytes: int  # size of the tokens of a row
     tasks: tuple[PackTask, ...]
     counts: Counts
 
@@ -55,7 +55,7 @@ def rows_path(work: Path, window: int, name: str) -> Path:
 
 
 def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
-    """The plans of all windows, in order."""
+    """Yield the plans of all windows, in order."""
     capacity = config.seq_len + 1
     chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
     windows = cut_windows(chunks, capacity, window=config.window)
@@ -66,7 +66,7 @@ def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
 
 
 def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) -> PackPlan:
-    """Plan all rows, or take the plan of an earlier run."""
+    """Plan all rows, or use the plan of an earlier run."""
     folders = tuple(str(folder.absolute()) for folder in corpus.folders)
     if (work / PLAN).exists():
         # The same datasets may have moved since.
@@ -104,14 +104,14 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
 
 
 def _rows_of_a_shard(num_rows: int, most: int, row_bytes: int) -> int:
-    """Shards of equal size, and several of them where that does not make them tiny."""
+    """Return the size of equal shards, of which there are several unless they would be tiny."""
     enough = max(-(-num_rows // SHARDS_WANTED), SMALLEST_SHARD_BYTES // row_bytes, 1)
     count = max(1, -(-num_rows // min(most, enough)))
     return max(1, -(-num_rows // count))
 
 
 def _pad_id(corpus: Corpus, config: PackConfig) -> int:
-    """Padding is known by its place, so any id will do; LWM's is BOS."""
+    """Return the id of padding. Padding is known by its place, so any id will do; LWM's is BOS."""
     first = corpus.manifests[0]
     if config.pad_id is not None:
         if config.pad_id > first.max_id:

@@ -1,7 +1,7 @@
 """`pack` as a recipe.
 
-out/.work/rows/*, plan.json   which tokens of which documents lie in which row
-out/.work/tasks/*             shards as workers commit them
+out/.work/rows/*, plan.json   which tokens of which documents are in which row
+out/.work/tasks/*             committed shards, each with its marker
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataprep.pipeline.pack.worker import RowsMarker, task_name
 
 
 def pack(config: PackConfig, *, overwrite: bool = False, report: Report = silent) -> Outcome:
-    """Make the packed dataset, or go on with it, or find that it is there."""
+    """Make the packed dataset, or continue an interrupted run, or find it complete."""
     return make_dataset(recipe_of(config), overwrite=overwrite, report=report)
 
 
@@ -47,7 +47,7 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
 
 
 def pack_plan_of(config: PackConfig) -> Counts:
-    """What would be packed, without writing anything."""
+    """Plan the rows and return their counts; write nothing."""
     corpus = _corpus(config)
     return sum((window.counts for window in plan_rows(corpus, config)), Counts())
 
@@ -86,4 +86,4 @@ def _draft(corpus: Corpus, work: Path, markers: Markers[RowsMarker]) -> Draft:
 
 def _check_rows(counts: Mapping[str, int], limits: Limits) -> None:
     if not counts["rows"] and counts["documents_read"]:
-        raise InputError("packing left no row at all: every document was dropped; set --overflow")
+        raise InputError("packing left no rows: every document was dropped; set --overflow")

@@ -1,8 +1,8 @@
-"""Pieces of documents into rows with masks, as arrays.
+"""Build rows with masks from pieces of documents, as arrays.
 
 row      piece 0: a b c | piece 1: d e | padding
-loss     its document's, but never on the first token of a piece: a and d
-runs     of the whole row, so that a mask is known without knowing the pieces
+loss     as in the document, but never on the first token of a piece: a and d
+runs     over the whole row, so that a mask can be read without the pieces
 """
 
 from __future__ import annotations
@@ -48,10 +48,7 @@ def build_rows(
     for name in corpus.masks:
         parts = corpus.mask_parts(name, pieces)
         if name == "loss":
-            if not quirks.keep_first_loss:
-                parts = _without_first(parts, len(pieces.length))
-            if quirks.shift_full_rows:
-                parts = _shifted(parts, pieces.length == capacity)
+            parts = _final_loss(parts, pieces, capacity, quirks)
             num_targets = _count_targets(parts, row, places, num_rows)
         masks.append(_row_numbers(parts, row, left_padding, used, capacity, MASKS[name]))
     rows = Rows(
@@ -63,8 +60,19 @@ def build_rows(
     return rows, num_targets
 
 
+def _final_loss(
+    parts: MaskParts, pieces: DocumentPieces, capacity: int, quirks: RowQuirks
+) -> MaskParts:
+    """Return the loss as rows store it: none on the first token of a piece, unless LWM has it."""
+    if not quirks.keep_first_loss:
+        parts = _without_first(parts, len(pieces.length))
+    if quirks.shift_full_rows:
+        parts = _shifted(parts, pieces.length == capacity)
+    return parts
+
+
 def _without_first(parts: MaskParts, num_pieces: int) -> MaskParts:
-    """The first token of every piece becomes a part of its own, without loss."""
+    """Make the first token of every piece a part of its own, without loss."""
     lengths = parts.length.copy()
     full = np.flatnonzero(lengths > 0)
     _, firsts = np.unique(parts.piece[full], return_index=True)
@@ -79,7 +87,7 @@ def _without_first(parts: MaskParts, num_pieces: int) -> MaskParts:
 
 
 def _shifted(parts: MaskParts, which: Mask) -> MaskParts:
-    """Loss of some pieces moved one token ahead: 0 a b c -> 0 b c 0."""
+    """Move the loss of some pieces one token ahead: 0 a b c -> 0 b c 0."""
     dense_piece = np.repeat(parts.piece, parts.length)
     dense = np.repeat(parts.value, parts.length)
     moved = np.append(dense[1:], False)
@@ -94,7 +102,7 @@ def _count_targets(parts: MaskParts, row: Offsets, places: Offsets, num_rows: in
     counts = np.zeros(num_rows, np.int64)
     lost = parts.value & (parts.length > 0)
     np.add.at(counts, row[parts.piece[lost]], parts.length[lost])
-    # A row's first token is no target, so loss kept there (LWM's stream) does not count.
+    # The first token of a row is not a target, so loss there (LWM's stream) does not count.
     full = np.flatnonzero(parts.length > 0)
     _, firsts = np.unique(parts.piece[full], return_index=True)
     first = full[firsts]
@@ -111,7 +119,7 @@ def _row_numbers(
     capacity: int,
     kind: MaskKind,
 ) -> IntegerLists:
-    """What is stored of a mask for each row: its pieces' parts with padding around, merged."""
+    """Return the stored numbers of a mask for each row: parts of pieces and padding, merged."""
     num_rows = len(used)
     rows = np.arange(num_rows)
     of_row = np.concatenate((rows, row[parts.piece], rows))
@@ -134,7 +142,7 @@ def _row_numbers(
 
 
 def _by_row(parts: Sequence[tuple[Offsets, Offsets]], num_rows: int) -> IntegerLists:
-    """Numbers with the rows they belong to, put together row by row, the first part first."""
+    """Join parts, each numbers with their rows, row by row; within a row the first part first."""
     owner = np.concatenate([owner for owner, _ in parts])
     numbers = np.concatenate([numbers for _, numbers in parts])
     order = np.argsort(owner, kind="stable")

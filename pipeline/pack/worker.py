@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,14 @@ from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, encode_rows, ends_dtype
 from dataprep.pipeline.types import Mask, Offsets
 
-BATCH_TOKENS = 1 << 23  # built at once; fewer batches mean longer runs of copies from a shard
+BATCH_TOKENS = 1 << 23  # tokens built at once; larger batches copy more from a shard in one go
 ENDINGS = {"shards": ".arrayrecord", "index": ".index.npy", "provenance": ".provenance.npy"}
 OPTIONS = {"none": MAPPABLE, "zstd": "group_size:1,zstd:3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsMarker:
-    """One committed shard of rows; a task has one."""
+    """The marker of one committed shard of rows; a task has one."""
 
     num_rows: int
     num_tokens: int  # of documents, padding left out
@@ -53,7 +53,7 @@ class RowsMarker:
 
 
 def task_name(task: PackTask) -> str:
-    """What the files of a task begin with."""
+    """Return what the names of a task's files begin with."""
     return f"{task.index:06d}"
 
 
@@ -63,11 +63,6 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
     if is_done(read_markers(stem, RowsMarker)):
         return lambda: None
     remove_leftovers(stem, 0, ENDINGS.values())
-    row_offsets = np.load(rows_path(work, task.window, "row_offsets"), mmap_mode="r")
-    arrays = {
-        name: np.load(rows_path(work, task.window, name), mmap_mode="r")
-        for name in ("document", "start", "length")
-    }
     paths = {role: shard_file(stem, 0, ending) for role, ending in ENDINGS.items()}
     writer = RecordWriter(temporary(paths["shards"]), OPTIONS[plan.config.compression])
     quirks = STRATEGIES[plan.config.strategy].quirks(plan.config)
@@ -79,19 +74,9 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
         ends=TOKEN_DTYPES[ends_dtype(plan.capacity - 1)],
     )
     sums = _Sums()
-    step = max(1, BATCH_TOKENS // plan.capacity)
-    for first in range(task.start, task.stop, step):
-        offsets = np.array(row_offsets[first : min(first + step, task.stop) + 1], np.int64)
-        pieces = DocumentPieces(
-            **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
-        )
+    for pieces, row_offsets in _planned(task, work, max(1, BATCH_TOKENS // plan.capacity)):
         rows, num_targets = build_rows(
-            corpus,
-            pieces,
-            offsets - offsets[0],
-            capacity=plan.capacity,
-            pad=plan.pad,
-            quirks=quirks,
+            corpus, pieces, row_offsets, capacity=plan.capacity, pad=plan.pad, quirks=quirks
         )
         records = encode_rows(rows, layout)
         drop = plan.config.drop_empty_targets
@@ -109,8 +94,25 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
     return commit
 
 
+def _planned(
+    task: PackTask, work: Path, batch_rows: int
+) -> Iterator[tuple[DocumentPieces, Offsets]]:
+    """Yield the pieces of a task's rows, and the offsets that cut them into rows, in batches."""
+    row_offsets = np.load(rows_path(work, task.window, "row_offsets"), mmap_mode="r")
+    arrays = {
+        name: np.load(rows_path(work, task.window, name), mmap_mode="r")
+        for name in ("document", "start", "length")
+    }
+    for first in range(task.start, task.stop, batch_rows):
+        offsets = np.array(row_offsets[first : min(first + batch_rows, task.stop) + 1], np.int64)
+        pieces = DocumentPieces(
+            **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
+        )
+        yield pieces, offsets - offsets[0]
+
+
 class _Sums:
-    """What a shard adds up to, and its small files."""
+    """The counts of a shard, and its small files."""
 
     def __init__(self) -> None:
         self.record_bytes: list[NDArray[Any]] = [np.zeros(0, "<u4")]
@@ -127,7 +129,7 @@ class _Sums:
         *,
         drop: bool,
     ) -> Mask:
-        """Count rows; return which of them stay."""
+        """Count rows; return which of them are kept."""
         num_rows = len(records)
         has_target = num_targets > 0
         kept = has_target if drop else np.ones(num_rows, bool)
@@ -148,7 +150,7 @@ class _Sums:
         return kept
 
     def commit(self, paths: Mapping[str, Path]) -> RowsMarker:
-        """Make the files of the shard durable, and say what is in them."""
+        """Make the files of the shard durable and return its marker."""
         record_bytes = np.concatenate(self.record_bytes)
         save_array(temporary(paths["index"]), record_bytes)
         save_array(temporary(paths["provenance"]), np.concatenate(self.provenance))

@@ -1,6 +1,6 @@
-"""ArrayRecord files: written, and read back, with errors that say what to do.
+"""Write ArrayRecord files and check them, with errors that say what to do.
 
-Where bytes lie in such a file is said in `riegeli`; what a record holds, in `documents` and `rows`.
+`riegeli` knows where the bytes are in such a file, `documents` and `rows` what a record holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ResourceError
 
-# Options of every file that is to be read at random or mapped.
+# Options of every file that is read in random order or mapped.
 MAPPABLE = "group_size:1,uncompressed"
 
 
@@ -51,10 +51,10 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def check_written(path: Path, num_records: int) -> None:
-    """Read the file's footer back: a full disk can show only there."""
+    """Read the file's footer back: it may be the only sign that the disk was full."""
     reader = array_record_module.ArrayRecordReader(str(path))
     try:
         if not reader.ok() or reader.num_records() != num_records:
-            raise ResourceError(f"{path} did not come out whole; run the same command again")
+            raise ResourceError(f"{path} was not written completely; run the same command again")
     finally:
         reader.close()

@@ -1,6 +1,6 @@
 """Bytes ↔ arrays of one ArrayRecord record of a tokenized dataset.
 
-A record holds many documents, since small records are dear. All numbers are little-endian; M is
+A record holds many documents, because small records are costly. All numbers are little-endian; M is
 the number of masks that the manifest lists:
 
     u32           num_documents
@@ -9,7 +9,7 @@ the number of masks that the manifest lists:
     u16|u32[num_tokens]     tokens, one document after another      (manifest: token_dtype)
     0 or 2 bytes of zero    so that what follows is aligned to 4
     u32[num_documents]      where each document ends among the tokens
-    u32[num_runs] per mask  where each run of the mask ends; of weights their values too (`masks`)
+    u32[num_runs] per mask  where each run of the mask ends; for weights also the values (`masks`)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.masks import (
     MASKS,
@@ -70,11 +70,11 @@ def encode_documents(documents: Documents, masks: Sequence[str]) -> bytes:
 
 
 def decode_documents(data: bytes, dtype: TokenDtype, masks: Sequence[str]) -> Documents:
-    """The arrays of one record; tokens are a view of `data`."""
+    """Return the arrays of one record; tokens are a view of `data`."""
     kinds = [MASKS[mask] for mask in masks]
     head_bytes = 4 * (2 + len(kinds))
     if len(data) < head_bytes:
-        raise CorruptError(f"record of {len(data)} bytes is shorter than its header")
+        raise CorruptError(f"a record of {len(data)} bytes is shorter than its header")
     num_documents, num_tokens, *num_runs = np.frombuffer(data, U32, 2 + len(kinds)).tolist()
     sizes = [num_documents, *(n * kind.numbers for n, kind in zip(num_runs, kinds, strict=True))]
     token_dtype = TOKEN_DTYPES[dtype]
@@ -82,8 +82,8 @@ def decode_documents(data: bytes, dtype: TokenDtype, masks: Sequence[str]) -> Do
     place = head_bytes + token_bytes + -token_bytes % 4
     if len(data) != place + 4 * sum(sizes):
         raise CorruptError(
-            f"record of {len(data)} bytes does not fit its header "
-            f"({num_documents} documents, {num_tokens} tokens)"
+            f"a record of {len(data)} bytes does not match its header "
+            f"({counted(num_documents, 'document')}, {counted(num_tokens, 'token')})"
         )
     numbers = np.frombuffer(data, U32, sum(sizes), place).astype(np.int64)
     ends, *stored = np.split(numbers, np.cumsum(sizes)[:-1])
@@ -95,7 +95,7 @@ def decode_documents(data: bytes, dtype: TokenDtype, masks: Sequence[str]) -> Do
 
 
 def index_dtype(masks: Sequence[str]) -> np.dtype[Any]:
-    """An entry of the index: where a document and its mask runs lie within their record."""
+    """Return the type of an index entry: where a document and its mask runs are in their record."""
     places = [("record", "<u4"), ("start", "<u4"), ("length", "<u4")]  # start, length in tokens
     for mask in masks:
         places += [(f"{mask}_first", "<u4"), (f"{mask}_runs", "<u4")]  # runs that touch it
@@ -119,7 +119,7 @@ def index_documents(documents: Documents, masks: Sequence[str], record: int) -> 
 
 
 def check_documents(documents: Documents, max_id: int) -> str:
-    """What is wrong with a record's arrays, or ''."""
+    """Return what is wrong with a record's arrays, or ''."""
     length = len(documents.tokens)
     if length and int(documents.tokens.max()) > max_id:
         return f"token id {int(documents.tokens.max())} is above the largest allowed, {max_id}"
@@ -137,13 +137,13 @@ def _ascend_to(ends: Offsets, total: int) -> bool:
 def take_tokens(
     documents: Documents, start: int, stop: int
 ) -> tuple[NDArray[Any], list[NDArray[Any]]]:
-    """Tokens between two places, and their dense masks."""
+    """Return the tokens between two places, and their dense masks."""
     masks = [dense_mask(slice_runs(runs, start, stop)) for runs in documents.masks]
     return documents.tokens[start:stop], masks
 
 
 def concatenate(parts: Sequence[Documents]) -> Documents:
-    """Several batches as one."""
+    """Join several batches into one."""
     if len(parts) == 1:
         return parts[0]
     starts = offsets_of([len(part.tokens) for part in parts])
@@ -158,7 +158,7 @@ def concatenate(parts: Sequence[Documents]) -> Documents:
 
 
 def cut(documents: Documents, count: int) -> tuple[Documents, Documents]:
-    """The first `count` documents, and the rest."""
+    """Return the first `count` documents, and the rest."""
     place = int(documents.ends[count - 1]) if count else 0
     total = len(documents.tokens)
     left = Documents(

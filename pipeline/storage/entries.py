@@ -1,4 +1,4 @@
-"""What a manifest lists: files, shards, sources, the tokenizer, tags, the encoder; all typed."""
+"""The typed entries of a manifest: files, shards, sources, the tokenizer, tags, the encoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from dataprep.pipeline.types import Modality
 
-Json = dict[str, Any]  # as it stands in the file; who needs a part of it knows its model
+Json = dict[str, Any]  # as it is in the file; code that needs a part of it knows its model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class OriginsEntry:
     """The provenance of a shard of documents."""
 
     path: str
-    first_piece: int  # of its task, among the pieces of all tasks
+    first_piece: int  # number of its task's first piece, among the pieces of all tasks
     num_bytes: int
     xxh3_128: str
 
@@ -121,7 +121,7 @@ class BlockTags:
 
     start: tuple[int, ...]
     end: tuple[int, ...]
-    named: bool  # by the fields of an input; else only records may bring it
+    named: bool  # whether the fields of an input name it; else it can only come from records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class EncoderEntry:
 
     @property
     def frame_codes(self) -> int:
-        """Codes of one frame."""
+        """Return the number of codes in one frame."""
         size = self.num_codebooks if self.tokens_per_frame is UNSET else self.tokens_per_frame
         assert isinstance(size, int), self
         return size

@@ -1,11 +1,11 @@
 """manifest.json: what a dataset holds, where it came from, and proof that it is whole.
 
     read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest, every value typed
-    kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", at a glance
+    kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", without a check
 
 Written last and atomically, so that its presence means: complete and verified. Holds no clock
 time, host, worker count or output path: equal input and config give equal bytes. `config` and
-`identity` are plain JSON here: they are the models of `configs`, which a trainer does not need.
+`identity` are plain JSON here: they belong to the models of `configs`, which a trainer lacks.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ KINDS: Mapping[str, type[Manifest]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """What must be known before the rest can be read."""
+    """The keys that must be known before the rest can be read."""
 
     format_version: int
     kind: str
@@ -140,7 +140,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest, every value checked; the files it names are for others to check."""
+    """Read the manifest and check every value in it, but not the files that it lists."""
     path, data = folder / MANIFEST, _read(folder)
     try:
         head = msgspec.json.decode(data, type=_Head)
@@ -154,7 +154,7 @@ def read_manifest(folder: Path) -> Manifest:
             f"{FORMAT_VERSION}; use the dataprep that wrote it, or make the dataset again"
         )
     if head.kind not in KINDS:
-        raise CorruptError(f"{path} is of kind {head.kind!r}, which this cannot read")
+        raise CorruptError(f"{path} is of kind {head.kind!r}, which this dataprep cannot read")
     try:
         manifest: Manifest = msgspec.json.decode(data, type=KINDS[head.kind])
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -168,13 +168,13 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def manifest_json(folder: Path) -> Json:
-    """The manifest as it stands in its file, for people and scripts."""
+    """Return the manifest as it is in its file, for people and scripts."""
     values: Json = json.loads(_read(folder))
     return values
 
 
 def files_of(manifest: Manifest) -> Iterator[AnyFile]:
-    """Every file that the manifest lists."""
+    """Yield every file that the manifest lists."""
     for shard in manifest.shards:
         yield from files_of_shard(shard)
     if manifest.files is not UNSET:
@@ -182,19 +182,19 @@ def files_of(manifest: Manifest) -> Iterator[AnyFile]:
 
 
 def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
-    """The shard itself and the files that belong to it."""
+    """Return the shard itself and the files that belong to it."""
     return (shard,) if isinstance(shard, CodeShard) else (shard, shard.index, shard.provenance)
 
 
 def check_sum(folder: Path) -> None:
-    """Raise unless the manifest is as it was written."""
+    """Raise CorruptError if the manifest is not as it was written."""
     values = manifest_json(folder)
     if values.pop("checksum", None) != fingerprint(values):
-        raise CorruptError(f"{folder}/{MANIFEST} was edited: its checksum does not fit")
+        raise CorruptError(f"{folder}/{MANIFEST} was edited: its checksum does not match")
 
 
 def missing_file(manifest: Manifest, folder: Path) -> str:
-    """A file that is gone or of another size than the manifest says, or ''."""
+    """Return the first file that is missing or has the wrong size, or ''."""
     for shard in manifest.shards:
         for entry in files_of_shard(shard):
             path = folder / entry.path
@@ -204,7 +204,7 @@ def missing_file(manifest: Manifest, folder: Path) -> str:
 
 
 def kind_of(folder: Path | str) -> str:
-    """What dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
+    """Return what dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
     place = Path(folder)
     if (place / WORK).is_dir():
         return "unfinished"
@@ -231,17 +231,17 @@ def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockT
 
 
 def _check_entry(entry: AnyFile, place: Path) -> None:
-    """A path in a manifest must stay below its folder, and sizes are not negative."""
+    """Raise CorruptError for a path outside the dataset and for a negative size."""
     path = PurePosixPath(entry.path)
     if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in entry.path:
         raise CorruptError(f"{place} names {entry.path!r}, which is outside the dataset")
     if entry.num_bytes < 0:
-        raise CorruptError(f"{place} gives {entry.path} {entry.num_bytes} bytes")
+        raise CorruptError(f"{place} says that {entry.path} has {entry.num_bytes} bytes")
 
 
 def _missing(folder: Path) -> str:
     if not folder.is_dir():
-        return f"{folder} is not a dataset: no such folder"
+        return f"{folder} is not a dataset: there is no such folder"
     if (folder / WORK).is_dir():
-        return f"{folder} is unfinished; run the command that makes it again, it will go on"
+        return f"{folder} is unfinished; run the command that makes it again to continue"
     return f"{folder} is not a dataset: it has no {MANIFEST}"

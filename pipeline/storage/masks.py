@@ -1,4 +1,4 @@
-"""Masks: what is said of each token besides its id, as runs of equal value.
+"""Masks: a value for each token besides its id, as runs of equal value.
 
     loss      0 0 1 1 1 0          ends 2 5 6   values 0 1 0       bool
     weight    1 1 .5 .5 .5 1       ends 2 5 6   values 1 .5 1      float16
@@ -7,7 +7,7 @@
                       0 2 3  =  1 1 0             that starts True has a first run of length 0
               weight  2 5 6, then 1 .5 1          the bits of float16, as whole numbers
 
-MASKS is the table: a new mask is a line here, and whoever sets it.
+MASKS is the table: a new mask is one line here, and the code that sets it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHT_BITS = np.dtype("<u2")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskKind:
     name: str
-    count: str  # what the manifest calls the number of tokens that it marks
+    count: str  # name in the manifest of the number of tokens that it marks
     is_block: bool = False  # its runs are blocks of codes, which packing does not cut
     is_weight: bool = False  # a number for each token instead of yes or no
 
@@ -38,17 +38,17 @@ class MaskKind:
 
     @property
     def default(self) -> Any:
-        """The value of tokens that nothing is said of."""
+        """Return the value of tokens that are not marked."""
         return self.dtype.type(1 if self.is_weight else 0)
 
     @property
     def numbers(self) -> int:
-        """How many numbers are stored for a run."""
+        """Return how many numbers are stored for a run."""
         return 2 if self.is_weight else 1
 
     @property
     def array(self) -> str:
-        """What users call the dense array."""
+        """Return the name of the dense array in batches."""
         return "loss_weights" if self.is_weight else f"{self.name}_mask"
 
 
@@ -71,12 +71,12 @@ class MaskRuns:
 
 
 def blocks_among(masks: Sequence[str]) -> list[str]:
-    """The masks whose runs are blocks of codes."""
+    """Return the masks whose runs are blocks of codes."""
     return [mask for mask in masks if MASKS[mask].is_block]
 
 
 def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:
-    """The runs of a mask that is given as parts.
+    """Return the runs of a mask that is given as values and lengths of parts.
 
     >>> runs = runs_of_parts(np.array([False, True, True, False]), np.array([1, 2, 1, 3]))
     >>> runs.ends.tolist(), runs.values.tolist()
@@ -89,7 +89,7 @@ def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:
 
 
 def dense_mask(runs: MaskRuns) -> NDArray[Any]:
-    """The value of every token.
+    """Return the value of every token.
 
     >>> dense_mask(MaskRuns(ends=np.array([2, 3]), values=np.array([True, False])))
     array([ True,  True, False])
@@ -98,7 +98,7 @@ def dense_mask(runs: MaskRuns) -> NDArray[Any]:
 
 
 def count_marked(runs: MaskRuns, kind: MaskKind) -> int:
-    """Tokens that have another value than the default."""
+    """Count the tokens that have another value than the default."""
     return int(np.diff(runs.ends, prepend=0)[runs.values != kind.default].sum())
 
 
@@ -118,7 +118,7 @@ def marked_before(runs: MaskRuns, kind: MaskKind, places: Offsets) -> Offsets:
 
 
 def slice_runs(runs: MaskRuns, start: int, stop: int) -> MaskRuns:
-    """The runs of the mask between two tokens, counted from the first of them."""
+    """Return the runs of the mask between two tokens; their ends count from `start`."""
     if start == stop:
         return MaskRuns(ends=runs.ends[:0], values=runs.values[:0])
     first = int(np.searchsorted(runs.ends, start, side="right"))
@@ -128,9 +128,9 @@ def slice_runs(runs: MaskRuns, start: int, stop: int) -> MaskRuns:
 
 
 def join_runs(left: MaskRuns, num_tokens: int, right: MaskRuns) -> MaskRuns:
-    """The runs of two masks one after the other; `left` covers `num_tokens`."""
+    """Return the runs of two masks, one after the other; `left` covers `num_tokens`."""
     is_one = bool(len(left.ends) and len(right.ends) and left.values[-1] == right.values[0])
-    kept = len(left.ends) - is_one  # where the touching runs are alike, the left one's end goes
+    kept = len(left.ends) - is_one  # if the runs that touch have the same value, they become one
     return MaskRuns(
         ends=np.concatenate((left.ends[:kept], right.ends + num_tokens)),
         values=np.concatenate((left.values[:kept], right.values)),
@@ -138,7 +138,7 @@ def join_runs(left: MaskRuns, num_tokens: int, right: MaskRuns) -> MaskRuns:
 
 
 def stored_numbers(runs: MaskRuns, kind: MaskKind) -> Offsets:
-    """What is written of a mask: see the drawing above."""
+    """Return the numbers that are stored for a mask: see the drawing above."""
     if kind.is_weight:
         return np.concatenate((runs.ends, weight_bits(runs.values)))
     starts_true = len(runs.values) > 0 and bool(runs.values[0])
@@ -146,7 +146,7 @@ def stored_numbers(runs: MaskRuns, kind: MaskKind) -> Offsets:
 
 
 def runs_of_numbers(numbers: Offsets, kind: MaskKind) -> MaskRuns:
-    """The runs of what was written of one mask."""
+    """Return the runs of a mask by its stored numbers."""
     if kind.is_weight:
         ends, bits = np.split(numbers, 2)
         return MaskRuns(ends=ends, values=weights_of(bits))
@@ -164,7 +164,7 @@ def weights_of(bits: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_runs(runs: MaskRuns, length: int) -> str:
-    """What is wrong with the runs of a mask of so many tokens, or ''."""
+    """Return what is wrong with the runs of a mask over `length` tokens, or ''."""
     steps = np.diff(runs.ends, prepend=0)
     if (steps < 1).any() or (int(runs.ends[-1]) if len(runs.ends) else 0) != length:
         return "mask runs do not ascend to the number of tokens"

@@ -1,4 +1,4 @@
-"""Where documents and rows came from, as it is stored. The loader does not read it.
+"""How it is stored where documents and rows came from. The loader does not read it.
 
 tokenized   provenance/documents-*.npy   piece, line and byte of each document
             provenance/pieces.json       source and first line of each piece

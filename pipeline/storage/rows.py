@@ -8,15 +8,15 @@ is the number of masks that the manifest lists:
     u32[M]        num_runs of each mask
     token[C]      tokens; padding holds the pad id            (manifest: token_dtype)
     0 or 2 bytes of zero, so that what follows is aligned     (manifest: ends_dtype)
-    end[num_documents]      where each document ends; padding after the last is by position
-    end[num_runs] per mask  where each run of the mask ends; of weights their values too (`masks`)
+    end[num_documents]      where each document ends; what follows the last is padding
+    end[num_runs] per mask  where each run of the mask ends; for weights also the values (`masks`)
 
     C = 8, documents of 3 and 4 tokens, loss on the last two of each:
     ends 3 7   loss 1 3 5 7 8  =  0 1 1 | 0 0 1 1 | 0
 
 Tokens come first and all rows have equally many, so that they can be gathered from a mapped file
-in one stroke. The loss mask is final: no loss on padding and on the first token of a document,
-which nothing before it predicts.
+at once. The loss mask is final: no loss on padding, nor on the first token of a document, which
+nothing before it predicts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from dataprep.pipeline.types import Offsets
 
 
 def ends_dtype(seq_len: int) -> TokenDtype:
-    """An end may be C itself."""
+    """Return the type of ends, the largest of which is C."""
     return "uint16" if seq_len + 1 < 1 << 16 else "uint32"
 
 
@@ -71,12 +71,12 @@ class RowLayout:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Of each document, and of a run of each mask: how many numbers are stored."""
+        """Return how many numbers are stored for a document, and for a run of each mask."""
         return (1, *(MASKS[mask].numbers for mask in self.masks))
 
     @property
     def tail_start(self) -> int:
-        """The byte at which the ends start."""
+        """Return the byte at which the ends start."""
         stop = self.head_bytes + self.capacity * self.tokens.itemsize
         return stop + -stop % self.ends.itemsize
 
@@ -88,7 +88,7 @@ class Rows:
     tokens: NDArray[Any]  # u16|u32[rows, C]
     left_padding: Offsets  # i64[rows]
     ends: IntegerLists
-    masks: tuple[IntegerLists, ...]  # of each mask, the numbers that are stored
+    masks: tuple[IntegerLists, ...]  # the stored numbers of each mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Row:
 
 
 def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
-    """The payload of each row."""
+    """Return the bytes of each row."""
     assert rows.tokens.shape[1:] == (layout.capacity,), rows.tokens.shape
     assert len(rows.masks) == len(layout.masks), len(rows.masks)
     parts = (rows.ends, *rows.masks)
@@ -121,7 +121,7 @@ def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
 
 
 def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLayout) -> bytes:
-    """Ends, then runs of each mask, row by row."""
+    """Return the ends, then the runs of each mask, row by row."""
     # Where part p of row r goes: after all rows before it and its own parts before p.
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     tails = np.empty(int(counts.sum()), layout.ends)
@@ -131,13 +131,13 @@ def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLay
 
 
 def decode_row(data: bytes, layout: RowLayout) -> Row:
-    """The arrays of one payload; tokens are a view of `data`."""
+    """Return the arrays of one row; tokens are a view of `data`."""
     if len(data) < layout.tail_start:
-        raise CorruptError(f"row of {len(data)} bytes is shorter than its {layout.tail_start}")
+        raise CorruptError(f"a row of {len(data)} bytes is shorter than {layout.tail_start} bytes")
     head = np.frombuffer(data, U32, 2 + len(layout.masks)).tolist()
     counts = [n * each for n, each in zip((head[0], *head[2:]), layout.numbers, strict=True)]
     if len(data) != layout.tail_start + sum(counts) * layout.ends.itemsize:
-        raise CorruptError(f"row of {len(data)} bytes does not fit its header {head}")
+        raise CorruptError(f"a row of {len(data)} bytes does not match its header {head}")
     tail = np.frombuffer(data, layout.ends, sum(counts), layout.tail_start).astype(np.int64)
     ends, *stored = np.split(tail, np.cumsum(counts)[:-1])
     return Row(
@@ -152,7 +152,10 @@ def decode_row(data: bytes, layout: RowLayout) -> Row:
 
 
 def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) -> str:
-    """What is wrong with a row, or ''. `first_has_loss`: a document's first token may have it."""
+    """Return what is wrong with a row, or ''.
+
+    With `first_has_loss` the first token of a document may have loss.
+    """
     capacity = len(row.tokens)
     if int(row.tokens.max()) > max(max_id, pad):
         return f"token id {int(row.tokens.max())} is above the largest allowed, {max_id}"
@@ -166,7 +169,7 @@ def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) 
     padding = np.ones(capacity, bool)
     padding[starts[0] : starts[-1]] = False
     if (row.tokens[padding] != pad).any():
-        return f"padding holds another id than {pad}"
+        return f"padding holds an id other than {pad}"
     masks = [dense_mask(runs) for runs in row.masks]
     if any(mask[padding].any() for mask in masks if mask.dtype == bool):
         return "padding is in a mask"

@@ -1,13 +1,13 @@
 """`dataprep tokenize`: raw corpora to a tokenized dataset.
 
-recipe       what make_dataset needs to know of this command
+recipe       what make_dataset needs to know about this command
 vocabulary   special ids and tags, by the tokenizer's files and the config
-adopt        what encoders say of their codes, taken over into the config
+adopt        settings that the encoders of codes give, put into the config
 plan         inputs ─► sources ─► pieces ─► tasks
 worker       a task: read ─► documents ─► shards
-sample       a small part of the ids, encoded again by the reference
+sample       a small part of the texts, encoded again by the reference
 sink         documents ─► shards, index, provenance, marker
-manifest     what the dataset holds, by what the tasks have committed
+manifest     markers of the tasks ─► the manifest, and where files go
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["plan_of", "tokenize"]
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: a worker enters by this door too, and needs none of it.
+    # Imported on first use: workers import this package too, and need none of it.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("dataprep.pipeline.tokenize.recipe"), name)

@@ -1,10 +1,10 @@
-"""What encoders say of their codes, for `tokenize` to take where the config says nothing.
+"""Take settings that the config leaves open from the encoders that made the codes.
 
     a.parquet   vision: tokens_per_frame 64, codebook_size 8192   ─►   modalities.vision.*
 
-Never against the config, and never for codes that another may have made: a frame of another size,
-or another codebook, would shift every code after the first. Only columns that the fields name have
-a say; where the records bring their own fields, or segments, all columns of codes.
+Never against the config, and never for codes that another encoder may have made: a frame of another
+size, or another codebook, would shift every code after the first. Only columns that the fields name
+count; if the records bring their own fields, or segments, all columns of codes do.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ ENDS = ("end_of_frame", "end_of_media")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Codes of one source that become blocks of a modality."""
+    """The codes of one source that become blocks of a modality."""
 
     path: str
     maker: Maker
 
     @property
     def folder(self) -> str:
-        """Of a dataset of codes, d/shards/a.parquet -> d; of any other file the file itself."""
+        """Return the dataset of codes that the file is in, d/shards/a.parquet -> d, or the file."""
         parent = self.path.rpartition("/")[0]
         return parent.removesuffix("/shards") if parent.endswith("/shards") else self.path
 
@@ -47,7 +47,7 @@ class Use:
 def adopt_encoders(
     config: TokenizeConfig, sources: Sequence[Source], inputs: Sequence[int]
 ) -> TokenizeConfig:
-    """The config with what the encoders of its sources say; `inputs`: of which input each is."""
+    """Return the config with what the encoders say; `inputs` has the input of each source."""
     columns = [
         {modality: _columns(config, i, modality) for modality in MODALITIES}
         for i in range(len(config.inputs))
@@ -71,7 +71,7 @@ def adopt_encoders(
 
 
 def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | None, ...]:
-    """Whose codes an input takes for a modality; None: of any, as only a record tells."""
+    """Return the columns of an input whose codes are of a modality; None: perhaps any column."""
     fields = fields_of(config, index)
     if isinstance(fields, str):
         return (None,) if modality in modalities_of_input(config, index) else ()
@@ -83,7 +83,7 @@ def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | N
 
 
 def _made(sources: Iterable[Source]) -> dict[str, Made]:
-    """By path; several footers are read at once."""
+    """Return by path what the footers say about codes; several are read at once."""
     by_path = {source.path: source for source in sources}
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         return dict(zip(by_path, pool.map(read_made, by_path.values()), strict=True))
@@ -115,9 +115,9 @@ def _adopted(section: Model, modality: str, uses: Sequence[Use]) -> Model:
     values = {**section.model_dump(exclude_unset=True), **facts}
     if "codebook_size" in facts and modality == "vision":
         values |= _free_ends(section, facts["codebook_size"])
-    adopted = validate(type(section), values, f"what {first.folder} says of its codes")
+    adopted = validate(type(section), values, f"what {first.folder} says about its codes")
     if unknown is not None and adopted.model_dump() != section.model_dump():
-        # It would have other frames than without the encoder beside it.
+        # Its frames would change because another input has an encoder.
         raise ConfigError(
             f"{first} has {_said(facts)} (encoder {first.maker.encoder}), but nothing tells what "
             f"made the {modality} codes of {unknown}; if they are framed so too, say it: "
@@ -127,7 +127,7 @@ def _adopted(section: Model, modality: str, uses: Sequence[Use]) -> Model:
 
 
 def _check_set(section: Model, modality: str, use: Use, unknown: str | None) -> None:
-    """What the user set is what the encoder says."""
+    """Raise if the user set something else than the encoder says."""
     for key, value in use.maker.facts.items():
         mine = getattr(section, key)
         if key in section.model_fields_set and mine != value:
@@ -139,7 +139,7 @@ def _check_set(section: Model, modality: str, use: Use, unknown: str | None) -> 
 
 
 def _sets(before: Model, after: Model, modality: str) -> str:
-    """Flags that make one of the other."""
+    """Return the flags that turn `before` into `after`."""
     return " ".join(
         f"--set modalities.{modality}.{key}={value}"
         for key, value in after.model_dump().items()
@@ -148,7 +148,7 @@ def _sets(before: Model, after: Model, modality: str) -> str:
 
 
 def _free_ends(section: Model, codebook_size: int) -> dict[str, int]:
-    """Ids of frame ends that are no codes, where those that nobody set are: 65536 and 65537."""
+    """Return ids after the codes for frame ends that nobody set and that would be codes."""
     unset = [key for key in ENDS if key not in section.model_fields_set]
     if all(getattr(section, key) >= codebook_size for key in unset):
         return {}

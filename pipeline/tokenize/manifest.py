@@ -1,4 +1,4 @@
-"""What a tokenized dataset holds, by what its tasks have committed."""
+"""Make the manifest of a tokenized dataset from the markers of its tasks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from dataprep.pipeline.types import Task
 NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # by folder
 MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
-UNRECORDED = {"out", "workers", "pack", "encode"}  # of the config: not about this dataset
+UNRECORDED = {"out", "workers", "pack", "encode"}  # config keys that do not concern the dataset
 CODE_COUNTS = ("codes_dropped", "codes_thinned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Committed:
-    """One shard of a task."""
+    """One committed shard of a task."""
 
     task: Task
     stem: Path
@@ -135,7 +135,7 @@ def _tokenizer(plan: TokenizePlan, total: Counter[str], selection: Selection) ->
 
 
 def _without_speeds(selection: Selection) -> dict[str, Any]:
-    """What was measured differs from run to run, so it stays out of the manifest."""
+    """Leave out what was measured: it differs from run to run, the manifest must not."""
     values: dict[str, Any] = msgspec.to_builtins(selection)
     if values["proof"] is not None:
         values["proof"] = {k: v for k, v in values["proof"].items() if k not in MEASURED}
@@ -202,7 +202,7 @@ def _counts(
 
 
 def _first_lines(plan: TokenizePlan, committed: Sequence[_Committed]) -> list[int]:
-    """Lines before each piece in its source, pieces of all tasks in order."""
+    """Return how many lines of its source are before each piece, in the order of all tasks."""
     lines: dict[int, int] = {}  # by piece, among all
     for c in committed:
         for place, count in c.marker.lines.items():

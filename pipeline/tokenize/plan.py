@@ -1,9 +1,9 @@
-"""Inputs into tasks whose identity is their content.
+"""Cut inputs into tasks, which are named by their content.
 
     inputs ─► sources ─► pieces of about task_bytes ─► tasks: one piece, or many small files
 
-How work is cut depends on the input and the config alone, never on workers. The plan is also the
-whole of what a worker is told.
+How work is cut depends only on the input and the config, never on workers. The plan is also all
+that a worker is told.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
-MAX_PIECES = 1 << 14  # of a task: empty files have no bytes to count
+MAX_PIECES = 1 << 14  # most pieces of a task: empty files have no bytes to count
 TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to keep shards large
 
 # Keys that do not decide what is written.
@@ -56,7 +56,7 @@ class TokenizePlan:
     masks: tuple[str, ...]
     token_dtype: TokenDtype
     max_id: int
-    identity: dict[str, Any]  # what the fingerprint is the hash of
+    identity: dict[str, Any]  # the fingerprint is its hash
 
     @property
     def fingerprint(self) -> str:
@@ -66,7 +66,7 @@ class TokenizePlan:
 def find_all_sources(
     config: TokenizeConfig, cache_dir: Path | None
 ) -> tuple[list[Source], list[int]]:
-    """The sources of all inputs, and which input each belongs to."""
+    """Return the sources of all inputs, and which input each belongs to."""
     sources: list[Source] = []
     inputs: list[int] = []
     for i, item in enumerate(config.inputs):
@@ -84,7 +84,7 @@ def make_plan(
     sources: Sequence[Source],
     inputs: Sequence[int],
 ) -> TokenizePlan:
-    """`inputs`: which one each source belongs to."""
+    """Make the plan; `inputs` says which input each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
     for modality, block in blocks.items():
         if block.max_id >= 1 << 31:
@@ -114,13 +114,13 @@ def make_plan(
 
 
 def rules_of(plan: TokenizePlan, index: int) -> Rules:
-    """How the records of one input become documents."""
+    """Return how the records of one input become documents."""
     dtype = TOKEN_DTYPES[plan.token_dtype]
     return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
 
 
 def _check_rules(rules: Rules) -> None:
-    """Find what is wrong for every record before reading the first."""
+    """Raise for faults that every record would have, before the first is read."""
     literal = [f for f in rules.fields if f.kind in ("bos", "eos", "id")]
     try:
         add_document(Parts(), {}, literal, rules)
@@ -163,7 +163,7 @@ def _identity(
 
 def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:
     total = sum(max(source.num_bytes, 0) for source in sources)
-    # Half a shard: tokens on disk are about as large as their text, and one task should give one.
+    # Half a shard: tokens take about as many bytes as their text, and a task should give one shard.
     return min(max(total // TASKS_WANTED, SMALLEST_TASK_BYTES), max(shard_bytes // 2, 1 << 16))
 
 
@@ -191,7 +191,7 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
 
 
 def _check_codebooks(source: Source, rules: Rules) -> None:
-    """A row of an .npy must say which codes are of which codebook."""
+    """Raise if the rows of an .npy do not say which codes are of which codebook."""
     books = [rules.blocks[f.modality].codebooks for f in rules.fields if f.kind == "codes"]
     if max(books, default=1) == 1:
         return
@@ -204,7 +204,7 @@ def _check_codebooks(source: Source, rules: Rules) -> None:
 
 
 def _limit(plan: TokenizePlan, tasks: Sequence[Task], limit: int) -> list[Task]:
-    """The tasks that hold the first `limit` records; the last one stops within."""
+    """Return the tasks that hold the first `limit` records; the last one gets a limit."""
     kept: list[Task] = []
     for task in tasks:
         count = 0

@@ -1,12 +1,13 @@
 """`tokenize` as a recipe.
 
-out/.work/plan.json, engine.json      what workers are told
-out/.work/tasks/*                     shards as tasks commit them, each with its marker
+out/.work/plan.json, engine.json      what workers read
+out/.work/tasks/*                     committed shards, each with its marker
 out/shards, index, provenance, …      moved there when every task is done
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from dataprep.configs import TokenizeConfig
 from dataprep.pipeline.engine import (
     Selection,
+    TokenizerFiles,
     rule_out,
     select_engine,
     single_threaded_environment,
@@ -40,7 +42,7 @@ from dataprep.pipeline.tokenize.worker import ENGINE
 def tokenize(
     config: TokenizeConfig, *, cache_dir: Path, overwrite: bool = False, report: Report = silent
 ) -> Outcome:
-    """Make the tokenized dataset, or go on with it, or find that it is there."""
+    """Make the tokenized dataset, or continue an interrupted run, or find it complete."""
     return make_dataset(recipe_of(config, cache_dir), overwrite=overwrite, report=report)
 
 
@@ -55,7 +57,7 @@ def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, D
         changed=partial(_changed, cache_dir),
         draft=_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
-        may_change=("on_error",),  # shards are the same whatever becomes of bad records
+        may_change=("on_error",),  # it does not change the shards
     )
 
 
@@ -66,7 +68,7 @@ def plan_of(config: TokenizeConfig, cache_dir: Path) -> TokenizePlan:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
     vocabulary = vocabulary_of(config)
     sources, inputs = find_all_sources(config, cache_dir)
-    # Encoders have a say about frames and codebooks, none about the vocabulary.
+    # Encoders set frames and codebooks, which the vocabulary does not depend on.
     return make_plan(adopt_encoders(config, sources, inputs), vocabulary, sources, inputs)
 
 
@@ -92,29 +94,13 @@ def _begin(
     left = markers.left()
     selection = _selection(config, plan, work, cache_dir, report)
     num_workers = config.workers or usable_cores()
-    check = SampleCheck(plan.vocabulary.files, selection)
-
-    def on_message(message: Message) -> None:
-        try:
-            check(message["sample"])
-        except InexactEngineError as error:
-            with suppress(OSError):
-                rule_out(selection, plan.vocabulary.files, str(error), cache_dir=cache_dir)
-            raise UntrustedWorkError(
-                DataprepError(
-                    f"engine {selection.name} {selection.version} is not exact: {error}; it is "
-                    "ruled out for this tokenizer and the work was thrown away; run the same "
-                    "command again"
-                )
-            ) from None
-
     return Work(
         worker="dataprep.pipeline.tokenize.worker",
         markers=markers,
         num_workers=num_workers,
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
         environment=single_threaded_environment(),
-        on_message=on_message,
+        on_message=_sample_checker(selection, plan.vocabulary.files, cache_dir),
         begun={
             "engine": f"{selection.name} {selection.version}",
             "sources": len(plan.sources),
@@ -126,10 +112,33 @@ def _begin(
     )
 
 
+def _sample_checker(
+    selection: Selection, files: TokenizerFiles, cache_dir: Path
+) -> Callable[[Message], None]:
+    """Return the function that ends the run if the engine gave other ids than the reference."""
+    check = SampleCheck(files, selection)
+
+    def on_message(message: Message) -> None:
+        try:
+            check(message["sample"])
+        except InexactEngineError as error:
+            with suppress(OSError):
+                rule_out(selection, files, str(error), cache_dir=cache_dir)
+            raise UntrustedWorkError(
+                DataprepError(
+                    f"engine {selection.name} {selection.version} is not exact: {error}; it is "
+                    "ruled out for this tokenizer and the work was thrown away; run the same "
+                    "command again"
+                )
+            ) from None
+
+    return on_message
+
+
 def _selection(
     config: TokenizeConfig, plan: TokenizePlan, work: Path, cache_dir: Path, report: Report
 ) -> Selection:
-    """The engine of this run: it keeps its own, unless another one is asked for."""
+    """Return the engine: that of the interrupted run, unless the config asks for another."""
     if (work / ENGINE).exists():
         begun = read_plan(work, Selection, ENGINE)
         if config.engine in ("auto", begun.name):

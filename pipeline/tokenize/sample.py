@@ -1,4 +1,4 @@
-"""A small part of the ids of every run, encoded again by the reference.
+"""Encode a small part of the texts of every run again, by the reference.
 
 worker   SampledEngine keeps one text of every task, and one byte of text in 8,192
 parent   SampleCheck encodes them again: a difference ends the run
@@ -24,7 +24,7 @@ from dataprep.pipeline.types import Ids, Offsets
 # One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
 # slower than a fast engine: one to two hundredths of the run.
 BYTES_PER_CHECKED_BYTE = 8192
-MAX_FREE_CHARACTERS = 1 << 16  # of the one text a task that is checked whatever its length
+MAX_FREE_CHARACTERS = 1 << 16  # most of the one text that is checked in every task
 
 Sample = list[tuple[str, list[int]]]  # texts and their ids
 
@@ -34,7 +34,7 @@ class InexactEngineError(DataprepError):
 
 
 class SampledEngine:
-    """Passes texts on and keeps a small sample of what came back, to be checked by the parent."""
+    """Pass texts on to the engine and keep a small sample of the ids, for the parent to check."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -54,7 +54,7 @@ class SampledEngine:
         return ids, offsets
 
     def _choose(self, texts: Sequence[str]) -> int | None:
-        """Which text of a batch to keep, if any: one of every task, then what the credit buys."""
+        """Return which text of a batch to keep: one in every task, then as the credit allows."""
         lengths = list(map(len, texts))
         self._credit += sum(lengths) / BYTES_PER_CHECKED_BYTE
         if self._is_first and lengths:
@@ -63,7 +63,7 @@ class SampledEngine:
             if 0 < shortest[0] <= MAX_FREE_CHARACTERS:
                 return shortest[1]
         if lengths:
-            # Any choice that only depends on the texts will do.
+            # Any choice that depends only on the texts will do.
             choice = xxhash.xxh3_64_intdigest(texts[0].encode("utf-8")) % len(texts)
             if 0 < lengths[choice] <= self._credit:
                 self._credit -= lengths[choice]
@@ -79,7 +79,7 @@ class SampledEngine:
 
 
 class SampleCheck:
-    """Encodes samples again with the reference, which is loaded for the first."""
+    """Encode samples again with the reference, which is loaded for the first sample."""
 
     def __init__(self, files: TokenizerFiles, selection: Selection) -> None:
         self._files = files

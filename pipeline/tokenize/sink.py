@@ -1,13 +1,13 @@
-"""Documents of one task into shards: temp -> fsync -> rename -> marker.
+"""Write the documents of one task into shards: temp -> fsync -> rename -> marker.
 
     documents ─► records of about 256k tokens ─► shard of at most about shard_bytes
-        + index       place and length of each document, so that it is found without its neighbours
+        + index       place and length of each document, so that it can be read by itself
         + provenance  piece, line and byte of each document
-        + errors      what could not be used
-        + marker      counts, hashes, where to go on
+        + errors      records that could not be used
+        + marker      counts, hashes, where to continue
 
-Where records and shards are cut depends on the documents alone, never on how they came in batches.
-A shard counts only once its marker stands; a resumed task goes on from the last marker.
+Where records and shards are cut depends only on the documents, never on the batches they come in.
+A shard counts only when its marker exists; a task continues after its last marker.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Tally:
     marked: dict[str, int] = field(default_factory=dict)  # tokens by MaskKind.count
     codes_dropped: int = 0  # of partial frames
     codes_thinned: int = 0  # of frames or codebooks that the config leaves out
-    by_reference: int = 0  # documents that the fast engine was not trusted with
+    by_reference: int = 0  # documents with a text that only the reference may encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsMarker:
-    """One committed shard, as its marker says."""
+    """The marker of one committed shard."""
 
     record_bytes: list[int]  # size of each record
     num_documents: int
@@ -80,7 +80,7 @@ class DocumentsMarker:
     lines: dict[str, int]  # lines seen so far of each piece that the task has touched
     files: dict[str, Written]  # by role
     cursor: Cursor
-    final: bool  # the task's last
+    final: bool  # whether it is the last shard of its task
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class _Open:
 
 
 class ShardSink:
-    """Takes the batches of one task in order; `stem` is the shards' path without number."""
+    """Write the batches of one task in order; `stem` is the path of its shards without number."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class ShardSink:
         self._open = self._start()
 
     def add(self, batch: Processed, lines: PieceLines) -> None:
-        """Write a batch, committing shards that this fills; `lines` tell whose records it has."""
+        """Write a batch; commit every shard that becomes full. `lines` tell whose records it has."""
         documents, origins = batch.documents, batch.origins
         line = 0
         while True:
@@ -134,17 +134,17 @@ class ShardSink:
             line, origins = next_line, origins[count:]
             self._flush_record()
             if self._open_bytes() >= self._shard_bytes:
-                self._seal(final=False)()
+                self._prepare_commit(final=False)()
                 self._open = self._start()
         if len(documents.ends):
             self._append(documents, origins, lines)
         self._account(batch, lines, line, batch.next_line)
 
     def finish(self) -> Callable[[], None]:
-        """Return the function that commits the task's last shard, which may have no record."""
+        """Return the function that commits the last shard of the task, which may be empty."""
         if self._pending_tokens:
             self._flush_record()
-        return self._seal(final=True)
+        return self._prepare_commit(final=True)
 
     def _append(self, documents: Documents, origins: NDArray[Any], lines: PieceLines) -> None:
         owners = lines.owners(origins["line"])
@@ -204,7 +204,7 @@ class ShardSink:
         return shard_file(self._stem, self._number, FILES[role])
 
     def _open_bytes(self) -> int:
-        """Of the open shard with its index and provenance, which are in memory until its end."""
+        """Return the size of the open shard with its index and provenance, still in memory."""
         entry = index_dtype(self._masks).itemsize + DOCUMENT_ORIGIN.itemsize
         return sum(self._open.record_bytes) + entry * self._open.num_documents
 
@@ -212,8 +212,8 @@ class ShardSink:
         temporary(self._path("errors")).write_bytes(b"")
         return _Open(RecordWriter(temporary(self._path("shards")), MAPPABLE))
 
-    def _seal(self, *, final: bool) -> Callable[[], None]:
-        """End the open shard; return the function that commits it, which needs nothing of this."""
+    def _prepare_commit(self, *, final: bool) -> Callable[[], None]:
+        """End the open shard; return the function that commits it, independent of this sink."""
         paths = {role: self._path(role) for role in FILES}
         stem, number = self._stem, self._number
         shard, lines, cursor = self._open, dict(self._lines), self._cursor

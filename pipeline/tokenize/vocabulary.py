@@ -1,4 +1,4 @@
-"""Special ids and tags, by the tokenizer's files and what the config says of them.
+"""Find the special ids and tags, by the tokenizer's files and the config.
 
 "<vision>"  ─►  (15, 22, 63)      a tag that is text, encoded by the tokenizer
 [32000]     ─►  (32000,)          a tag that is ids
@@ -35,7 +35,7 @@ def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
         eos=config.eos_token,
         pad=config.pad_token,
     )
-    # Both load the tokenizer itself, which takes a second and half a gigabyte: only if needed.
+    # Both load the tokenizer, which takes a second and half a gigabyte, so only if needed.
     wraps = any(adds_special_tokens(config, i) for i in range(len(config.inputs)))
     prefix, suffix = template_ids(files) if wraps else ((), ())
     return Vocabulary(
@@ -47,7 +47,7 @@ def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
 
 
 def _tags(config: TokenizeConfig, files: TokenizerFiles) -> dict[str, Tags]:
-    """Of each modality that may occur; an empty text or list is no tag."""
+    """Return the tags of each modality that may occur; an empty text or list is no tag."""
     modalities = modalities_of(config)
     sections = {modality: config.modalities.section(modality) for modality in modalities}
     tags = {
@@ -61,15 +61,15 @@ def _tags(config: TokenizeConfig, files: TokenizerFiles) -> dict[str, Tags]:
     for modality in named_modalities(config) & lost.keys():
         name = lost[modality]
         raise ConfigError(
-            f"modalities.{modality}.{name}: the tokenizer makes no id of "
+            f"modalities.{modality}.{name}: the tokenizer gives no id for "
             f"{tags[modality, name]!r}; set another text, a list of ids, or [] for no tag"
         )
-    # One that nobody named may never occur; if it does, its records are errors.
+    # A modality that nobody named may never occur; if it does, its records are errors.
     return {m: Tags(start=ids[m, "start"], end=ids[m, "end"]) for m in modalities if m not in lost}
 
 
 def _spelled(texts: Sequence[str], files: TokenizerFiles) -> dict[str, tuple[int, ...]]:
-    """The ids of each text; the tokenizer is loaded once, and only if there is any text."""
+    """Return the ids of each text; the tokenizer is loaded once, and only if there is any."""
     wanted = sorted({*texts} - {""})
     if not wanted:
         return {"": ()}

@@ -1,6 +1,6 @@
 """One worker of `dataprep tokenize`: read -> documents -> shards.
 
-`begin` is called in every process that does tasks, whatever started it.
+Every process that runs tasks calls `begin`, whatever started it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ ENGINE = "engine.json"
 def run_task(
     task: Task, plan: TokenizePlan, engine: SampledEngine, work: Path, send: Send
 ) -> Commit:
-    """Read the task's pieces and write its shards, going on from those already there.
+    """Read the task's pieces and write its shards, after those that are already there.
 
-    Return the function that commits the last of them.
+    Return the function that commits the last shard.
     """
     stem = stem_of(work, task_name(task))
     done = read_markers(stem, DocumentsMarker)
@@ -77,7 +77,7 @@ def run_task(
 
 
 def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Iterator[PieceRecords]:
-    """The task's records from `cursor` on; of a task with a limit, `remaining` of them."""
+    """Yield the task's records from `cursor` on; if it has a limit, `remaining` of them."""
     rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
     for place in range(cursor.piece, len(task.pieces)):
         piece = task.pieces[place]
@@ -98,7 +98,7 @@ def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Ite
 
 
 def _take(records: Records, count: int) -> tuple[Records, int]:
-    """The first `count` records of a batch, and how many are still wanted after it."""
+    """Return the first `count` records of a batch, and how many are still wanted after it."""
     total = len(records.lines) + len(records.errors)
     if total <= count:
         return records, count - total
@@ -130,8 +130,8 @@ def _first_error(batch: Processed, lines: PieceLines, plan: TokenizePlan, task: 
     if error.offset >= 0:
         place += f" (byte {error.offset})"
     return (
-        f"{place}: {error.reason}. To leave bad records out, --on-error skip; "
-        "to list them too, --on-error quarantine"
+        f"{place}: {error.reason}. To leave bad records out, set --on-error skip; "
+        "to list them too, set --on-error quarantine"
     )
 
 

@@ -156,7 +156,7 @@ def test_after_three_deaths_the_error_names_the_jobs_the_signal_and_what_to_do(
         act_out(tmp_path, {0: ["die"], 1: ["hang"], 2: [], 3: []}, num_workers=2)
     assert str(caught.value) == (
         "workers died 3 times (SIGKILL) on job 0 or job 2; the system may be out of memory: "
-        "use fewer --workers; run again to go on"
+        "use fewer --workers; run again to continue"
     )
     assert jobs_of(tmp_path, "run").count(0) == 3
 
@@ -164,7 +164,7 @@ def test_after_three_deaths_the_error_names_the_jobs_the_signal_and_what_to_do(
 def test_an_exit_is_a_death_without_a_hint_about_memory(tmp_path: Path) -> None:
     with pytest.raises(ResourceError) as caught:
         act_out(tmp_path, {5: ["exit 7"]})
-    assert str(caught.value) == "workers died 3 times (exit code 7) on job 5; run again to go on"
+    assert str(caught.value) == "workers died 3 times (exit code 7) on job 5; run again to continue"
 
 
 @settings(

@@ -327,7 +327,7 @@ def test_any_edit_of_a_manifest_is_found(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["tokenizer"]["bos"] = 7
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CorruptError, match="was edited: its checksum does not fit"):
+    with pytest.raises(CorruptError, match="was edited: its checksum does not match"):
         verify(copy)
 
 
@@ -359,7 +359,7 @@ def test_no_document_at_all_is_an_error_even_if_records_were_read(
     words = words_for(path, tmp_path / "out", "--on-error", "skip")
     result = run_cli(*words, check=False)
     assert result.code == 3
-    assert "of 1 records none gave a document (1 bad, 0 empty)" in result.stderr
+    assert "the inputs hold 1 record, but none gave a document (1 bad, 0 empty)" in result.stderr
     run_cli(*words, "--allow-empty")
 
 

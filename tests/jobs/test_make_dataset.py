@@ -84,7 +84,7 @@ def test_encode_of_bad_records_alone_is_an_error(run_cli: RunCli, tmp_path: Path
     words = ("encode", tmp_path / "in", "--encoder", "patches", "--on-error", "skip", "--out")
     done = run_cli(*words, tmp_path / "out", check=False)
     assert done.code == 3
-    assert "of 2 records none gave a document (2 bad, 0 empty)" in done.stderr
+    assert "the inputs hold 2 records, but none gave a document (2 bad, 0 empty)" in done.stderr
     assert not (tmp_path / "out" / "manifest.json").exists()
     done = run_cli(*words, tmp_path / "out", "--allow-empty")
     assert done.code == 0

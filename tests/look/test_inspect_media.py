@@ -235,9 +235,9 @@ def test_codes_made_elsewhere_are_decoded_by_the_encoder_that_is_named(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"encoder": "patches"}, "--encoder says nothing without --media DIR"),
-        ({"media": "m", "weights": "w"}, "--weights says nothing without --encoder"),
-        ({"media": "m", "sets": ["settings.cells=8"]}, "--set says nothing without --encoder"),
+        ({"encoder": "patches"}, "--encoder has no effect without --media DIR"),
+        ({"media": "m", "weights": "w"}, "--weights has no effect without --encoder"),
+        ({"media": "m", "sets": ["settings.cells=8"]}, "--set has no effect without --encoder"),
         ({"media": "m", "encoder": "patches", "sets": ["fps=3"]}, "--set fps=3: only settings"),
         ({"media": "m", "encoder": "patches", "weights": "w"}, "--weights w is not a file"),
         ({"media": "m", "encoder": "patch"}, "no encoder called 'patch'; did you mean patches?"),
@@ -274,7 +274,7 @@ def test_codes_that_were_made_anew_since_are_not_decoded(
     shutil.rmtree(codes)
     encode_here(codes, tmp_path / "t.jsonl", settings={"size": 16, "cells": 2}, limit=1)
     # The codes of that picture differ, and so does the size it would be decoded to.
-    with pytest.raises(ConfigError, match=r"codes was made anew since document 0 of .*--encoder"):
+    with pytest.raises(ConfigError, match=r"codes was made again since document 0 of .*--encoder"):
         document_media(dataset, 0, tmp_path)
     shutil.rmtree(codes)
     with pytest.raises(ConfigError, match=r"not from dataprep encode; name the encoder"):
@@ -304,7 +304,7 @@ def test_a_packed_dataset_finds_its_documents_where_both_were_moved(
     (path,) = row_media(packed, 0, tmp_path / "seen").paths
     assert (read_png(path) == patches(rows_of(codes)[0]["vision"], **SMALL)).all()
     shutil.rmtree(tmp_path / "moved" / "tokens")
-    with pytest.raises(ConfigError, match=r"tokens is gone or was made anew.*--encoder NAME"):
+    with pytest.raises(ConfigError, match=r"tokens is gone or was made again.*--encoder NAME"):
         row_media(packed, 0, tmp_path / "seen")
     named = named_decoder("patches", None, SMALL)
     assert row_media(packed, 0, tmp_path / "seen", named).paths == [path]
@@ -414,7 +414,7 @@ def test_of_a_video_that_packing_cut_whole_frames_are_written(
         runs = runs_of(packed[row])
         left_out += sum(run.stop - run.start for run in runs) - 5 * len(media.paths)
         for note in media.notes:
-            assert "tokens fill no whole frame and are left out" in note
+            assert "tokens do not fill a frame and are left out" in note
     assert left_out > 0
     # Each is one of the video's, whole; which of them are whole depends on where it was cut.
     places = [int(np.flatnonzero((frames == frame).all(axis=(1, 2, 3)))[0]) for frame in written]
@@ -493,7 +493,7 @@ def test_the_first_of_several_codebooks_cannot_be_decoded_and_says_so(tmp_path: 
     media = document_media(dataset, 0, tmp_path)
     assert media.paths == []
     (note,) = media.notes
-    assert "(audio) holds the first of 2 codebooks alone (modalities.audio.layout)" in note
+    assert "(audio) holds only the first of 2 codebooks (modalities.audio.layout)" in note
     assert note.endswith("which cannot be decoded")
 
 
@@ -764,7 +764,7 @@ def test_a_tag_that_the_tokenizer_cannot_spell_is_refused(tmp_path: Path, key: s
     with pytest.raises(ConfigError) as error:
         tags_of(tmp_path, letters, *sets)
     assert str(error.value) == (
-        f"modalities.{key}: the tokenizer makes no id of '<x>'; set another text, a list of ids, "
+        f"modalities.{key}: the tokenizer gives no id for '<x>'; set another text, a list of ids, "
         "or [] for no tag"
     )
 

@@ -463,7 +463,7 @@ def test_segments_from_parquet_equal_those_from_json(toy: Path, tmp_path: Path) 
         ([{"type": "vision", "vision": [1], "codes": [1]}], "it has vision, codes"),
         ([{"type": "text", "text": "a", "los": False}], "unknown key 'los'"),
         ([{"type": "text", "text": "a", "loss": 0}], "has loss 0; use true or false"),
-        ([{"type": "vision", "codes": [1]}], "field .segments.0.. has 1 codes, fewer than one"),
+        ([{"type": "vision", "codes": [1]}], "field .segments.0.. has 1 code, fewer than one"),
         ([{"type": "vision", "codes": [1, 9000]}], "field .segments.0.. has code 9000"),
         ([{"type": "text", "text": "\ud800"}], "lone surrogate"),
     ],
@@ -589,7 +589,7 @@ def test_a_tag_that_cannot_be_spelled_matters_only_where_it_is_used(
     tokenizer = Tokenizer(models.BPE(vocab, []))
     tokenizer.add_special_tokens(["<vision>", "</vision>"])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(ConfigError, match=r"modalities\.audio\..*makes no id of '</?audio>'"):
+    with pytest.raises(ConfigError, match=r"modalities\.audio\..*gives no id for '</?audio>'"):
         documents_of(tmp_path / "a", tmp_path, [{"audio": [1]}], fields="audio")
     picture = {"type": "vision", "codes": [5] * 256}
     records = [{"segments": [picture]}, {"segments": [{"type": "audio", "codes": [1]}]}]

@@ -459,7 +459,7 @@ def test_a_damaged_or_packed_input_is_refused(
 ) -> None:
     result = run_cli("pack", packed, "--out", tmp_path / "a", check=False)
     assert result.code == 2
-    assert "only that can be packed" in result.stderr
+    assert "only tokenized datasets can be packed" in result.stderr
     result = run_cli("pack", tmp_path, "--out", tmp_path / "b", check=False)
     assert result.code == 5
     assert "no manifest.json" in result.stderr

@@ -1,20 +1,20 @@
-"""Lengths of documents -> plan of rows. Pure arithmetic: no tokens, no files.
+"""Plan rows by the lengths of documents. Pure arithmetic: no tokens, no files.
 
     lengths ─► windows ─► overflow ─► pieces ─► best_fit | first_fit | pad ─► RowPlan
     lengths ─► windows ───────────────────────────────────────── concat ─► RowPlan
 
     strategy    what a strategy is
-    plan        RowPlan: which tokens of which documents lie in which row; Counts
+    plan        RowPlan: which tokens of which documents are in which row; Counts
     windows     any number of documents in bounded memory
     overflow    documents longer than a row: split, truncate or drop, between blocks
-    best_fit    as few rows as can be found fast; exact, decreasing, runs and order serve it
-    first_fit   the corpus order kept, some rows open at a time
+    best_fit    as few rows as can be found fast, by exact, decreasing, runs and order
+    first_fit   keeps the order of the corpus, with some rows open at a time
     concat      one stream cut into rows
-    pad         one document a row
+    pad         one document in each row
 
 A row holds at most `capacity` = seq_len + 1 tokens, so that its inputs are `tokens[:-1]` and its
-targets `tokens[1:]`. Every strategy is a function of its arguments alone. Copying tokens by the
-plan and writing rows is left to others.
+targets `tokens[1:]`. Every strategy is a function of its arguments only. `pack.rows` copies tokens
+by the plan.
 """
 
 from __future__ import annotations

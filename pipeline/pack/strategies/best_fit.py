@@ -1,10 +1,10 @@
-"""Documents into as few rows as can be found fast, cutting only those longer than a row.
+"""Put documents into as few rows as can be found fast; cut only those longer than a row.
 
     lengths ─► pieces ─► counts by length ─► runs of rows ─► place of each piece
 
-Two searches over the counts, `exact` and `decreasing`, of which the better is taken; so there are
-never more rows than best-fit decreasing needs. Both put pieces of like length together, so the
-rows are shuffled in the end.
+There are two searches over the counts, `exact` and `decreasing`. The better one is taken, so there
+are never more rows than best-fit decreasing needs. Both put pieces of similar length together, so
+the rows are shuffled in the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataprep.configs.base import Overflow, Side
 from dataprep.pipeline.pack.strategies.decreasing import best_fit_decreasing
 from dataprep.pipeline.pack.strategies.exact import MIXINGS, fill_exactly
 from dataprep.pipeline.pack.strategies.order import stable_order
-from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import Blocks, FittedPieces, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     Ints,
@@ -28,12 +28,12 @@ from dataprep.pipeline.pack.strategies.plan import (
     checked,
     checked_max_segments,
 )
-from dataprep.pipeline.pack.strategies.runs import Runs, lay_out
+from dataprep.pipeline.pack.strategies.runs import PieceLayout, Runs, lay_out
 from dataprep.pipeline.pack.strategies.strategy import BlocksOf, Strategy
 from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 
-# The exact search costs about (distinct lengths) × (capacity) bit operations. Beyond this it would
-# be slower than the rest of the planning; so many lengths leave no gaps worth searching for.
+# The exact search takes about (distinct lengths) × (capacity) bit operations. Above this limit it
+# would be slower than the rest of the planning, and so many lengths leave few gaps anyway.
 _EXACT_SEARCH_LIMIT = 1 << 32
 
 
@@ -48,7 +48,7 @@ def best_fit(
     seed: int = 0,
     window: int = 0,
 ) -> RowPlan:
-    """`seed` and `window` (the index of these documents' window) key the shuffle of the rows."""
+    """Return the plan; `seed` and `window` (the index of the window) key the shuffle of rows."""
     checked_max_segments(max_segments)
     lengths = checked(lengths, capacity)
     pieces = fit_pieces(
@@ -60,23 +60,7 @@ def best_fit(
     counts[0] = 0
     runs = _fewest_rows(counts, capacity, max_segments)
     layout = lay_out(runs, seed=seed, window=window)
-
-    # Pieces, shortest first as the layout has them; n + i of n documents is the cut piece i.
-    narrow = np.uint16 if capacity < 1 << 16 else np.uint32
-    sizes: NDArray[Any] = np.concatenate(
-        [pieces.whole, pieces.length], dtype=narrow, casting="unsafe"
-    )
-    by_length = stable_order(sizes, capacity + 1)[num_without:]
-    document, length = np.empty_like(by_length), np.empty_like(by_length)
-    start = np.zeros(len(by_length), np.int64)
-    for first, place, piece_length in layout.places():
-        piece = by_length[first : first + len(place)]
-        is_cut = np.flatnonzero(piece >= len(lengths))
-        cut = piece[is_cut] - len(lengths)
-        piece[is_cut] = pieces.document[cut]
-        start[place[is_cut]] = pieces.start[cut]
-        document[place] = piece
-        length[place] = piece_length
+    document, start, length = _placed(pieces, layout, capacity, num_without)
     padding = runs.num_rows * capacity - pieces.num_tokens
     return RowPlan(
         capacity=capacity,
@@ -86,6 +70,30 @@ def best_fit(
         row_offsets=layout.row_offsets,
         counts=pieces.counts + Counts(rows=runs.num_rows, padding=padding),
     )
+
+
+def _placed(
+    pieces: FittedPieces, layout: PieceLayout, capacity: int, num_without: int
+) -> tuple[Ints, Ints, Ints]:
+    """Return document, start and length of the pieces, in the order of the shuffled rows."""
+    # Pieces, shortest first as the layout has them; n + i of n documents is the cut piece i.
+    num_documents = len(pieces.whole)
+    narrow = np.uint16 if capacity < 1 << 16 else np.uint32
+    sizes: NDArray[Any] = np.concatenate(
+        [pieces.whole, pieces.length], dtype=narrow, casting="unsafe"
+    )
+    by_length = stable_order(sizes, capacity + 1)[num_without:]
+    document, length = np.empty_like(by_length), np.empty_like(by_length)
+    start = np.zeros(len(by_length), np.int64)
+    for first, place, piece_length in layout.places():
+        piece = by_length[first : first + len(place)]
+        is_cut = np.flatnonzero(piece >= num_documents)
+        cut = piece[is_cut] - num_documents
+        piece[is_cut] = pieces.document[cut]
+        start[place[is_cut]] = pieces.start[cut]
+        document[place] = piece
+        length[place] = piece_length
+    return document, start, length
 
 
 def _fewest_rows(counts: Ints, capacity: int, max_segments: int | None) -> Runs:
@@ -104,7 +112,8 @@ def _fewest_rows(counts: Ints, capacity: int, max_segments: int | None) -> Runs:
 
 
 def _least_rows(counts: Ints, capacity: int, max_segments: int | None) -> int:
-    """No plan has fewer: full pieces have a row each, the others share by tokens or by cap."""
+    """Return a number that no plan can beat: full pieces have a row each, the others share rows
+    by tokens or by the cap on segments."""
     others = counts[:capacity]
     least = -(-int(others @ np.arange(capacity)) // capacity)
     if max_segments is not None:

@@ -1,7 +1,7 @@
 """Best-fit decreasing over counts by length.
 
-Longest first, each piece goes to the row with the least room that still takes it. Rows with equal
-room are interchangeable too, so one step serves many:
+Longest first, each piece goes to the row with the least room that still holds it. Rows with equal
+room are interchangeable, so one step serves many:
 
     40 pieces of 300; rows with room 700: 15 (no row has room 300 … 699)
     -> each of the 15 takes 700 // 300 = 2; they have room 100 now; 10 pieces are left
@@ -20,7 +20,7 @@ _WORD_BITS = 1024
 
 
 def best_fit_decreasing(counts: list[int], capacity: int, max_segments: int | None) -> Runs:
-    """counts[n]: pieces of length n, for n = 0 … capacity."""
+    """Return the rows; counts[n] is the number of pieces of length n, for n = 0 … capacity."""
     runs = Runs()
     # Groups of rows by room: (first row, rows, segments they may still take).
     groups: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
@@ -30,7 +30,7 @@ def best_fit_decreasing(counts: list[int], capacity: int, max_segments: int | No
         left = counts[length]
         while left:
             room = rooms.at_least(length)
-            if room < 0:  # no open row takes it: as many new ones as it fills
+            if room < 0:  # no open row has room for it: open new ones
                 room, most = capacity, min(capacity // length, unlimited)
                 num_rows = max(1, left // most)
                 first, size, segments = runs.open_rows(num_rows), num_rows, unlimited
@@ -52,9 +52,9 @@ def best_fit_decreasing(counts: list[int], capacity: int, max_segments: int | No
 
 
 class _Rooms:
-    """A set of integers 0 … bound that finds the least member from a given one on.
+    """A set of integers 0 … bound that finds its least member from a given one on.
 
-    Bits in words, and a word that tells which words are not empty: two looks for any bound.
+    Bits in words, and one word that tells which words are not empty: two steps for any bound.
     """
 
     def __init__(self, bound: int) -> None:
@@ -73,7 +73,7 @@ class _Rooms:
             self._used &= ~(1 << word)
 
     def at_least(self, least: int) -> int:
-        """The least member that is at least `least`; -1 where there is none."""
+        """Return the least member that is at least `least`, or -1."""
         word, bit = divmod(least, _WORD_BITS)
         here = self._words[word] >> bit
         if here:

@@ -8,12 +8,12 @@ The pattern found is repeated while its lengths last, so there are few more patt
 lengths. Near-halves matter: lopsided pairs use up the short pieces that the last rows need. Rows
 that have no exact filling end as best-fit rows do.
 
-The lengths at hand are the bits of one integer, and those of another in mirrored order; the pairs
-that sum to `room` are the bits that both have once the mirror is moved into place: one `&`.
+The lengths that are left are the bits of one integer, and in mirrored order those of another; the
+pairs that sum to `room` are the bits that both have when the mirror is shifted: one `&`.
 
 With a cap on segments, short pieces left to the end would make rows that the cap leaves half
-empty. So each row takes its share of them from the beginning; how best depends on the lengths, so
-there are several ways to mix.
+empty. So each row takes its share of them from the beginning. Which way is best depends on the
+lengths, so there are several ways to mix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Row:
 
 
 class _Stock:
-    """Pieces not yet placed."""
+    """The pieces that are not placed yet."""
 
     def __init__(self, counts: list[int], capacity: int) -> None:
         self.capacity = capacity
@@ -56,7 +56,7 @@ class _Stock:
         return self.left[length] - pattern.get(length, 0)
 
     def longest(self, room: int, pattern: Pattern) -> int:
-        """The longest length up to `room` that is left beside the pattern; 0 if none."""
+        """Return the longest length up to `room` that is left beside the pattern, or 0."""
         bits = self.lengths
         if bits.bit_length() > room + 1:
             bits &= (2 << room) - 1
@@ -77,7 +77,7 @@ class _Stock:
         return 0
 
     def pair(self, room: int, pattern: Pattern) -> int:
-        """The longer of two lengths that sum to `room`, nearest to halves; 0 if none."""
+        """Return the longer of two lengths that sum to `room`, nearest to halves, or 0."""
         half = (room + 1) // 2
         bits = (self.lengths & (self.mirrored >> (self.capacity - room))) >> half
         while bits:
@@ -89,7 +89,7 @@ class _Stock:
         return 0
 
     def take(self, pattern: Pattern) -> int:
-        """As many rows of the pattern as there are pieces for; their number."""
+        """Take pieces for as many rows of the pattern as possible; return the number of rows."""
         num_rows = min(self.left[length] // copies for length, copies in pattern.items())
         for length, copies in pattern.items():
             self.left[length] -= num_rows * copies
@@ -102,18 +102,18 @@ class _Stock:
 
 
 def _share(stock: _Stock, max_segments: int) -> int:
-    """Pieces that each row must take on average."""
+    """Return how many pieces each row must take on average."""
     by_tokens = -(-stock.num_tokens // stock.capacity)
     by_segments = -(-stock.num_pieces // max_segments)
     return -(-stock.num_pieces // max(by_tokens, by_segments))
 
 
 def no_mixing(stock: _Stock, row: _Row, max_segments: int) -> None:
-    """Short pieces go last, as without a cap."""
+    """Leave short pieces to the end, as without a cap."""
 
 
 def _shortest_first(stock: _Stock, row: _Row, max_segments: int, part: float) -> None:
-    """Some of the row's share are the shortest pieces there are."""
+    """Fill some of the row's share with the shortest pieces that are left."""
     wanted = int(part * (_share(stock, max_segments) - 3))  # beside the longest and a pair
     while wanted > 0 and (length := stock.shortest(row.pattern)) and length <= row.room:
         copies = min(wanted, row.room // length, stock.spare(length, row.pattern))
@@ -130,7 +130,7 @@ def all_shortest(stock: _Stock, row: _Row, max_segments: int) -> None:
 
 
 def near_mean(stock: _Stock, row: _Row, max_segments: int) -> None:
-    """Pieces as long as the row's share of pieces can be on average in the room that is left."""
+    """Add pieces of the length that the row's share can have on average in the room left."""
     wanted = _share(stock, max_segments) - 1
     while wanted > 2 and row.room:
         mean = row.room // wanted
@@ -150,7 +150,7 @@ MIXINGS: tuple[Mixing, ...] = (no_mixing, half_shortest, all_shortest, near_mean
 def fill_exactly(
     counts: list[int], capacity: int, max_segments: int | None, mix: Mixing = no_mixing
 ) -> Runs:
-    """counts[n]: pieces of length n, for n = 0 … capacity."""
+    """Return the rows; counts[n] is the number of pieces of length n, for n = 0 … capacity."""
     runs = Runs()
     stock = _Stock(counts, capacity)
     most = capacity if max_segments is None else max_segments
@@ -168,7 +168,7 @@ def fill_exactly(
 
 
 def _fill(stock: _Stock, row: _Row, longest: int) -> None:
-    """Add pieces until the room, the segments or the stock gives out."""
+    """Add pieces until there is no room, segment or piece left."""
     while row.room and row.segments:
         if stock.spare(row.room, row.pattern):
             row.add(row.room)
@@ -180,7 +180,7 @@ def _fill(stock: _Stock, row: _Row, longest: int) -> None:
             row.add(row.room - length)
             row.add(length)
         elif length := stock.longest(row.room, row.pattern):
-            # No pair fills more than twice the longest: down to that, copies go in at once.
+            # No pair fills more than twice the longest, so down to that copies are added at once.
             copies = max(1, (row.room - 2 * longest) // length)
             row.add(length, min(copies, row.segments, stock.spare(length, row.pattern)))
         else:

@@ -1,4 +1,4 @@
-"""Documents in order, each into the first open row that has room for it.
+"""Put documents, in order, each into the first open row that has room for it.
 
 A row stays open until `open_rows` rows have been opened after it, so a document never lands far
 behind its neighbours and a stream of any length needs bounded state. Rows are numbered as they
@@ -74,7 +74,7 @@ def first_fit(
 def _place(
     lengths: list[int], capacity: int, open_rows: int, max_segments: int | None
 ) -> tuple[list[int], int]:
-    """Row of each piece, and the number of rows. The one loop over documents: kept tight."""
+    """Return the row of each piece and the number of rows: one tight loop over all documents."""
     room: list[int] = []  # of every row so far
     free: list[int] = []  # segments left in every row, where capped
     peak_room: list[int] = []
@@ -118,7 +118,7 @@ def _place(
 def _renew(
     room: list[int], peak_room: list[int], peak_row: list[int], at: int, row: int, until: int
 ) -> None:
-    """Replace the peak at `at` by those among rows row … until - 1."""
+    """Replace the peak at `at` by the peaks among rows row … until - 1."""
     highest = peak_room[at - 1] if at else 0
     rooms, rows = [], []
     for candidate in range(row, until):

@@ -14,7 +14,7 @@ _ROUNDS = 4
 
 
 def stable_order(keys: NDArray[np.integer[Any]], bound: int) -> Ints:
-    """Places that sort `keys`, all in [0, bound); equal keys keep their order.
+    """Return the places that sort `keys`, all in [0, bound); equal keys keep their order.
 
     numpy sorts 16-bit keys by radix, several times faster than wider ones by comparison, so
     wider keys go digit by digit, low digit first.
@@ -28,12 +28,12 @@ def stable_order(keys: NDArray[np.integer[Any]], bound: int) -> Ints:
 
 
 def shuffled(num_rows: int, *, seed: int, window: int) -> Ints:
-    """New place of each row: a permutation of 0 … num_rows - 1, keyed by (seed, window).
+    """Return the new place of each row: a permutation of 0 … num_rows - 1, keyed by (seed, window).
 
     Our own rather than numpy's `permutation`, whose result may change between numpy versions.
     Each round (multiply by an odd number, add, fold the high bits into the low) permutes the
-    numbers of b bits. A place beyond the last row goes through again, until it is within: the
-    rows before and after it on its cycle are, so that ends.
+    numbers of b bits. A place beyond the last row is permuted again until it is a row; this ends,
+    because the cycle it is on began at a row.
     """
     assert num_rows <= 1 << 31
     bits = max(1, (num_rows - 1).bit_length())
@@ -60,7 +60,7 @@ def _permuted(
 
 
 def _keys(seed: int, window: int) -> list[tuple[np.uint32, np.uint32]]:
-    """An odd factor and an addend for each round."""
+    """Return an odd factor and an addend for each round."""
     digest = blake2b(f"{seed}:{window}".encode(), digest_size=8 * _ROUNDS).digest()
     numbers = np.frombuffer(digest, "<u4").astype(np.uint32).reshape(_ROUNDS, 2)
     return [(odd | np.uint32(1), addend) for odd, addend in numbers]

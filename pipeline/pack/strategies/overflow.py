@@ -1,4 +1,4 @@
-"""Documents -> pieces that fit a row. Documents that fit are one piece, untouched.
+"""Cut documents into pieces that fit a row. A document that fits is one piece.
 
     split      length 20, capacity 8:   0────7 7────14 14──19
                full rows and a rest; neighbours share one token, which is a target in the first
@@ -8,9 +8,9 @@
     truncate   the first `capacity` tokens are kept, or the last with truncate_side left
     drop       the document is left out
 
-Blocks (vision blocks, chat turns) are ranges that must not be cut inside; the cut then falls
-before the block, or, truncating left, after it. A block that does not fit a row together with
-the token before it is cut all the same, and counted.
+Blocks (vision blocks, chat turns) are ranges that must not be cut; the cut then falls before the
+block, or after it if the left side is truncated. A block that does not fit a row together with the
+token before it is cut anyway, and counted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataprep.pipeline.ragged import numbers_within
 class Blocks:
     """Ranges [start, stop) of documents, sorted by document and start, not overlapping.
 
-    Only those of documents longer than a row are looked at; others may be left out.
+    Only blocks of documents longer than a row are used; others may be left out.
     """
 
     document: Ints  # i64[blocks]
@@ -61,7 +61,7 @@ class FittedPieces:
         return int(self.whole.sum() + self.length.sum())
 
     def in_order(self) -> tuple[Ints, Ints, Ints]:
-        """document, start and length of all pieces, as they follow each other in the corpus."""
+        """Return document, start and length of all pieces, in the order of the corpus."""
         document = np.flatnonzero(self.whole)
         start, length = np.zeros(len(document), np.int64), self.whole[document]
         if not len(self.document):
@@ -80,10 +80,8 @@ def fit_pieces(
     truncate_side: Side = "right",
     blocks: Blocks | None = None,
 ) -> FittedPieces:
-    if overflow not in get_args(Overflow):
-        raise ConfigError(f"overflow must be split, truncate or drop, got {overflow!r}")
-    if truncate_side not in get_args(Side):
-        raise ConfigError(f"truncate_side must be left or right, got {truncate_side!r}")
+    """Return the pieces that fit a row, and what became of the documents that did not."""
+    _check_options(overflow, truncate_side)
     is_long = lengths > capacity
     long = np.flatnonzero(is_long)
     counts = Counts(
@@ -115,10 +113,17 @@ def fit_pieces(
     )
 
 
+def _check_options(overflow: Overflow, truncate_side: Side) -> None:
+    if overflow not in get_args(Overflow):
+        raise ConfigError(f"overflow must be split, truncate or drop, got {overflow!r}")
+    if truncate_side not in get_args(Side):
+        raise ConfigError(f"truncate_side must be left or right, got {truncate_side!r}")
+
+
 def _split(
     lengths: Lengths, long: Ints, capacity: int, blocks: Blocks | None
 ) -> tuple[Ints, Ints, Ints, int]:
-    """document, start and length of the pieces, and how many blocks were cut.
+    """Return document, start and length of the pieces, and how many blocks were cut.
 
     length 9, capacity 8 -> starts [0, 7], lengths [8, 2]
     """
@@ -134,7 +139,7 @@ def _split(
 def _split_between(
     lengths: Lengths, long: Ints, capacity: int, blocks: Blocks
 ) -> tuple[Ints, Ints, Ints, int]:
-    """As `_split`, where the blocks allow. Loops over long documents and their pieces."""
+    """Do as `_split`, but not inside blocks. Loops over long documents and their pieces."""
     documents: list[int] = []
     starts: list[int] = []
     stops: list[int] = []
@@ -153,7 +158,7 @@ def _split_between(
 def _cuts(
     length: int, capacity: int, starts: Sequence[int], stops: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Where pieces end, each as late as it may; the next begins one token before.
+    """Return where pieces end, each as late as possible; the next begins one token before.
 
     length 12, capacity 8, block [5, 10) -> cuts [5]: pieces 0:5 and 4:12
     """
@@ -176,7 +181,7 @@ def _cuts(
 def _truncate(
     lengths: Lengths, long: Ints, capacity: int, side: Side, blocks: Blocks | None
 ) -> tuple[Ints, Ints, Ints, int]:
-    """document, start and length of what is kept, and how many blocks were cut."""
+    """Return document, start and length of what is kept, and how many blocks were cut."""
     stop = np.full(len(long), capacity) if side == "right" else lengths[long]
     start = stop - capacity
     num_cut = 0
@@ -185,7 +190,7 @@ def _truncate(
         block = bisect_left(starts, cut) - 1  # the last that starts before the cut
         if block < 0 or stops[block] <= cut:
             continue
-        # Two tokens at least must stay, since one alone holds no target.
+        # At least two tokens must stay, because one token alone has no target.
         if side == "right" and starts[block] >= 2:
             stop[i] = starts[block]
         elif side == "left" and stops[block] <= stop[i] - 2:
@@ -196,7 +201,7 @@ def _truncate(
 
 
 def _blocks_of(long: Ints, blocks: Blocks) -> list[tuple[int, list[int], list[int]]]:
-    """(document, starts, stops of its blocks) for each long document."""
+    """Return (document, starts, stops of its blocks) for each long document."""
     first = np.searchsorted(blocks.document, long, "left").tolist()
     last = np.searchsorted(blocks.document, long, "right").tolist()
     return [

@@ -1,4 +1,4 @@
-"""One piece a row, the rest padding."""
+"""Put one piece into each row; the rest is padding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pad(
     pad_side: Side = "right",
     blocks: Blocks | None = None,
 ) -> RowPlan:
-    """Rows in document order.
+    """Return the plan, with rows in the order of documents.
 
     lengths [3, 9], capacity 8, truncate -> rows [0:0+3] [1:0+8]
     """

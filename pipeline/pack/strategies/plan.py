@@ -1,4 +1,4 @@
-"""What a plan of rows is: which tokens of which documents lie in which row.
+"""A plan of rows: which tokens of which documents are in which row.
 
     lengths  [5, 3, 9]   capacity 8
     rows     [0:0+5 | 1:0+3]  [2:0+8]  [2:7+2]          document:start+length
@@ -28,9 +28,9 @@ Lengths = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What became of the documents; adds up over windows.
+    """What became of the documents; counts of windows are added.
 
-    A document is empty, dropped, truncated, split or else whole.
+    A document is either empty, dropped, truncated, split or whole.
 
     tokens in rows = tokens - tokens_truncated - tokens_dropped + tokens_shared
     rows * capacity = tokens in rows + padding
@@ -39,13 +39,13 @@ class Counts:
     documents: int = 0
     tokens: int = 0
     documents_empty: int = 0  # of length 0; they have no piece
-    documents_split: int = 0  # all its tokens are in rows, but in no one row
+    documents_split: int = 0  # all tokens are in rows, but in more than one
     documents_truncated: int = 0
     documents_dropped: int = 0
     tokens_truncated: int = 0  # lost from documents that were kept
     tokens_dropped: int = 0  # lost with documents that were dropped
-    tokens_shared: int = 0  # in two rows: target in the one, first of its piece in the other
-    blocks_cut: int = 0  # too long for a row, so cut inside all the same
+    tokens_shared: int = 0  # in two rows: a target in one, the first of its piece in the other
+    blocks_cut: int = 0  # too long for a row, so cut anyway
     pieces: int = 0
     rows: int = 0
     padding: int = 0

@@ -5,7 +5,7 @@
        200       2          0        40     1     then two of 200 each;
        500       2         40         9     0     rows 40 … 48 take two of 500
 
-So a search works on counts by length, and only `PieceLayout.places` meets the pieces.
+So a search works on counts by length, and only `PieceLayout.places` looks at pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataprep.pipeline.pack.strategies.order import shuffled
 from dataprep.pipeline.pack.strategies.plan import Ints
 from dataprep.pipeline.ragged import offsets_of, ranges
 
-_CHUNK = 1 << 20  # pieces at a time: arrays that memory is found for without asking the system
+_CHUNK = 1 << 20  # pieces at a time: arrays small enough to reuse memory of the process
 
 
 @dataclass(slots=True)
@@ -28,19 +28,19 @@ class Runs:
     runs: list[tuple[int, int, int, int, int]] = field(default_factory=list)
 
     def open_rows(self, num_rows: int) -> int:
-        """New rows; the first of them."""
+        """Open new rows; return the first of them."""
         first = self.num_rows
         self.num_rows += num_rows
         return first
 
     def put(self, length: int, copies: int, first_row: int, num_rows: int, slot: int) -> None:
-        """`slot`: pieces that those rows have already."""
+        """Put pieces into rows that already have `slot` pieces each."""
         self.runs.append((length, copies, first_row, num_rows, slot))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceLayout:
-    """Where the pieces go once the rows are shuffled."""
+    """The places of pieces after the rows have been shuffled."""
 
     row_offsets: Ints  # i64[rows + 1], of the shuffled rows
     # One entry for each run and copy of it, shortest length first.
@@ -48,16 +48,16 @@ class PieceLayout:
     num_rows: Ints
     first_row: Ints
     slot: Ints
-    # One entry for each row, not yet shuffled.
+    # One entry for each row, before the shuffle.
     row_start: Ints  # its first place among the pieces of the shuffled rows
     segments: Ints
     rotation: Ints
 
     def places(self) -> Iterator[tuple[int, Ints, Ints]]:
-        """(n, place, length) of the pieces from the n-th on, shortest first, chunk by chunk.
+        """Yield (n, place, length) of the pieces from the n-th on, shortest first, in chunks.
 
-        Successive pieces of one length go to different rows, which keeps neighbours in the corpus
-        apart.
+        Successive pieces of one length go to different rows, so that neighbours in the corpus are
+        separated.
         """
         ends = np.cumsum(self.num_rows)
         begins = ends - self.num_rows
@@ -81,8 +81,8 @@ class PieceLayout:
 def lay_out(runs: Runs, *, seed: int, window: int) -> PieceLayout:
     """Shuffle the rows, and rotate the pieces within each.
 
-    The searches put a row's longest piece first. So that a token's place in its row tells nothing
-    of its document's length, row r of the shuffled rows is rotated by r.
+    The searches put the longest piece of a row first. Row r of the shuffled rows is rotated by r,
+    so that the place of a token tells nothing about the length of its document.
     """
     table = np.array(runs.runs, np.int64).reshape(-1, 5)
     length, copies, first_row, num_rows, slot = table[np.argsort(table[:, 0], kind="stable")].T

@@ -1,4 +1,4 @@
-"""What a strategy is: windows of lengths to plans of rows, and how its rows are built."""
+"""A strategy: a function from windows of lengths to plans of rows, and how its rows are built."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataprep.pipeline.pack.strategies.overflow import Blocks
 from dataprep.pipeline.pack.strategies.plan import RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window
 
-BlocksOf = Callable[[Window], Blocks | None]  # what must not be cut in a window, if anything
+BlocksOf = Callable[[Window], Blocks | None]  # the blocks of a window that must not be cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuirks:
-    """How rows differ from the usual: padding on the right, no loss on a piece's first token."""
+    """How rows differ from the usual: padding right, no loss on the first token of a piece."""
 
     pad_left: bool = False
     keep_first_loss: bool = False  # LWM's stream
-    shift_full_rows: bool = False  # LWM's pad: loss of a full row is one token too far
+    shift_full_rows: bool = False  # LWM's pad: the loss of a full row is shifted by one token
 
 
 def no_quirks(config: PackConfig) -> RowQuirks:
@@ -29,5 +29,5 @@ def no_quirks(config: PackConfig) -> RowQuirks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
     plan: Callable[[Iterable[Window], PackConfig, BlocksOf], Iterator[RowPlan]]
-    keeps_blocks: bool = True  # it looks at blocks; else those that it cuts are counted
+    keeps_blocks: bool = True  # whether it avoids cutting blocks; else cut blocks are counted
     quirks: Callable[[PackConfig], RowQuirks] = no_quirks

@@ -1,8 +1,8 @@
 """Plan any number of documents in bounded memory: a window of them at a time.
 
-A window's plan is a function of its documents, and its documents follow from the lengths and the
-window's size alone, never from how the lengths arrive in chunks. Rows do not cross windows, but
-for `concat`, which is one stream whatever the window.
+The plan of a window depends only on its documents, and these only on the lengths and the size of a
+window, never on the chunks that lengths come in. Rows do not cross windows, except in `concat`,
+which is one stream whatever the window.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies.plan import Lengths, RowPlan, checked
 
-# Pieces in a window. Planning holds about 100 bytes for each; a few million lose no more than a
-# row a window, and rows whose documents lie near each other are cheaper to copy.
+# Pieces in a window. Planning takes about 100 bytes for each. A few million cost at most one more
+# row per window, and rows whose documents are near each other are faster to copy.
 DEFAULT_WINDOW = 1 << 22
 
 
@@ -32,13 +32,13 @@ class Window:
 def cut_windows(
     chunks: Iterable[ArrayLike], capacity: int, *, window: int = DEFAULT_WINDOW
 ) -> Iterator[Window]:
-    """Windows of at most `window` pieces; a document that alone has more is a window of its own.
+    """Yield windows of at most `window` pieces; a document with more is a window of its own.
 
-    A document counts as 1 + length // (capacity - 1) pieces, so that a few endless documents
+    A document counts as 1 + length // (capacity - 1) pieces, so that a few very long documents
     fill a window as well as many short ones.
     """
     if window < 1:
-        raise ConfigError(f"the packing window must be at least 1 document, got {window}")
+        raise ConfigError(f"the packing window must be at least 1 piece, got {window}")
     parts: list[Lengths] = []
     num_pieces = index = first_document = 0
 
@@ -64,7 +64,7 @@ def cut_windows(
 
 
 def plan_windows(windows: Iterable[Window], plan: Callable[[Window], RowPlan]) -> Iterator[RowPlan]:
-    """The plans of all windows, with documents numbered through.
+    """Yield the plans of all windows, with documents numbered across windows.
 
     >>> from dataprep.pipeline.pack.strategies.best_fit import best_fit
     >>> windows = cut_windows([np.array([5, 3]), np.array([7])], capacity=8, window=2)
