@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.storage.masks import MASKS, WEIGHT_DTYPE, runs_of_parts
-from dataprep.pipeline.types import MODALITIES, Ids, Mask, Offsets
+from dataprep.pipeline.storage.masks import MASKS, NUMBERS, WEIGHT_DTYPE, runs_of_parts
+from dataprep.pipeline.types import Ids, Mask, Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Layout:
     lengths: Offsets  # of each part; a text's is filled in after encoding
     is_text: Mask
     weight: NDArray[np.float64]  # of each part in the loss; 0: none
-    modality: NDArray[np.int8]  # of each part, as in `Parts`
+    mask: NDArray[np.int8]  # of each part, as in `Parts`
     document_ends: Offsets  # in parts
     kept: Offsets  # the record of each document, by its place in the batch
     codes_dropped: Offsets  # of each document
@@ -70,5 +70,5 @@ def _values(layout: Layout, mask: str) -> NDArray[Any]:
     if MASKS[mask].is_weight:
         # Parts without loss get weight 1, the usual one, so that there are fewer runs.
         return np.where(layout.weight > 0, layout.weight, 1).astype(WEIGHT_DTYPE)
-    of_mask: Mask = layout.modality == MODALITIES.index(mask) + 1
+    of_mask: Mask = layout.mask == NUMBERS[mask]
     return of_mask

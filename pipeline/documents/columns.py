@@ -89,7 +89,7 @@ def _repeated(
         lengths=lengths.reshape(-1),
         is_text=np.tile(part_lengths == TEXT, count),
         weight=np.tile(np.array(pattern.weight), count),
-        modality=np.tile(np.array(pattern.modality, np.int8), count),
+        mask=np.tile(np.array(pattern.mask, np.int8), count),
         document_ends=np.arange(1, count + 1) * len(part_lengths),
         kept=kept,
         codes_dropped=sum((column.dropped for column in wrapped), none),

@@ -40,7 +40,7 @@ class Field:
     keys: tuple[str, ...]  # of the record; several only for text
     weight: float = 1.0  # of its tokens in the loss; 0: they have none
     id: int = 0  # kind "id" only
-    modality: str = ""  # kind "codes" only
+    mask: str = ""  # that marks its tokens, besides loss; of codes: their modality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def _parse_field(name: str, grammar: Grammar) -> Field:
         return Field(kind="base64", keys=(name[1:-1],), weight=weight)
     modality = grammar.modality_of(name)
     if modality:
-        return Field(kind="codes", keys=(name,), weight=weight, modality=modality)
+        return Field(kind="codes", keys=(name,), weight=weight, mask=modality)
     if grammar.is_segments(name):
         return Field(kind="segments", keys=(name,), weight=weight)
     return Field(kind="text", keys=tuple(name.split("+")), weight=weight)

@@ -45,7 +45,7 @@ def _segment_field(key: str, number: int, kind: str, weight: float) -> Field:
     keys = (f"{key}[{number}]",)
     if kind == "text":
         return Field(kind="text", keys=keys, weight=weight)
-    return Field(kind="codes", keys=keys, weight=weight, modality=kind)
+    return Field(kind="codes", keys=keys, weight=weight, mask=kind)
 
 
 def pattern_of(fields: Sequence[Field], rules: Rules) -> Parts | None:
@@ -84,30 +84,30 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
     for i, f in enumerate(fields):
         prepended = rules.prepend_text if i == 0 else ""
         if f.kind == "text":
-            _add_text(parts, prepended + _joined_text(record, f, rules), f.weight, rules)
+            _add_text(parts, prepended + _joined_text(record, f, rules), f, rules)
         elif f.kind == "codes":
-            codes, block = _codes_in(record, f, rules), rules.blocks[f.modality]
-            parts.add_block(codes, f.modality, block, f.weight, f"field {f.keys[0]!r}")
+            codes, block = _codes_in(record, f, rules), rules.blocks[f.mask]
+            parts.add_block(codes, f.mask, block, f.weight, f"field {f.keys[0]!r}")
         elif f.kind == "base64":
-            parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.weight)
+            parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.weight, f.mask)
         elif f.kind == "id":
             if f.id >= rules.vocab_size:
                 raise ValueError(f"<|{f.id}|> is outside the vocabulary of {rules.vocab_size}")
-            parts.add_ids(np.array([f.id], np.uint32), f.weight)
+            parts.add_ids(np.array([f.id], np.uint32), f.weight, f.mask)
         else:
             special = rules.bos if f.kind == "bos" else rules.eos
-            parts.add_ids(_special(special, f.kind.upper()), f.weight)
+            parts.add_ids(_special(special, f.kind.upper()), f.weight, f.mask)
     if rules.add_eos:
         parts.add_ids(_special(rules.eos, "EOS"), weight=1.0)
     parts.end_document()
 
 
-def _add_text(parts: Parts, text: str, weight: float, rules: Rules) -> None:
+def _add_text(parts: Parts, text: str, f: Field, rules: Rules) -> None:
     if len(rules.text_prefix):
-        parts.add_ids(rules.text_prefix, weight)
-    parts.add_text(text, weight)
+        parts.add_ids(rules.text_prefix, f.weight, f.mask)
+    parts.add_text(text, f.weight, f.mask)
     if len(rules.text_suffix):
-        parts.add_ids(rules.text_suffix, weight)
+        parts.add_ids(rules.text_suffix, f.weight, f.mask)
 
 
 def _joined_text(record: Record, f: Field, rules: Rules) -> str:
@@ -118,14 +118,14 @@ def _joined_text(record: Record, f: Field, rules: Rules) -> str:
 
 def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
     (key,) = f.keys
-    if f.modality not in rules.blocks:
+    if f.mask not in rules.blocks:
         raise ValueError(
-            f"field {key!r} is {f.modality}, whose tags the tokenizer cannot spell; "
-            f"set modalities.{f.modality}.start and end to lists of ids"
+            f"field {key!r} is {f.mask}, whose tags the tokenizer cannot spell; "
+            f"set modalities.{f.mask}.start and end to lists of ids"
         )
     by_name = rules.grammar.modality_of(key)
     hint = f"; set modalities.{by_name}.fields if it is text" if by_name else ""
-    return codes_of(record, key, rules.blocks[f.modality], hint)
+    return codes_of(record, key, rules.blocks[f.mask], hint)
 
 
 class NoSpecialTokenError(ValueError):

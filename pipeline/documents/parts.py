@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.modalities.block import Block, faults
+from dataprep.pipeline.storage.masks import NUMBERS
 from dataprep.pipeline.types import MODALITIES, Ids
 
 TEXT, CODES = -1, -2  # lengths of parts that are not known yet
@@ -43,16 +44,16 @@ class Parts:
     codes: list[CodePart] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     weight: list[float] = field(default_factory=list)  # in the loss; 0: none
-    modality: list[int] = field(default_factory=list)  # 0: none, n: MODALITIES[n - 1]
+    mask: list[int] = field(default_factory=list)  # by NUMBERS; 0: none but the loss
     document_ends: list[int] = field(default_factory=list)  # in parts
 
-    def add_text(self, text: str, weight: float) -> None:
+    def add_text(self, text: str, weight: float, mask: str = "") -> None:
         self.texts.append(text)
-        self._add(TEXT, weight)
+        self._add(TEXT, weight, mask)
 
-    def add_ids(self, ids: Ids, weight: float) -> None:
+    def add_ids(self, ids: Ids, weight: float, mask: str = "") -> None:
         self.literals.append(ids)
-        self._add(len(ids), weight)
+        self._add(len(ids), weight, mask)
 
     def add_block(
         self, codes: NDArray[Any], modality: str, block: Block, weight: float, label: str
@@ -69,7 +70,7 @@ class Parts:
             )
         )
         self.literals.append(NO_IDS)
-        self._add(CODES, weight, MODALITIES.index(modality) + 1)
+        self._add(CODES, weight, modality)
         self.add_ids(block.end, weight)
 
     def add_alike(
@@ -92,7 +93,7 @@ class Parts:
         self.literals += pattern.literals
         self.lengths += pattern.lengths
         self.weight += pattern.weight
-        self.modality += pattern.modality
+        self.mask += pattern.mask
         self.end_document()
 
     def end_document(self) -> None:
@@ -110,7 +111,7 @@ class Parts:
             (self.literals, literals),
             (self.lengths, texts + literals),
             (self.weight, texts + literals),
-            (self.modality, texts + literals),
+            (self.mask, texts + literals),
         ):
             del values[len(values) - count :]
 
@@ -143,7 +144,7 @@ class Parts:
             lengths=lengths,
             is_text=lengths == TEXT,
             weight=np.array(self.weight, np.float64),
-            modality=np.array(self.modality, np.int8),
+            mask=np.array(self.mask, np.int8),
             document_ends=np.array(self.document_ends, np.int64),
             kept=np.array(kept, np.int64),
             codes_dropped=dropped,
@@ -154,10 +155,10 @@ class Parts:
         by_name = [(m, [part for part in self.codes if part.modality == m]) for m in MODALITIES]
         return [(modality, parts) for modality, parts in by_name if parts]
 
-    def _add(self, length: int, weight: float, modality: int = 0) -> None:
+    def _add(self, length: int, weight: float, mask: str = "") -> None:
         self.lengths.append(length)
         self.weight.append(weight)
-        self.modality.append(modality)
+        self.mask.append(NUMBERS[mask])
 
 
 NO_IDS: Ids = np.zeros(0, np.uint32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from dataprep.pipeline.documents.fields import Field, Grammar, check_spec, keys_
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import MODALITIES, Ids
 
 
@@ -95,27 +96,27 @@ def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
         return frozenset({"vision"} if config.compat == "lwm" else MODALITIES)
     if any(f.kind == "segments" for f in fields):
         return frozenset(MODALITIES)
-    return frozenset(f.modality for f in fields if f.kind == "codes")
+    return frozenset(f.mask for f in fields if f.kind == "codes")
 
 
-def may_have_weights(config: TokenizeConfig) -> bool:
-    """Return whether any record may have loss weights, by the fields or by its own spec."""
-    all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
-    return any(
-        config.compat != "lwm" if isinstance(fields, str) else any(_weighted(fields))
-        for fields in all_fields
-    )
-
-
-def _weighted(fields: Sequence[Field]) -> list[bool]:
-    return [f.weight not in (0.0, 1.0) for f in fields]
+def masks_of(config: TokenizeConfig, blocks: Collection[str]) -> tuple[str, ...]:
+    """Return the masks that any document may need, in their order: `blocks` are the modalities."""
+    found = {"loss", *blocks}
+    for i in range(len(config.inputs)):
+        fields = fields_of(config, i)
+        if not isinstance(fields, str):
+            found |= {f.mask for f in fields if f.kind != "codes" and f.mask}
+            found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
+        elif config.compat != "lwm":  # only a record tells
+            found |= {name for name, kind in MASKS.items() if not kind.is_block}
+    return tuple(name for name in MASKS if name in found)
 
 
 def named_modalities(config: TokenizeConfig) -> frozenset[str]:
     """Return the modalities that the fields of any input name."""
     all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
     static = [fields for fields in all_fields if not isinstance(fields, str)]
-    return frozenset(f.modality for fields in static for f in fields if f.kind == "codes")
+    return frozenset(f.mask for fields in static for f in fields if f.kind == "codes")
 
 
 def blocks_of(config: TokenizeConfig, vocabulary: Vocabulary, *, wraps: bool) -> dict[str, Block]:

@@ -62,6 +62,10 @@ MASKS: Mapping[str, MaskKind] = {
 }
 
 
+# A mask as a small number; 0 is `loss`, which every token has a word on, or none at all.
+NUMBERS: Mapping[str, int] = {"": 0, **{name: number for number, name in enumerate(MASKS)}}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskRuns:
     """A mask as runs: values[i] holds up to, but not at, token ends[i]."""

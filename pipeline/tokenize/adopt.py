@@ -78,7 +78,7 @@ def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | N
     return tuple(
         None if field.kind == "segments" else field.keys[0]
         for field in fields
-        if field.kind == "segments" or field.modality == modality
+        if field.kind == "segments" or field.mask == modality
     )
 
 

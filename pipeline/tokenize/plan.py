@@ -22,7 +22,7 @@ from dataprep.pipeline.documents.rules import (
     blocks_of,
     keys_wanted,
     make_rules,
-    may_have_weights,
+    masks_of,
 )
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.hashes import fingerprint
@@ -100,7 +100,7 @@ def make_plan(
         inputs=tuple(inputs),
         tasks=(),
         task_bytes=_task_bytes(sources, config.shard_bytes),
-        masks=("loss", *blocks, *(["weight"] if may_have_weights(config) else [])),
+        masks=masks_of(config, blocks),
         token_dtype=token_dtype(max_id),
         max_id=max_id,
         identity=_identity(config, vocabulary, sources, inputs),
@@ -192,7 +192,7 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
 
 def _check_codebooks(source: Source, rules: Rules) -> None:
     """Raise if the rows of an .npy do not say which codes are of which codebook."""
-    books = [rules.blocks[f.modality].codebooks for f in rules.fields if f.kind == "codes"]
+    books = [rules.blocks[f.mask].codebooks for f in rules.fields if f.kind == "codes"]
     if max(books, default=1) == 1:
         return
     shape = format_of(source.kind).row_shape(source)

@@ -119,7 +119,7 @@ class ShardSink:
         self._open = self._start()
 
     def add(self, batch: Processed, lines: PieceLines) -> None:
-        """Write a batch; commit every shard that becomes full. `lines` tell whose records it has."""
+        """Write a batch; commit every shard that becomes full. `lines` say whose records it has."""
         documents, origins = batch.documents, batch.origins
         line = 0
         while True:
