@@ -26,7 +26,7 @@ import numpy as np
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.storage.masks import MASKS, blocks_among
+from dataprep.pipeline.storage.masks import MASKS
 
 ViewName = Literal["default", "lwm", "maxtext", "hf"]
 UserView = Callable[[Batch], Batch]
@@ -40,7 +40,7 @@ class Table:
     """The arrays of a view, by name."""
 
     columns: dict[str, tuple[str, int]]  # (one of _KINDS or the name of a mask, shift)
-    modalities: bool = False  # whether the mask of each modality is added, as vision_mask
+    modalities: bool = False  # whether every other mask is added, such as vision_mask
     loss: str = "loss"  # which of them is the loss mask
     finish: Callable[[Batch], Batch] | None = None
 
@@ -164,7 +164,8 @@ def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
     table = VIEWS[view]
     columns = dict(table.columns)
     if table.modalities:
-        columns |= {MASKS[mask].array: (mask, 0) for mask in blocks_among(masks)}
+        others = [mask for mask in masks[1:] if not MASKS[mask].is_weight]
+        columns |= {MASKS[mask].array: (mask, 0) for mask in others}
     if "weight" in masks:
         columns[WEIGHTS] = ("weight", table.columns[table.loss][1])
     return View(masks=tuple(masks), columns=columns, loss=table.loss, finish=table.finish)
