@@ -20,7 +20,7 @@ class EncodeConfig(Model):
     settings: Settings = Field(
         default_factory=dict, description="settings of the encoder: --set settings.NAME=VALUE"
     )
-    out: str = Field("", description="folder of the dataset")
+    out: str = Field("", description="folder to write the dataset to")
 
     column: str | None = Field(
         None, description="which column of a table has the media; default: image or audio"
@@ -43,7 +43,7 @@ class EncodeConfig(Model):
     )
 
     limit: int | None = Field(None, ge=1, description="encode only the first N records")
-    shard_records: int = Field(1024, ge=1, description="most records in a shard")
+    shard_records: int = Field(1024, ge=1, description="put at most this many records into a shard")
     on_error: OnError = Field(
         "fail",
         description="bad records: stop, leave them out (counted), or list them in errors.jsonl too",

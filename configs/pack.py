@@ -18,7 +18,7 @@ class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
     inputs: tuple[str, ...] = Field((), description="folders of tokenized datasets, in order")
-    out: str = Field("", description="folder of the dataset")
+    out: str = Field("", description="folder to write the dataset to")
 
     seq_len: int = Field(
         2048, ge=1, le=1 << 26, description="input tokens in a row, which stores one token more"
@@ -30,7 +30,9 @@ class PackConfig(Model):
     )
     truncate_side: Side = Field("right", description="with overflow truncate: which end is cut off")
     pad_side: Side = Field("right", description="with strategy pad: where padding goes")
-    max_segments: int | None = Field(None, ge=1, description="most documents in a row")
+    max_segments: int | None = Field(
+        None, ge=1, description="put at most this many documents into a row"
+    )
     keep_blocks: bool = Field(
         True, description="do not cut inside a block of vision or audio codes"
     )
@@ -52,7 +54,7 @@ class PackConfig(Model):
     compression: Compression = Field(
         "none", description="zstd: smaller files for archives, which cannot be memory-mapped"
     )
-    shard_rows: int = Field(16384, ge=1, description="most rows in a shard")
+    shard_rows: int = Field(16384, ge=1, description="put at most this many rows into a shard")
     shard_bytes: int = Field(
         256 << 20, ge=1 << 16, description="approximate limit on the size of a shard"
     )

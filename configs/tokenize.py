@@ -46,7 +46,7 @@ class TokenizeConfig(Model):
     tokenizer: str = Field(
         "", description="tokenizer.json, a folder with one, a hub name, a .model, or bytes"
     )
-    out: str = Field("", description="folder of the dataset")
+    out: str = Field("", description="folder to write the dataset to")
 
     fields: str = Field(
         "text",
@@ -58,8 +58,12 @@ class TokenizeConfig(Model):
     fields_index: int | None = Field(
         None, ge=0, description="which spec of a list to use; default: chosen by line number"
     )
-    add_bos: bool | Auto = Field("auto", description="auto: if the tokenizer names a BOS")
-    add_eos: bool | Auto = Field("auto", description="auto: if the tokenizer names an EOS")
+    add_bos: bool | Auto = Field(
+        "auto", description="put BOS before each document; auto: if the tokenizer has one"
+    )
+    add_eos: bool | Auto = Field(
+        "auto", description="put EOS after each document; auto: if the tokenizer has one"
+    )
     bos_token: str | int | None = Field(
         None, description="BOS token or id; default: the tokenizer's"
     )
