@@ -31,7 +31,8 @@ from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
 Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
-WEIGHTED = re.compile(r"(.+)\*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)")  # answer*0.5
+# answer*0.5; also what was meant as a weight and is none: answer*-1, answer*nan
+WEIGHTED = re.compile(r"(.+)\*([-+]?(?:[0-9.][\w.]*(?:[-+][0-9]+)?|nan|inf))")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,17 +105,24 @@ def _weight_of(name: str, grammar: Grammar) -> tuple[str, float]:
         return inside, 0.0
     if weighted is None:
         return name, 1.0
-    weight = float(weighted[2])
+    if weighted[1].startswith("[") and weighted[1].endswith("]"):
+        raise ValueError(f"field {name!r} has a weight but no loss; write {weighted[1]} or x*0.5")
+    return weighted[1], _checked_weight(weighted[2], name)
+
+
+def _checked_weight(text: str, name: str) -> float:
+    """Return a weight that float16 can hold; ValueError says what is wrong with it."""
+    try:
+        weight = float(text)
+    except ValueError:
+        raise ValueError(f"field {name!r} has weight {text}, which is not a number") from None
+    if weight == 0:
+        raise ValueError(f"field {name!r} has weight {text}; write [x] for a field without loss")
     with np.errstate(over="ignore"):
         stored = float(WEIGHT_DTYPE.type(weight))
     if not 0 < stored < math.inf:
-        raise ValueError(
-            f"field {name!r} has weight {weighted[2]}, which is not within 6e-8..65504; "
-            "write [x] for a field without loss"
-        )
-    if weighted[1].startswith("["):
-        raise ValueError(f"field {name!r} has a weight but no loss; write {weighted[1]} or x*0.5")
-    return weighted[1], weight
+        raise ValueError(f"field {name!r} has weight {text}, which is not within 6e-8..65504")
+    return weight
 
 
 def keys_of(fields: Sequence[Field]) -> frozenset[str]:

@@ -10,7 +10,7 @@ Every batch has the encoder's batch size. Sounds are encoded one by one.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.media import Decoded
 from dataprep.pipeline.media.decode import Frame
-from dataprep.pipeline.types import Modality
 
 
 class Encoding(Protocol):
@@ -32,12 +31,6 @@ class Encoding(Protocol):
 
     def codes_of(self, record: int, /) -> Codes:
         """Return [frames, tokens] for vision, [codebooks, frames] for audio."""
-
-
-def encoding_with(encoder: Encoder, kind: Modality) -> Encoding:
-    if kind == "vision":
-        return FrameEncoding(cast(ImageEncoder, encoder))
-    return SoundEncoding(cast(AudioEncoder, encoder))
 
 
 class FrameEncoding:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.retype import CommittedCodes, common_schema, retyped
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker, code_dtype
-from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, find_encoder
+from dataprep.pipeline.encoders import Encoder, find_encoder
 from dataprep.pipeline.jobs.accounts import entry_of, sums_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
@@ -107,7 +108,7 @@ def _encoder_entry(plan: EncodePlan, encoder: Encoder) -> EncoderEntry:
         kind=plan.kind,
         identity=dict(encoder.identity),
         codebook_size=encoder.codebook_size,
-        **_shape(plan, encoder),
+        **KINDS[plan.kind].facts(encoder),
         made_with=dict(_versions(find_encoder(plan.config.encoder).packages)),
     )
 
@@ -123,13 +124,6 @@ def _shard_entry(c: CommittedCodes, number: int, count: int) -> CodeShard:
 
 def _name(number: int, count: int) -> str:
     return shard_name("shards", NAME, number, count, ".parquet")
-
-
-def _shape(plan: EncodePlan, encoder: Encoder) -> dict[str, int]:
-    if plan.kind == "vision":
-        return {"tokens_per_frame": cast(ImageEncoder, encoder).tokens_per_frame}
-    audio = cast(AudioEncoder, encoder)
-    return {"num_codebooks": audio.num_codebooks, "rate": audio.rate}
 
 
 def _versions(packages: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from dataprep.pipeline.encode.batches import encoding_with
+from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.encode.tables import (
     ENDINGS,
@@ -24,7 +24,7 @@ from dataprep.pipeline.encode.tables import (
     OpenShard,
     prepare_commit,
 )
-from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, open_encoder
+from dataprep.pipeline.encoders import Encoder, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError
@@ -43,8 +43,6 @@ from dataprep.pipeline.media import (
     Decoded,
     Entry,
     Item,
-    PictureRules,
-    SoundRules,
     Stream,
     decode_ahead,
     is_listed,
@@ -68,7 +66,8 @@ class EncodeTasks:
         self._plan = plan
         self._work = work
         self._encoder = open_encoder(config.encoder, config.settings, plan.weights)
-        self._rules = rules_of(plan, self._encoder)
+        self._kind = KINDS[plan.kind]
+        self._rules = self._kind.rules(config, self._encoder)
         self._column = column_of(plan, self._encoder)
         self._maker = maker_of(plan, self._encoder)
         self._made: dict[int, tuple[Maker, ...]] = {}  # by source, as they are needed
@@ -130,7 +129,7 @@ class EncodeTasks:
     ) -> tuple[OpenShard, Cursor]:
         """Return a shard of the next records, and where to continue after them."""
         shard = OpenShard()
-        encoding = encoding_with(self._encoder, self._plan.kind)
+        encoding = self._kind.encoding(self._encoder)
         kept: list[tuple[int, int, dict[str, Any]]] = []  # record, source, columns
         num_codes = 0
         for record, (place, decoded) in enumerate(stream):
@@ -171,7 +170,7 @@ class EncodeTasks:
         shard.sources.append(source)
         tally = shard.tally(source)
         tally.written += 1
-        tally.frames += codes.shape[0 if self._plan.kind == "vision" else 1]
+        tally.frames += codes.shape[self._kind.frame_axis]
         tally.codes += codes.size
 
     def _columns(self, decoded: Decoded) -> dict[str, Any]:
@@ -220,35 +219,21 @@ def _listed(item: Item, reason: str) -> dict[str, Any]:
     }
 
 
-def rules_of(plan: EncodePlan, encoder: Encoder) -> PictureRules | SoundRules:
-    config = plan.config
-    if plan.kind == "audio":
-        rate = cast(AudioEncoder, encoder).rate
-        return SoundRules(rate=rate, loudness=config.loudness)
-    return PictureRules(
-        size=cast(ImageEncoder, encoder).size,
-        exif_rotate=config.exif_rotate,
-        fps=config.fps,
-        frames=config.frames,
-    )
-
-
 def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:
-    codebooks = 1 if plan.kind == "vision" else cast(AudioEncoder, encoder).num_codebooks
     return CodeColumn(
-        name=_filled(plan.config.into), codebook_size=encoder.codebook_size, is_nested=codebooks > 1
+        name=_filled(plan.config.into),
+        codebook_size=encoder.codebook_size,
+        is_nested=KINDS[plan.kind].codebooks(encoder) > 1,
     )
 
 
 def maker_of(plan: EncodePlan, encoder: Encoder) -> Maker:
-    is_vision = plan.kind == "vision"
     return Maker(
         column=_filled(plan.config.into),
         kind=plan.kind,
         encoder=plan.config.encoder,
-        tokens_per_frame=cast(ImageEncoder, encoder).tokens_per_frame if is_vision else None,
-        num_codebooks=None if is_vision else cast(AudioEncoder, encoder).num_codebooks,
         codebook_size=encoder.codebook_size,
+        **KINDS[plan.kind].frame(encoder),
     )
 
 

@@ -41,8 +41,6 @@ def locked(out: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(f"another run holds {out}; wait for it or stop it") from None
-        if not os.access(out, os.W_OK | os.X_OK):
-            raise ConfigError(f"cannot write in --out {out}; name another")
         yield
     finally:
         os.close(descriptor)
@@ -119,6 +117,7 @@ def prepare(
         return work
     # There is nothing, or what an interrupted removal left.
     remove_dataset(out)
+    _check_writable(out)
     work.mkdir()
     write_atomic(path, json.dumps(identity).encode())
     return work
@@ -129,6 +128,7 @@ def remove_dataset(out: Path) -> None:
     rest is known to be ours and is removed too."""
     if not any((out / name).exists() for name in OURS):
         return
+    _check_writable(out)
     (out / WORK).mkdir(exist_ok=True)
     (out / WORK / IDENTITY).unlink(missing_ok=True)
     for name in (MANIFEST, *(name for name in OURS if name not in (MANIFEST, WORK)), WORK):
@@ -137,6 +137,11 @@ def remove_dataset(out: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+def _check_writable(out: Path) -> None:
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise ConfigError(f"cannot write in --out {out}: no permission, or a read-only disk")
 
 
 def _without(identity: Identity, keys: Sequence[str]) -> str:

@@ -39,6 +39,7 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
         identity=partial(identity_of, config),
         names=lambda corpus: config.inputs,
         reads=lambda corpus: config.inputs,
+        folders=lambda corpus: config.inputs,
         begin=partial(_begin, config),
         changed=lambda corpus: "",  # a dataset with a manifest does not change
         draft=_draft,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from dataprep.pipeline.types import Modality
 
+Size = Annotated[int, Meta(ge=0, le=1 << 53)]  # a number of bytes, tokens, records …
 Json = dict[str, Any]  # as it is in the file; code that needs a part of it knows its model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
     path: str  # relative to the dataset
-    num_bytes: int
+    num_bytes: Size
     xxh3_128: str
 
 
@@ -24,20 +25,20 @@ class OriginsEntry:
     """The provenance of a shard of documents."""
 
     path: str
-    first_piece: int  # number of its task's first piece, among the pieces of all tasks
-    num_bytes: int
+    first_piece: Size  # number of its task's first piece, among the pieces of all tasks
+    num_bytes: Size
     xxh3_128: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentShard:
     path: str
-    num_records: int
-    num_documents: int
-    num_tokens: int
-    num_bytes: int
+    num_records: Size
+    num_documents: Size
+    num_tokens: Size
+    num_bytes: Size
     xxh3_128: str
-    record_bytes: tuple[int, ...]  # size of each record
+    record_bytes: tuple[Size, ...]  # size of each record
     index: FileEntry
     provenance: OriginsEntry
 
@@ -45,9 +46,9 @@ class DocumentShard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShard:
     path: str
-    num_records: int
-    num_tokens: int  # of documents, padding left out
-    num_bytes: int
+    num_records: Size
+    num_tokens: Size  # of documents, padding left out
+    num_bytes: Size
     xxh3_128: str
     index: FileEntry
     provenance: FileEntry
@@ -56,9 +57,9 @@ class RowShard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeShard:
     path: str
-    num_records: int
-    num_tokens: int
-    num_bytes: int
+    num_records: Size
+    num_tokens: Size
+    num_bytes: Size
     xxh3_128: str
 
 
@@ -70,12 +71,12 @@ class TextSource:
     kind: str
     bytes: int
     fingerprint: str
-    records: int
-    written: int
-    quarantined: int
-    dropped: int
-    empty: int
-    tokens: int
+    records: Size
+    written: Size
+    quarantined: Size
+    dropped: Size
+    empty: Size
+    tokens: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +87,12 @@ class MediaSource:
     kind: str
     bytes: int
     fingerprint: str
-    records: int
-    written: int
-    quarantined: int
-    dropped: int
-    frames: int
-    codes: int
+    records: Size
+    written: Size
+    quarantined: Size
+    dropped: Size
+    frames: Size
+    codes: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,17 +102,17 @@ class DatasetSource:
     path: str
     bytes: int
     fingerprint: str
-    records: int  # documents
+    records: Size  # documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerEntry:
     sha256: str
     kind: str
-    vocab_size: int
-    bos: int | None
-    eos: int | None
-    pad: int | None
+    vocab_size: Size
+    bos: Size | None
+    eos: Size | None
+    pad: Size | None
     engine: Json
 
 
@@ -129,7 +130,7 @@ class EncoderEntry:
     name: str
     kind: Modality
     identity: Json
-    codebook_size: int
+    codebook_size: Size
     tokens_per_frame: int | UnsetType = UNSET  # vision
     num_codebooks: int | UnsetType = UNSET  # audio
     rate: int | UnsetType = UNSET  # audio

@@ -34,6 +34,7 @@ from dataprep.pipeline.storage.entries import (
     MediaSource,
     OriginsEntry,
     RowShard,
+    Size,
     TextSource,
     TokenizerEntry,
 )
@@ -57,10 +58,10 @@ class TokenizedManifest:
     sources: tuple[TextSource, ...]
     seq_len: None = None
     token_dtype: TokenDtype
-    max_id: int
+    max_id: Size
     masks: tuple[str, ...]
     shards: tuple[DocumentShard, ...]
-    counts: dict[str, int]
+    counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] = ()
 
@@ -79,15 +80,15 @@ class PackedManifest:
     vision: BlockTags | UnsetType = UNSET
     audio: BlockTags | UnsetType = UNSET
     sources: tuple[DatasetSource, ...]
-    seq_len: int
+    seq_len: Size
     token_dtype: TokenDtype
     ends_dtype: TokenDtype
-    max_id: int
-    pad: int
+    max_id: Size
+    pad: Size
     compression: Literal["none", "zstd"]
     masks: tuple[str, ...]
     shards: tuple[RowShard, ...]
-    counts: dict[str, int]
+    counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] | UnsetType = UNSET
 
@@ -109,7 +110,7 @@ class EncodedManifest:
     columns: dict[str, str]
     sources: tuple[MediaSource, ...]
     shards: tuple[CodeShard, ...]
-    counts: dict[str, int]
+    counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] = ()
 

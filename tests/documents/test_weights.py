@@ -78,6 +78,11 @@ def test_lwms_own_grammar_knows_no_weights(tmp_path: Path, toy: Path) -> None:
     [
         ("a*0", "write \\[x\\] for a field without loss"),
         ("a*70000", "not within"),
+        ("a*1e9", "not within"),
+        ("a*-1", "not within"),
+        ("a*nan", "not within"),
+        ("a*0x1", "not a number"),
+        ("a*1.2.3", "not a number"),
         ("a*0.00000001", "not within"),
         ("[a*0.5]", "a weight but no loss"),
         ("[a]*0.5", "a weight but no loss"),
@@ -90,8 +95,13 @@ def test_a_weight_that_is_none_is_refused(
         tokenized(tmp_path, toy, RECORDS, fields=spec)
 
 
-def test_what_is_not_written_as_a_weight_is_the_name_of_a_field(tmp_path: Path, toy: Path) -> None:
-    assert len(tokenized(tmp_path, toy, [{"a*1e9": "b"}], fields="a*1e9")) == 1
+def test_a_weight_may_be_written_with_an_exponent(tmp_path: Path, toy: Path) -> None:
+    dataset = tokenized(tmp_path, toy, RECORDS, fields="[q],a*5e-1")
+    assert dataset[0]["loss_weights"].tolist() == [0, 0, 0, 0.5, 0.5, 0.5, 1]
+
+
+def test_a_star_without_a_number_is_part_of_the_name(tmp_path: Path, toy: Path) -> None:
+    assert len(tokenized(tmp_path, toy, [{"a*b": "b"}], fields="a*b")) == 1
 
 
 def test_a_bad_weight_in_a_record_is_an_error_of_that_record(

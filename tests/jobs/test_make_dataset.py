@@ -68,7 +68,7 @@ def test_pack_refuses_its_own_input_as_output(
     tokenized = tmp_path / "tokenized"
     run_cli("tokenize", sample.text, "--tokenizer", sample.tokenizer, "--out", tokenized)
     before = tree(tokenized)
-    for out in (tokenized, tmp_path):
+    for out in (tokenized, tmp_path, tokenized / "packed", tokenized / ".work"):
         done = run_cli("pack", tokenized, "--out", out, "--overwrite", check=False)
         assert done.code == 2
     assert tree(tokenized) == before
@@ -186,6 +186,10 @@ def edited(folder: Path, change: Any) -> None:
         (lambda m: m["encoder"].update(tokens_per_frame=100), "a part of a frame"),
         (lambda m: m["encoder"].pop("codebook_size"), "codebook_size"),
         (lambda m: m["shards"][0].update(num_bytes="7"), "num_bytes"),
+        (lambda m: m["shards"][0].update(num_records=-1), "num_records"),
+        (lambda m: m["shards"][0].update(num_records=10**30), "num_records"),
+        (lambda m: m["counts"].update(codes=True), "counts"),
+        (lambda m: m.update(masks=["unknown"]), "unknown"),
     ],
 )
 def test_a_changed_manifest_of_codes_is_found(
