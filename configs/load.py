@@ -110,12 +110,23 @@ def validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
 def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
     """Return the config that the manifest of `folder` records, as its model."""
     try:
-        return model.model_validate(values)
+        return model.model_validate(_known(model, values))
     except ValidationError as error:
         problems = "; ".join(_problem(model, p) for p in error.errors())
         raise CorruptError(
             f"{folder}/manifest.json records a config that is not valid: {problems}"
         ) from None
+
+
+def _known(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values whose keys the model has: another version may have recorded others."""
+    found: dict[str, Any] = {}
+    for key, field in model.model_fields.items():
+        if key in values:
+            inner, value = _model_in(field.annotation), values[key]
+            is_section = inner is not None and isinstance(value, dict)
+            found[key] = _known(inner, value) if inner and is_section else value
+    return found
 
 
 def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:

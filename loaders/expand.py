@@ -87,7 +87,10 @@ def expand(
         edges = tails[ranges(first, pieces)]
         _check(edges, pieces, layout.capacity)
         if MASKS[layout.masks[mask]].is_weight:
-            values = weights_of(tails[ranges(first + pieces, pieces)]).astype(np.float32)
+            bits = tails[ranges(first + pieces, pieces)]
+            if (bits >> 16).any():
+                raise CorruptError("the ends of a row do not ascend")
+            values = weights_of(bits).astype(np.float32)
         else:
             values = (numbers_within(pieces) & 1).astype(bool)
         lengths = _lengths(edges, pieces, request.start + shift, request.width)

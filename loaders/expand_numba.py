@@ -210,6 +210,9 @@ def _mark_all(
         place += count * numbers[mask]
         if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
             return False
+        for i in range(len(bits)):
+            if bits[i] >= len(table):
+                return False
         for k in range(len(masks[1])):
             if masks[1][k, 0] == mask:
                 _mark(masks[0][k, row], runs, start + masks[1][k, 1])

@@ -347,6 +347,12 @@ def make_rows(folder: Path, seq_len: int) -> None:
     write_manifest(folder, manifest_of(entries, seq_len))
 
 
+COUNTS = (
+    *("documents_read", "documents_written", "documents_quarantined"),
+    *("tokens", "target_tokens", "rows", "padding"),
+)
+
+
 def manifest_of(entries: Sequence[RowShard], seq_len: int) -> PackedManifest:
     identity = {"shards": [entry.xxh3_128 for entry in entries]}
     tokenizer = TokenizerEntry(
@@ -368,7 +374,7 @@ def manifest_of(entries: Sequence[RowShard], seq_len: int) -> PackedManifest:
         compression="none",
         masks=("loss",),
         shards=tuple(entries),
-        counts={},
+        counts=dict.fromkeys(COUNTS, 0),
         identity=identity,
     )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import FindUnencodable, Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.types import Offsets, Piece, Records
 
 _SMALL_BYTES = 1 << 16  # a larger batch is processed by itself
@@ -69,16 +70,23 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
     """Yield neighbours that can be processed in one call, in order."""
     group: list[PieceRecords] = []
     num_bytes = 0
-    for batch in batches:
-        joins = batch.may_be_joined
-        if group and not (joins and batch.rules is group[0].rules and num_bytes < _TOGETHER_BYTES):
+    try:
+        for batch in batches:
+            joins = batch.may_be_joined
+            is_full = num_bytes >= _TOGETHER_BYTES
+            if group and (is_full or not joins or batch.rules is not group[0].rules):
+                yield group
+                group, num_bytes = [], 0
+            group.append(batch)
+            num_bytes += batch.records.num_bytes
+            if not joins:
+                yield group
+                group, num_bytes = [], 0
+    except InputError:
+        # A bad record of an earlier file is to be told before a later file that cannot be read.
+        if group:
             yield group
-            group, num_bytes = [], 0
-        group.append(batch)
-        num_bytes += batch.records.num_bytes
-        if not joins:
-            yield group
-            group, num_bytes = [], 0
+        raise
     if group:
         yield group
 

@@ -74,9 +74,7 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
             "into": config.into or spec.kind,
         }
     )
-    found = [
-        item for path in config.inputs for item in find_media(path, spec.kind, column, cache_dir)
-    ]
+    found = find_all_media(config, spec.kind, cache_dir)
     _check_videos(found, config)
     workers = config.workers or num_cores
     processes = min(workers, encoder.max_processes or workers)
@@ -97,6 +95,19 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
         encoder=encoder,
         num_workers=processes,
     )
+
+
+def find_all_media(
+    config: EncodeConfig,
+    kind: Modality,
+    cache_dir: Path | None,
+    known: Sequence[Found] = (),
+) -> list[Found]:
+    """Return the sources of all inputs; `known`: what was found before."""
+    column = config.column or DEFAULT_COLUMN[kind]
+    return [
+        item for path in config.inputs for item in find_media(path, kind, column, cache_dir, known)
+    ]
 
 
 def _check_videos(found: Sequence[Found], config: EncodeConfig) -> None:

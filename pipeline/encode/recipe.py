@@ -7,15 +7,15 @@ out/shards/*.parquet                  moved there when every task is done: what 
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
 from dataprep.configs import EncodeConfig
 from dataprep.pipeline.encode.manifest import make_draft
-from dataprep.pipeline.encode.plan import Planned, make_plan
+from dataprep.pipeline.encode.plan import Planned, find_all_media, make_plan
 from dataprep.pipeline.encode.tables import CodesMarker
 from dataprep.pipeline.encode.worker import entries_name
+from dataprep.pipeline.encoders import find_weights
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
 from dataprep.pipeline.jobs.executors import usable_cores
@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import write_plan
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.media import changed_media, places_read
+from dataprep.pipeline.media import changed_media, folders_named, places_read
 
 # Threads for matrix products would compete with the other workers.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -43,13 +43,22 @@ def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMar
         identity=lambda planned: planned.plan.identity,
         names=lambda planned: [source.path for source in planned.plan.sources],
         reads=lambda planned: places_read(planned.found),
-        folders=lambda planned: [path for path in config.inputs if os.path.isdir(path)],
+        folders=lambda planned: folders_named(config.inputs),
         begin=begin_work,
-        changed=lambda planned: changed_media(planned.found, cache_dir),
+        changed=partial(_changed, config, cache_dir),
         draft=make_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
         may_change=("on_error",),  # it does not change the shards
     )
+
+
+def _changed(config: EncodeConfig, cache_dir: Path, planned: Planned) -> str:
+    """Return what changed since it was planned: an input, or the encoder's weights."""
+    weights = find_weights(config.weights, cache_dir)
+    if weights != planned.plan.weights:
+        return str(config.weights)
+    again = partial(find_all_media, config, planned.plan.kind, cache_dir, planned.found)
+    return changed_media(planned.found, again)
 
 
 def plan_of(config: EncodeConfig, cache_dir: Path | None) -> Planned:

@@ -23,6 +23,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, missing_file, read_manifest
 
 IDENTITY = "identity.json"
+WORK_VERSION = 2  # of plans and markers: changes with them, so that no run reads those of others
 OURS = (WORK, MANIFEST, "shards", "index", "provenance", "errors.jsonl")
 
 Identity = Mapping[str, Any]
@@ -108,6 +109,11 @@ def prepare(
     path = work / IDENTITY
     if path.exists():
         begun = json.loads(path.read_bytes())
+        if begun.pop("work_version", None) != WORK_VERSION:
+            raise ConflictError(
+                f"{out} has an unfinished run of another version of dataprep; finish it with that "
+                "one, name another --out, or throw it away with --overwrite"
+            )
         if _without(begun, may_change) != _without(identity, may_change):
             changes = difference(begun, identity, names)
             raise ConflictError(
@@ -119,7 +125,7 @@ def prepare(
     remove_dataset(out)
     _check_writable(out)
     work.mkdir()
-    write_atomic(path, json.dumps(identity).encode())
+    write_atomic(path, json.dumps({**identity, "work_version": WORK_VERSION}).encode())
     return work
 
 

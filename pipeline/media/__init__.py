@@ -38,6 +38,7 @@ from dataprep.pipeline.media.find import (
     Found,
     changed_media,
     find_media,
+    folders_named,
     is_listed,
     places_read,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "decode_ahead",
     "decode_item",
     "find_media",
+    "folders_named",
     "is_listed",
     "places_read",
     "read_items",

@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.manifest import identity_of, make_draft
 from dataprep.pipeline.pack.plan import PackPlan, make_plan, plan_rows
-from dataprep.pipeline.pack.strategies import Counts
+from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
 from dataprep.pipeline.pack.worker import RowsMarker, task_name
 
 
@@ -56,7 +56,13 @@ def pack_plan_of(config: PackConfig) -> Counts:
 def _corpus(config: PackConfig) -> Corpus:
     if not config.inputs:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
-    return Corpus([Path(folder) for folder in config.inputs])
+    corpus = Corpus([Path(folder) for folder in config.inputs])
+    if "weight" in corpus.masks and STRATEGIES[config.strategy].quirks(config).shift_full_rows:
+        raise ConfigError(
+            "compat lwm with strategy pad moves the loss of full rows by one token, which the loss "
+            "weights of these documents cannot follow; leave compat out"
+        )
+    return corpus
 
 
 def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Work[RowsMarker]:

@@ -38,7 +38,7 @@ from dataprep.pipeline.storage.entries import (
     TextSource,
     TokenizerEntry,
 )
-from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.storage.masks import MASKS, blocks_among
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -160,9 +160,9 @@ def read_manifest(folder: Path) -> Manifest:
         manifest: Manifest = msgspec.json.decode(data, type=KINDS[head.kind])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise CorruptError(f"{path} is damaged ({error}); make the dataset again") from None
-    unknown = next((mask for mask in manifest.masks if mask not in MASKS), None)
-    if unknown is not None:
-        raise CorruptError(f"{path} lists the mask {unknown!r}, which this dataprep does not know")
+    wrong = _wrong_in(manifest)
+    if wrong:
+        raise CorruptError(f"{path} is damaged: {wrong}; make the dataset again")
     for entry in files_of(manifest):
         _check_entry(entry, path)
     return manifest
@@ -229,6 +229,30 @@ def _read(folder: Path) -> bytes:
 def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockTags | None:
     tags: BlockTags | UnsetType = getattr(manifest, modality)
     return None if isinstance(tags, UnsetType) else tags
+
+
+def _wrong_in(manifest: Manifest) -> str:
+    """Return what does not go together in a manifest, or ''."""
+    unknown = [mask for mask in manifest.masks if mask not in MASKS]
+    if unknown:
+        return f"it lists the mask {unknown[0]!r}, which this dataprep does not know"
+    if isinstance(manifest, EncodedManifest):
+        return _missing_counts(manifest, ("codes", "frames"))
+    if list(manifest.masks) != [mask for mask in MASKS if mask in {"loss", *manifest.masks}]:
+        return f"its masks are {', '.join(manifest.masks)}, which is not their order"
+    untagged = [mask for mask in blocks_among(manifest.masks) if manifest.tags_of(mask) is None]
+    if untagged:
+        return f"it has no tags for the mask {untagged[0]!r}"
+    names = [MASKS[mask].count for mask in manifest.masks]
+    if isinstance(manifest, PackedManifest):
+        names = ["target_tokens", "rows", "padding"]
+    return _missing_counts(manifest, ("tokens", *names))
+
+
+def _missing_counts(manifest: Manifest, names: Sequence[str]) -> str:
+    everywhere = ("documents_read", "documents_written", "documents_quarantined")
+    lost = [name for name in (*everywhere, *names) if name not in manifest.counts]
+    return f"its counts lack {lost[0]}" if lost else ""
 
 
 def _check_entry(entry: AnyFile, place: Path) -> None:

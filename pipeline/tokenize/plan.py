@@ -93,6 +93,7 @@ def make_plan(
                 f"lower code_offset, codebook_size or the tags of modalities.{modality}"
             )
     max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
+    masks = masks_of(config, blocks)
     draft = TokenizePlan(
         config=config,
         vocabulary=vocabulary,
@@ -100,10 +101,10 @@ def make_plan(
         inputs=tuple(inputs),
         tasks=(),
         task_bytes=_task_bytes(sources, config.shard_bytes),
-        masks=masks_of(config, blocks),
+        masks=masks,
         token_dtype=token_dtype(max_id),
         max_id=max_id,
-        identity=_identity(config, vocabulary, sources, inputs),
+        identity=_identity(config, vocabulary, sources, inputs, masks),
     )
     for i in range(len(config.inputs)):
         _check_rules(rules_of(draft, i))
@@ -135,12 +136,15 @@ def _identity(
     vocabulary: Vocabulary,
     sources: Sequence[Source],
     inputs: Sequence[int],
+    masks: Sequence[str],
 ) -> dict[str, Any]:
     own = ("fields", "fields_from", "text_separator")
     items = [item.model_dump(mode="json", include=set(own)) for item in config.inputs]
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",
+        # Records have another layout with weights; without, older fingerprints stay as they are.
+        **({"masks": list(masks)} if "weight" in masks else {}),
         "config": config.model_dump(mode="json", exclude=set(NEUTRAL)),
         "tokenizer": {
             "sha256": vocabulary.files.sha256,

@@ -15,14 +15,20 @@ from numpy.typing import NDArray
 from dataprep.pipeline.hashes import fingerprint, hash_file
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype
-from dataprep.pipeline.storage.entries import FileEntry, RowShard, TokenizerEntry
+from dataprep.pipeline.storage.entries import BlockTags, FileEntry, RowShard, TokenizerEntry
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
     PackedManifest,
     read_manifest,
     write_manifest,
 )
-from dataprep.pipeline.storage.masks import MASKS, WEIGHT_DTYPE, runs_of_parts, stored_numbers
+from dataprep.pipeline.storage.masks import (
+    MASKS,
+    WEIGHT_DTYPE,
+    blocks_among,
+    runs_of_parts,
+    stored_numbers,
+)
 from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows, ends_dtype
 
 PAD = 3
@@ -172,6 +178,9 @@ def _write(
     tokenizer = TokenizerEntry(
         sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine={}
     )
+    tags: dict[str, Any] = {
+        mask: BlockTags(start=(), end=(), named=True) for mask in blocks_among(masks)
+    }
     manifest = PackedManifest(
         format_version=FORMAT_VERSION,
         kind="packed",
@@ -186,12 +195,19 @@ def _write(
         max_id=0,
         pad=PAD,
         compression=cast(Any, compression),
+        **tags,
         masks=tuple(masks),
         shards=tuple(entries),
-        counts={"rows": len(payloads)},
+        counts={**dict.fromkeys(COUNTS, 0), "rows": len(payloads)},
         identity=identity,
     )
     write_manifest(folder, manifest)
+
+
+COUNTS = (
+    *("documents_read", "documents_written", "documents_quarantined"),
+    *("tokens", "target_tokens", "rows", "padding"),
+)
 
 
 def _entry(folder: Path, path: Path) -> FileEntry:
