@@ -115,6 +115,16 @@ def test_a_bad_weight_in_a_record_is_an_error_of_that_record(
     assert "a weight but no loss" in done.stderr
 
 
+def test_weights_cannot_follow_lwms_shifted_loss(
+    tmp_path: Path, toy: Path, run_cli: RunCli
+) -> None:
+    tokenized(tmp_path, toy, RECORDS, fields="[q],a*0.5")
+    words = ("pack", tmp_path / "out", "--strategy", "pad", "--compat", "lwm", "--out")
+    done = run_cli(*words, tmp_path / "packed", check=False)
+    assert done.code == 2
+    assert "loss weights" in done.stderr
+
+
 weights = st.sampled_from(["", "*0.5", "*2", "*0.1"])
 
 

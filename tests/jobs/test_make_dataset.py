@@ -16,6 +16,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import commits
 from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.media import find as media_find
 from support.encoding import encode_here, png
 from support.trees import tree
 
@@ -93,18 +94,27 @@ def test_encode_of_bad_records_alone_is_an_error(run_cli: RunCli, tmp_path: Path
 # --- planned once, markers read once --------------------------------------------------------------
 
 
-def test_encode_plans_once(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encode_plans_once_and_reads_a_table_once_for_what_it_names(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t.jsonl"
+    table.write_text(f'{{"image": "{pictures.name}/a.png"}}\n')
     calls: list[str] = []
-    find_media = encode_plan.find_media
 
-    def counting(spec: str, *args: Any) -> Any:
-        calls.append(spec)
-        return find_media(spec, *args)
+    def counting(module: Any, name: str) -> None:
+        function = getattr(module, name)
 
-    monkeypatch.setattr(encode_plan, "find_media", counting)
-    values = {"inputs": [str(pictures)], "encoder": "patches", "out": str(tmp_path / "out")}
+        def call(*args: Any) -> Any:
+            calls.append(name)
+            return function(*args)
+
+        monkeypatch.setattr(module, name, call)
+
+    counting(encode_plan, "_make_tasks")
+    counting(media_find, "referenced_paths")
+    values = {"inputs": [str(table)], "encoder": "patches", "out": str(tmp_path / "out")}
     encode(EncodeConfig.model_validate(values), cache_dir=tmp_path / "cache")
-    assert calls == [str(pictures)]
+    assert sorted(calls) == ["_make_tasks", "referenced_paths"]
 
 
 def test_the_parent_reads_each_marker_once(
@@ -200,6 +210,38 @@ def test_a_changed_manifest_of_codes_is_found(
     edited(tmp_path / "out", change)
     with pytest.raises(CorruptError, match=message):
         verify(tmp_path / "out")
+
+
+def test_a_dataset_with_a_config_key_of_another_version_is_whole(
+    pictures: Path, tmp_path: Path
+) -> None:
+    encode_here(tmp_path / "out", pictures)
+    edited(tmp_path / "out", lambda m: m["config"].update(from_the_future=1))
+    verify(tmp_path / "out")
+
+
+def test_an_unfinished_run_of_another_version_is_not_continued(
+    run_cli: RunCli, pictures: Path, tmp_path: Path
+) -> None:
+    (pictures / "bad.png").write_bytes(b"none")
+    words = ("encode", pictures, "--encoder", "patches", "--out", tmp_path / "out")
+    assert run_cli(*words, check=False).code == 3
+    identity = tmp_path / "out" / ".work" / "identity.json"
+    identity.write_text(json.dumps({**json.loads(identity.read_text()), "work_version": 1}))
+    done = run_cli(*words, "--on-error", "skip", check=False)
+    assert done.code == 4
+    assert "another version of dataprep" in done.stderr
+    run_cli(*words, "--on-error", "skip", "--overwrite")
+
+
+def test_of_two_errors_in_small_files_the_first_is_told(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": 3}\n')
+    (tmp_path / "in" / "b.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00cut")
+    words = ("tokenize", tmp_path / "in", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    done = run_cli(*words, check=False)
+    assert done.code == 3
+    assert "a.jsonl" in done.stderr
 
 
 def test_a_file_that_the_manifest_of_codes_does_not_know_is_found(

@@ -11,8 +11,12 @@ import pytest
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.loaders import expand as by_numpy
 from dataprep.loaders import expand_numba as by_numba
+from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import all_of_a_row, empty_arrays
 from dataprep.loaders.shards import open_shards
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 from support.packed import Packed, manifest_of, write_packed
 
 MASKS = ("loss", "vision", "weight")
@@ -86,6 +90,25 @@ def test_in_a_mixture_a_dataset_without_weights_has_ones(weighted: Packed, tmp_p
 def test_padding_rows_weigh_nothing(weighted: Packed) -> None:
     loader = DataLoader(weighted.folder, batch_size=32, epochs=1, remainder="pad")
     assert not loader[1]["loss_weights"][8:].any()
+
+
+@pytest.mark.parametrize("module", [by_numpy, by_numba])
+def test_a_weight_that_is_no_float16_is_an_error(module: Any) -> None:
+    layout = RowLayout(capacity=4, masks=("weight",), tokens=np.dtype("<u2"), ends=np.dtype("<u4"))
+    rows = Rows(
+        tokens=np.zeros((1, 4), "<u2"),
+        left_padding=np.zeros(1, np.int64),
+        ends=IntegerLists(np.array([4]), np.array([0, 1])),
+        masks=(IntegerLists(np.array([4, 4_000_000_000]), np.array([0, 2])),),
+    )
+    (payload,) = encode_rows(rows, layout)
+    data = np.frombuffer(payload, np.uint8)
+    found = RowBytes(
+        memory=data, first=np.zeros(1, np.int64), size=np.array([len(data)]), in_blocks=False
+    )
+    request = all_of_a_row(0, 4, ("weight",), ("weight",))
+    with pytest.raises(CorruptError):
+        module.expand(found, layout, request, empty_arrays(request, 1), np.zeros(1, np.int64))
 
 
 def test_a_view_of_the_users_own_gets_them(weighted: Packed) -> None:
