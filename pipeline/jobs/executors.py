@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -62,7 +64,8 @@ def run_local(
 ) -> None:
     """Run the jobs in processes on this machine, which end when this one does, however it ends."""
     # multiprocess takes 40 ms to import, which commands that run no jobs need not wait for.
-    from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
+    with _signals_held_back():
+        from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
     def new_process() -> WorkerProcess:
         return WorkerProcess(worker, work.absolute(), environment)
@@ -84,6 +87,27 @@ def run_local(
                     on_message(message)
     finally:
         crew.dismiss()
+
+
+@contextmanager
+def _signals_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait: packages import others in `try: … except:`, which would swallow it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python runs the handlers of signals in the main thread only
+        return
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, frame: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: its handler was not set by Python, which cannot set it again.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    for late in came:
+        signal.raise_signal(late)
 
 
 @dataclass(slots=True, kw_only=True)

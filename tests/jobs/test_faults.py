@@ -204,6 +204,34 @@ def test_ctrl_c_ends_in_130_and_says_how_to_go_on(
     assert "run the same command again" in stderr
 
 
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "multiprocess.__info__":  # multiprocess imports it in `try: … except:`
+            print("interrupted", file=sys.stderr)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from dataprep.cli.main import main
+main()
+"""
+
+
+def test_ctrl_c_during_an_import_is_not_swallowed(corpus: Path, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT, *words_for(corpus, tmp_path / "out", "-q")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.stderr.count("interrupted") == 1
+    assert "run the same command again" in result.stderr
+    assert result.returncode == 130
+
+
 def test_a_module_of_the_users_folder_is_not_imported_by_workers(
     run_cli: RunCli, tmp_path: Path
 ) -> None:
