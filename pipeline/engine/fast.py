@@ -65,9 +65,12 @@ def load_fast(
     data = read_defining_file(files)
     try:
         return FastEngine(name, version, adapter.load(files, data))
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    except MemoryError:
         raise
-    except BaseException as error:  # a panic in Rust is not an Exception
+    except BaseException as error:
+        # A panic in Rust is not an Exception; a signal is not the engine's fault.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         lines = str(error).strip().splitlines()
         message = f"it does not load: {lines[0] if lines else type(error).__name__}"
         raise EngineUnavailableError(message) from error

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -434,6 +435,31 @@ def test_an_engine_that_cannot_load_a_tokenizer_says_so(
 ) -> None:
     with pytest.raises(EngineUnavailableError, match=r"does not load: .*BertNormalizer"):
         load_fast("fastokens", tokenizers["word_piece"])
+
+
+class Stopped(BaseException):
+    """What a signal raises in the CLI."""
+
+
+class PanicException(BaseException):
+    """What pyo3 raises for a panic in Rust, by its name."""
+
+
+def test_a_signal_while_an_engine_loads_is_not_its_failure_but_a_panic_is(
+    tokenizers: dict[str, TokenizerFiles],
+) -> None:
+    def adapters(error: BaseException) -> dict[str, Adapter]:
+        def load(files: TokenizerFiles, data: bytes) -> Any:
+            raise error
+
+        return {"fake": replace(fake(lambda text: False)["fake"], load=load)}
+
+    for signal in (Stopped(2), KeyboardInterrupt(), MemoryError()):
+        with pytest.raises(type(signal)):
+            load_fast("fake", tokenizers["gpt2"], adapters=adapters(signal))
+    for failure in (PanicException("index out of bounds"), ValueError("bad model")):
+        with pytest.raises(EngineUnavailableError, match=f"does not load: {failure}"):
+            load_fast("fake", tokenizers["gpt2"], adapters=adapters(failure))
 
 
 def test_a_worker_with_another_version_refuses_the_selection(
