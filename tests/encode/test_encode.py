@@ -187,7 +187,8 @@ def test_a_dataset_saved_by_datasets_is_read(tmp_path: Path) -> None:
 
 
 def test_sound_becomes_one_code_a_sample(tmp_path: Path) -> None:
-    soundfile = pytest.importorskip("soundfile")
+    import soundfile
+
     wave = np.sin(np.arange(800) / 9).astype(np.float32)
     soundfile.write(tmp_path / "a.wav", wave, 16000, subtype="FLOAT")
     manifest = encode_here(tmp_path / "out", tmp_path / "a.wav", encoder="mulaw", loudness="none")
@@ -222,7 +223,8 @@ SPEC = EncoderSpec(name="twofold", kind="audio", about="", settings=Settings, pa
 def test_several_codebooks_are_a_list_of_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    soundfile = pytest.importorskip("soundfile")
+    import soundfile
+
     plugin = install_plugin(tmp_path / "plugin", "twofold = twofold_encoder:SPEC", "twofold")
     (plugin / "twofold_encoder.py").write_text(TWO_CODEBOOKS)
     monkeypatch.syspath_prepend(str(plugin))
@@ -264,7 +266,8 @@ MULAW = {
 
 
 def wav(samples: int) -> str:
-    soundfile = pytest.importorskip("soundfile")
+    import soundfile
+
     file = io.BytesIO()
     soundfile.write(file, np.sin(np.arange(samples) / 9), 16000, format="WAV")
     return base64.b64encode(file.getvalue()).decode()
@@ -630,7 +633,6 @@ def test_list_shows_encoders_settings_and_plugins(tmp_path: Path, run_cli: RunCl
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    pytest.importorskip("jax")
     import pickle
 
     from support.vqgan import SMALL, nested, random_tensors

@@ -26,7 +26,6 @@ from dataprep.pipeline.encoders.vqgan.weights import (
 from dataprep.pipeline.errors import ConfigError
 from support.vqgan import SMALL, nested, random_tensors
 
-pytest.importorskip("safetensors")
 Array = NDArray[np.floating[Any]]
 
 
@@ -211,7 +210,6 @@ def silu(x: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[ImageEncoder, Plain]:
-    pytest.importorskip("jax")
     tensors = random_tensors(SMALL)
     path = tmp_path_factory.mktemp("weights") / "small.safetensors"
     write_tensors(tensors, path)
@@ -274,7 +272,6 @@ def test_codes_of_a_picture_do_not_depend_on_its_neighbours(
 
 
 def test_a_block_and_a_halving_at_full_width_equal_numpys() -> None:
-    pytest.importorskip("jax")
     name, down = "encoder.DownsamplingBlock_3.ResnetBlock_0", "d"
     shapes = {k: v for k, v in expected_shapes().items() if k.startswith(f"{name}.")}
     shapes |= {"d.kernel": (3, 3, 512, 512), "d.bias": (512,)}
@@ -318,7 +315,6 @@ def test_a_size_that_cannot_be_halved_is_refused(tmp_path: Path) -> None:
 
 
 def test_weights_without_a_decoder_encode_and_refuse_to_decode(tmp_path: Path) -> None:
-    pytest.importorskip("jax")
     tensors = {
         name: tensor
         for name, tensor in random_tensors(SMALL).items()
@@ -365,7 +361,8 @@ def test_the_checkpoints_params_level_is_taken_off(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_jax_arrays_is_converted(tmp_path: Path) -> None:
-    jax = pytest.importorskip("jax")
+    import jax
+
     tensors = random_tensors(SMALL)
     back = converted(jax.tree.map(jax.numpy.asarray, nested(tensors)), tmp_path)
     assert all((back[name] == tensors[name]).all() for name in tensors)
