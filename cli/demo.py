@@ -14,7 +14,8 @@ from dataprep.cli.show import use_colour
 from dataprep.cli.stats import stats_command
 from dataprep.cli.tokenize import tokenize_and_show
 from dataprep.cli.verify import verify_command
-from dataprep.configs import PackConfig, TokenizeConfig
+from dataprep.configs.pack import PackConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import DataLoader
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.sample import sample_path

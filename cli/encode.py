@@ -11,6 +11,7 @@ import typer
 
 from dataprep.cli.encoders import convert, show_encoders
 from dataprep.cli.options import (
+    Config,
     DryRun,
     Json,
     Log,
@@ -21,8 +22,10 @@ from dataprep.cli.options import (
     cache_dir,
 )
 from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
-from dataprep.configs import EncodeConfig, ModalitiesConfig, load_config
 from dataprep.configs.base import Loudness, OnError
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.load import load_config
+from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.errors import counted
@@ -47,10 +50,7 @@ def encode_command(
     encoder: Annotated[str | None, typer.Option(help=about("encoder"))] = None,
     out: Annotated[str | None, typer.Option(help=about("out"))] = None,
     weights: Annotated[str | None, typer.Option(help=about("weights"))] = None,
-    config: Annotated[
-        str | None,
-        typer.Option("--config", "-c", help="YAML or TOML file; its section `encode` is used."),
-    ] = None,
+    config: Config = None,
     sets: Set = None,
     column: Annotated[str | None, typer.Option(help=about("column"))] = None,
     into: Annotated[str | None, typer.Option(help=about("into"))] = None,
@@ -61,6 +61,13 @@ def encode_command(
         bool | None, typer.Option("--exif-rotate/--no-exif-rotate", help=about("exif_rotate"))
     ] = None,
     loudness: Annotated[Loudness | None, typer.Option(help=about("loudness"))] = None,
+    max_frames: Annotated[int | None, typer.Option(help=about("max_frames"))] = None,
+    max_pixels: Annotated[int | None, typer.Option(help=about("max_pixels"))] = None,
+    max_seconds: Annotated[int | None, typer.Option(help=about("max_seconds"))] = None,
+    max_ratio: Annotated[int | None, typer.Option(help=about("max_ratio"))] = None,
+    allow_outside: Annotated[
+        bool | None, typer.Option("--allow-outside", help=about("allow_outside"))
+    ] = None,
     limit: Annotated[int | None, typer.Option(help=about("limit"))] = None,
     shard_records: Annotated[int | None, typer.Option(help=about("shard_records"))] = None,
     on_error: Annotated[OnError | None, typer.Option(help=about("on_error"))] = None,
@@ -70,7 +77,13 @@ def encode_command(
     allow_empty: Annotated[
         bool | None, typer.Option("--allow-empty", help=about("allow_empty"))
     ] = None,
+    allow_duplicates: Annotated[
+        bool | None, typer.Option("--allow-duplicates", help=about("allow_duplicates"))
+    ] = None,
     workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
+    task_timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help=about("task_timeout"))
+    ] = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     list_encoders: Annotated[
@@ -107,7 +120,7 @@ def encode_command(
     }
     settings = load_config(
         EncodeConfig,
-        file=config,
+        files=config or (),
         section="encode",
         sets=sets or (),
         flags=flags,
@@ -116,7 +129,13 @@ def encode_command(
         show_plan(plan_of(settings, cache_dir()).plan, as_json=as_json)
         return
     with Progress(quiet=quiet, log_format=log_format) as progress:
-        outcome = encode(settings, cache_dir=cache_dir(), overwrite=overwrite, report=progress)
+        outcome = encode(
+            settings,
+            cache_dir=cache_dir(),
+            overwrite=overwrite,
+            report=progress,
+            reads=config or [],
+        )
     manifest = outcome.manifest
     assert isinstance(manifest, EncodedManifest)
     if as_json:
@@ -128,6 +147,7 @@ def encode_command(
 def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
     result: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
+        "left_out": plan.left_out,
         "tasks": len(plan.tasks),
         "bytes": sum(task.num_bytes for task in plan.tasks),
         "column": plan.config.into,
@@ -136,7 +156,7 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    show_sources(plan.sources)
+    show_sources(plan.sources, plan.left_out)
     typer.echo(
         f"{counted(len(plan.sources), 'source')}, {megabytes(result['bytes'])} in "
         f"{counted(len(plan.tasks), 'task')}; codes of {plan.config.encoder} into column "

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from dataprep.cli.options import Dataset, Json
 from dataprep.cli.show import print_json, use_colour
-from dataprep.configs import EncodeConfig, TokenizeConfig, load_config, recorded
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.load import load_config, recorded
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import PackedDataset, TokenizedDataset, open_dataset
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
-from dataprep.pipeline.errors import ConfigError, counted
+from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.look.inspect import (
     Decode,
@@ -139,6 +141,8 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
     values = dataset[row]
     shard, place = dataset.locate(row)
     pieces = pieces_of_row(dataset.folder, dataset.about, shard, place)
+    if len(pieces) != int(values["segment_ids"].max()):
+        raise CorruptError(f"the provenance of {dataset.folder} does not list what is in row {row}")
     targets = int(values["loss_mask"][1:].sum())
     padding = int((values["segment_ids"] == 0).sum())
     return Shown(

@@ -12,6 +12,16 @@ from pydantic import BaseModel
 
 LogFormat = Literal["text", "json"]
 
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="YAML or TOML file, or a preset: lwm, pretrain, instruct; may be given several times, "
+        "later ones win.",
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set any config key, nested ones with dots."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from dataprep.cli.show import print_json
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 
 
 def add_commands(app: typer.Typer) -> None:

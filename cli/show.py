@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from tqdm import tqdm
-
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.types import Source
@@ -33,10 +31,12 @@ def megabytes(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
 
 
-def show_sources(sources: Sequence[Source]) -> None:
+def show_sources(sources: Sequence[Source], left_out: str) -> None:
     for source in sources:
         size = megabytes(source.num_bytes) if source.num_bytes >= 0 else "size unknown"
         print(f"{source.path}  {source.kind}  {size}")
+    if left_out:
+        print(left_out, file=sys.stderr)
 
 
 def summary_of(outcome: Outcome) -> dict[str, Any]:
@@ -61,8 +61,12 @@ class Progress:
         self._began = self._said = time.monotonic()
         self._total = 0
         self._later: threading.Timer | None = None
+        self.engine = ""  # what encodes texts, with its version
+        self.by_reference = 0  # texts that the reference encoded for it
 
     def __call__(self, kind: str, values: Mapping[str, Any]) -> None:
+        self.engine = values.get("engine", self.engine)
+        self.by_reference += values.get("by_reference", 0)
         if self._quiet:
             return
         if kind == "engine":
@@ -122,12 +126,18 @@ class Progress:
                 f"{counted(values['sources'], 'source')}, {megabytes(values['num_bytes'])} to read"
             )
             how = f", engine {values['engine']}"
+        if values.get("left_out"):
+            self._say(values["left_out"])
         self._say(
             f"{what} in {counted(values['tasks'], 'task')}{resumed}; "
             f"{counted(values['workers'], 'worker')}{how}",
             **values,
         )
+        for note in values.get("notes", ()):
+            self._say(f"note: {note}")
         if sys.stderr.isatty() and not self._json:
+            from tqdm import tqdm  # 20 ms that runs without a terminal need not wait for
+
             self._bar = tqdm(
                 total=values["num_bytes"], unit="B", unit_scale=True, file=sys.stderr, leave=False
             )

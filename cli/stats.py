@@ -32,6 +32,8 @@ def stats_command(dataset: Dataset, as_json: Json = False) -> None:
     typer.echo(f"  {'with loss':24} {found['loss_share']:>16.2%}")
     if "padding_share" in found:
         typer.echo(f"  {'padding':24} {found['padding_share']:>16.3%}")
+    if "lost_documents" in found:
+        typer.echo(f"  truncated and dropped documents: {found['lost_documents']}")
     vocabulary = found["vocabulary"]
     typer.echo(f"  {'ids used':24} {vocabulary['ids_used']:>16,} of {vocabulary['size']:,}")
     for name, values in found.items():

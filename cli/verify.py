@@ -23,14 +23,18 @@ def add_commands(app: typer.Typer) -> None:
 def verify_command(
     dataset: Dataset,
     against: Annotated[
-        str | None, typer.Option(help="Also compare it with this dataset, byte by byte.")
+        str | None,
+        typer.Option(help="Also compare it with this dataset, byte by byte; name what differs."),
     ] = None,
     as_json: Json = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing if all is well.")
     ] = False,
 ) -> None:
-    """Read everything and check it: hashes, counts, ids, boundaries, masks."""
+    """Read everything and check it: hashes, counts, ids, boundaries, masks, provenance.
+
+    Files that the manifest does not list, and links, are errors too.
+    """
     result = verify(Path(dataset))
     files = compare(Path(dataset), Path(against)) if against else None
     if as_json:

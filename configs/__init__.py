@@ -7,23 +7,6 @@ pack         PackConfig
 encode       EncodeConfig
 load         preset or file  <  --set a.b=c  <  flags
 *.yaml       presets: lwm, pretrain, instruct
+
+Import from the modules: a worker of `pack` needs one model, not all of them.
 """
-
-from dataprep.configs.encode import EncodeConfig
-from dataprep.configs.load import load_config, preset_names, recorded
-from dataprep.configs.modalities import AudioConfig, ModalitiesConfig, VisionConfig
-from dataprep.configs.pack import PackConfig
-from dataprep.configs.tokenize import InputConfig, TokenizeConfig
-
-__all__ = [
-    "AudioConfig",
-    "EncodeConfig",
-    "InputConfig",
-    "ModalitiesConfig",
-    "PackConfig",
-    "TokenizeConfig",
-    "VisionConfig",
-    "load_config",
-    "preset_names",
-    "recorded",
-]

@@ -3,6 +3,8 @@
 Model      unknown keys are errors, and so is `yes` where a number is wanted
 OnError    "fail" | "skip" | "quarantine"     the same list for a config key and for its flag
 MaxErrors  100 or "0.1%"
+FilePath   in a config file it is relative to that file; NameOrPath: if it looks like a path
+Count      1 or more, and no more than a 64-bit integer holds
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -18,11 +21,14 @@ from pydantic import (
     field_validator,
 )
 
+from dataprep.pipeline.secrets import hidden
+
 Auto = Literal["auto"]
 OnError = Literal["fail", "skip", "quarantine"]
 Compat = Literal["none", "lwm"]
 
 # tokenize
+SpecialInTextMode = Literal["parse", "text", "error"]
 EngineName = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
 PartialFrame = Literal["drop", "error"]
 CodebookLayout = Literal["flatten", "delay", "first"]
@@ -54,7 +60,48 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
+def _at_most_all(value: str | None) -> str | None:
+    if value is not None and value.endswith("%") and float(value[:-1]) > 100:
+        raise ValueError("must not be more than 100%")
+    return value
+
+
 # 100 or "0.1%"
 MaxErrors = Annotated[
-    Annotated[str, Field(pattern=r"^(\d+|\d+(\.\d+)?%)$")] | None, BeforeValidator(_as_text)
+    Annotated[str, Field(pattern=r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$")] | None,
+    BeforeValidator(_as_text),
+    AfterValidator(_at_most_all),
 ]
+
+IS_PATH, MAY_BE_PATH = "is a path", "may be a path"
+FilePath = Annotated[str, IS_PATH]
+NameOrPath = Annotated[str, MAY_BE_PATH]
+
+Count = Annotated[int, Field(ge=1, lt=1 << 63)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]  # batches hold 32-bit integers
+Workers = Annotated[int, Field(ge=1, le=1 << 16)]
+ShardBytes = Annotated[int, Field(ge=1 << 16, le=1 << 50)]
+
+# Addresses that may hold credentials; the config has their public names.
+Addresses = Annotated[tuple[str, ...], IS_PATH, AfterValidator(lambda given: tuple(hidden(given)))]
+
+AllowDuplicates = Annotated[
+    bool, Field(description="read a file twice if it is given twice; else that is an error")
+]
+MaxRatio = Annotated[
+    int,
+    Field(
+        ge=1,
+        lt=1 << 31,
+        description="a compressed file that grows by more than this factor is an error, after its "
+        "first 64 MB",
+    ),
+]
+
+# The same key for every command that runs workers.
+TaskTimeout = Annotated[float, Field(gt=0)] | None
+TASK_TIMEOUT: Any = Field(
+    None,
+    description="seconds without a sign of life before a worker is killed and its task tried "
+    "again; default: 3600",
+)

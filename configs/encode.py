@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, model_validator
 
-from dataprep.configs.base import Loudness, MaxErrors, Model, OnError
+from dataprep.configs.base import (
+    IS_PATH,
+    TASK_TIMEOUT,
+    Addresses,
+    AllowDuplicates,
+    Count,
+    FilePath,
+    Loudness,
+    MaxErrors,
+    MaxRatio,
+    Model,
+    OnError,
+    TaskTimeout,
+    Workers,
+)
+from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 Settings = dict[str, bool | int | float | str]
 
@@ -12,15 +29,17 @@ Settings = dict[str, bool | int | float | str]
 class EncodeConfig(Model):
     """Raw pictures, videos or sounds to a dataset of codes."""
 
-    inputs: tuple[str, ...] = Field(
+    inputs: Addresses = Field(
         (), description="folders, files, tars, tables or globs of media, in order"
     )
     encoder: str = Field("", description="which encoder; --list shows all")
-    weights: str | None = Field(None, description="file of the encoder's weights (safetensors)")
+    weights: Annotated[str | None, IS_PATH] = Field(
+        None, description="file of the encoder's weights (safetensors)"
+    )
     settings: Settings = Field(
         default_factory=dict, description="settings of the encoder: --set settings.NAME=VALUE"
     )
-    out: str = Field("", description="folder to write the dataset to")
+    out: FilePath = Field("", description="folder to write the dataset to")
 
     column: str | None = Field(
         None, description="which column of a table has the media; default: image or audio"
@@ -31,10 +50,10 @@ class EncodeConfig(Model):
     keep: tuple[str, ...] | None = Field(
         None, description="globs of the other columns to keep; default: all"
     )
-    fps: float | None = Field(None, gt=0, description="videos: how many frames to take per second")
-    frames: int | None = Field(
-        None, ge=1, description="videos: how many frames to take, evenly spaced"
+    fps: float | None = Field(
+        None, ge=1e-6, le=1e6, description="videos: how many frames to take per second"
     )
+    frames: Count | None = Field(None, description="videos: how many frames to take, evenly spaced")
     exif_rotate: bool = Field(
         False, description="rotate pictures as their EXIF says; off by default, as in LWM"
     )
@@ -42,8 +61,30 @@ class EncodeConfig(Model):
         "peak", description="sounds: scale the peak to 1, or the RMS to 0.1, or change nothing"
     )
 
-    limit: int | None = Field(None, ge=1, description="encode only the first N records")
-    shard_records: int = Field(1024, ge=1, description="put at most this many records into a shard")
+    max_frames: Count = Field(
+        1 << 16, description="videos: more frames than this in one record are an error"
+    )
+    max_pixels: int = Field(
+        178_956_970,
+        ge=1,
+        lt=1 << 40,
+        description="pictures: one with more pixels than this is an error",
+    )
+    max_seconds: int = Field(
+        7200,
+        ge=1,
+        le=10_000_000,
+        description="sounds: one that is longer than this is an error, or has more samples than "
+        "this takes at 48 kHz",
+    )
+    max_ratio: MaxRatio = DEFAULT_MAX_RATIO
+    allow_outside: bool = Field(
+        False, description="let the rows of a table name files outside its folder"
+    )
+    allow_duplicates: AllowDuplicates = False
+
+    limit: Count | None = Field(None, description="encode only the first N records")
+    shard_records: Count = Field(1024, description="put at most this many records into a shard")
     on_error: OnError = Field(
         "fail",
         description="bad records: stop, leave them out (counted), or list them in errors.jsonl too",
@@ -52,9 +93,8 @@ class EncodeConfig(Model):
         None, description="stop the run if there are more bad records than this: N or P%"
     )
     allow_empty: bool = Field(False, description="do not fail if there are no records")
-    workers: int | None = Field(
-        None, ge=1, description="number of processes; default: one per core"
-    )
+    workers: Workers | None = Field(None, description="number of processes; default: one per core")
+    task_timeout: TaskTimeout = TASK_TIMEOUT
 
     @model_validator(mode="after")
     def _fps_or_frames(self) -> EncodeConfig:

@@ -1,25 +1,29 @@
 """Merge files, presets, flags and `--set` into one config.
 
-    preset or file  <  --set a.b=c  <  flags        the right one wins
+    --config a  <  --config b  <  --set a.b=c  <  flags        the right one wins
 
-A name without an ending that is not a file is a preset of this folder: `--config lwm`.
+Tables are merged key by key, lists are replaced. Paths in a file are relative to that file (keys
+whose type is `FilePath` or `NameOrPath`), those of flags and `--set` to the working folder.
 """
 
 from __future__ import annotations
 
 import difflib
-import tomllib
+import glob
+import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.configs.base import IS_PATH, MAY_BE_PATH
+from dataprep.configs.files import MAX_DEPTH, is_preset, parse_value, preset_names, read_file
+from dataprep.pipeline.errors import ConfigError, CorruptError, short
+
+__all__ = ["load_config", "preset_names", "recorded", "validate"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,68 +31,95 @@ M = TypeVar("M", bound=BaseModel)
 def load_config(
     model: type[M],
     *,
-    file: str | None = None,
+    files: Sequence[str] = (),
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
 ) -> M:
-    """Return the validated config of the whole file or a section; None is a flag not given."""
-    values = read_file(file) if file else {}
-    if section is not None:
-        values = values.get(section) or {}
-        if not isinstance(values, dict):
-            raise ConfigError(f"{section} in {file} must be a table of keys")
+    """Return the validated config of whole files or of a section; None is a flag not given."""
+    values: dict[str, Any] = {}
+    for file in files:
+        values = merged(values, _values_of(file, model, section))
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key:
             raise ConfigError(f"--set takes key=value, got {item!r}")
         put(values, key.split("."), parse_value(text), item)
-    for key, value in (flags or {}).items():
-        if value is not None:
-            values[key] = value
-    return validate(model, values, file or "the command line")
+    where = ", ".join(files) or "the command line"
+    validate(model, values, where)  # also what a flag replaces
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    return validate(model, {**values, **given}, where)
 
 
-class UniqueKeys(yaml.SafeLoader):
-    """YAML in which a repeated key is an error."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = key_node.value
-            if key in seen:
-                raise yaml.YAMLError(
-                    f"key {key!r} is repeated in line {key_node.start_mark.line + 1}"
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+def _values_of(file: str, model: type[BaseModel], section: str | None) -> dict[str, Any]:
+    """Return what a file or a section of it says, its paths relative to the working folder."""
+    values: Any = read_file(file)
+    if section is not None:
+        values = values.get(section) or {}
+        if not isinstance(values, dict):
+            raise ConfigError(f"{section} in {file} must be a table of keys")
+    return values if is_preset(file) else rooted(values, model, os.path.dirname(file))
 
 
-def read_file(name: str) -> dict[str, Any]:
-    path = Path(name)
-    if not path.exists() and not path.suffix and "/" not in name:
-        return _parse(_preset_text(name), ".yaml", name)
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read config {name}: {error}") from None
-    return _parse(text, path.suffix, name)
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    >>> merged({"a": [1], "b": {"c": 1, "d": 1}}, {"a": [2], "b": {"c": 2}})
+    {'a': [2], 'b': {'c': 2, 'd': 1}}
+    """
+    both = {
+        key: merged(below[key], above[key])
+        for key in below
+        if isinstance(below[key], dict) and isinstance(above.get(key), dict)
+    }
+    return {**below, **above, **both}
 
 
-def preset_names() -> list[str]:
-    folder = resources.files("dataprep.configs")
-    return sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml"))
+def rooted(values: Mapping[str, Any], model: type[BaseModel], folder: str) -> dict[str, Any]:
+    """Return the values of a file in `folder` with their paths relative to the working folder."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        field = model.model_fields.get(key)
+        found[key] = value
+        if field is None:
+            continue
+        inner = _model_in(field.annotation)
+        items = value if isinstance(value, list) else [value]
+        marks = [mark for mark in field.metadata if mark in (IS_PATH, MAY_BE_PATH)]
+        moved = [
+            rooted(item, inner, folder)
+            if inner is not None and isinstance(item, dict)
+            else path_in(folder, item, may_be_name=marks[0] == MAY_BE_PATH)
+            if marks and isinstance(item, str)
+            else item
+            for item in items
+        ]
+        found[key] = moved if isinstance(value, list) else moved[0]
+    return found
 
 
-def parse_value(text: str) -> Any:
-    """Parse a `--set` value as YAML: 4 -> 4, true -> True, [a, b] -> list, else a string."""
-    try:
-        return yaml.safe_load(text) if text.strip() else text
-    except yaml.YAMLError:
+def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
+    """Return a path that a file in `folder` names; URLs, hf:… and synthetic:… are no paths.
+
+    >>> path_in("conf", "../data/*.jsonl"), path_in("conf", "zip://a.jsonl::x.zip")
+    ('conf/../data/*.jsonl', 'zip://a.jsonl::conf/x.zip')
+    """
+    links, mark, last = text.rpartition("::")
+    if mark and not os.path.exists(os.path.join(folder, text)):
+        return f"{links}::{path_in(folder, last)}"
+    place = os.path.join(folder, os.path.expanduser(text))
+    looks_like_path = text.startswith(("./", "../", "~", "/")) or os.path.exists(place)
+    if not text or text == "-" or "://" in text or text.startswith(("hf:", "synthetic:")):
         return text
+    if may_be_name and (text == "bytes" or not looks_like_path):
+        return text
+    if glob.has_magic(text) and not os.path.exists(place):
+        return os.path.join(glob.escape(folder), os.path.expanduser(text))
+    return place
 
 
 def put(values: dict[str, Any], keys: Sequence[str], value: Any, item: str) -> None:
+    if len(keys) > MAX_DEPTH:
+        raise ConfigError(f"--set: a key has {len(keys)} parts; {MAX_DEPTH} is the most")
     *parents, last = keys
     for key in parents:
         if values.get(key) is None:
@@ -120,38 +151,17 @@ def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
 
 def _known(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values whose keys the model has: another version may have recorded others."""
-    found: dict[str, Any] = {}
-    for key, field in model.model_fields.items():
-        if key in values:
-            inner, value = _model_in(field.annotation), values[key]
-            is_section = inner is not None and isinstance(value, dict)
-            found[key] = _known(inner, value) if inner and is_section else value
-    return found
+    fields = model.model_fields
+    return {key: _known_in(fields[key].annotation, values[key]) for key in fields if key in values}
 
 
-def _parse(text: str, suffix: str, name: str) -> dict[str, Any]:
-    try:
-        if suffix == ".toml":
-            values: Any = tomllib.loads(text)
-        elif suffix in (".yaml", ".yml", ".json"):
-            values = yaml.load(text, Loader=UniqueKeys)
-        else:
-            raise ConfigError(f"config {name} must end in .yaml, .yml, .json or .toml")
-    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"config {name} is not valid: {' '.join(str(error).split())}") from None
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"config {name} must be a table of keys, got {type(values).__name__}")
-    return values
-
-
-def _preset_text(name: str) -> str:
-    preset = resources.files("dataprep.configs") / f"{name}.yaml"
-    if not preset.is_file():
-        known = ", ".join(preset_names())
-        raise ConfigError(f"no config file and no preset named {name!r} (presets: {known})")
-    return preset.read_text("utf-8")
+def _known_in(annotation: Any, value: Any) -> Any:
+    inner = _model_in(annotation)
+    if inner is None:
+        return value
+    if isinstance(value, list):
+        return [_known_in(inner, item) for item in value]
+    return _known(inner, value) if isinstance(value, dict) else value
 
 
 def _problem(model: type[BaseModel], problem: Any) -> str:
@@ -161,7 +171,14 @@ def _problem(model: type[BaseModel], problem: Any) -> str:
         near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {place!r}, {hint}"
-    return f"{place or 'config'}: {problem['msg'].lower()}, got {problem['input']!r}"
+    return f"{place or 'config'}: {problem['msg'].lower()}, got {_shown(problem['input'])}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        return short(repr(value), 200)
+    except ValueError:  # Python does not print integers of more than 4,300 digits
+        return "a huge number"
 
 
 def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:

@@ -11,9 +11,9 @@ from dataprep.configs.base import (
     Model,
     PartialFrame,
     RawDtype,
+    TokenId,
 )
 
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 CodebookSize = Annotated[int, Field(ge=1, le=1 << 31)]
 
 
@@ -27,16 +27,18 @@ class VisionConfig(Model):
         "<vision>", description="start tag: text, encoded by the tokenizer, or a list of ids"
     )
     end: str | tuple[TokenId, ...] = Field("</vision>", description="end tag, like start")
-    tokens_per_frame: int = Field(256, ge=1, description="codes in one frame")
-    end_of_frame: int = Field(8192, ge=0, description="id after every frame but the last")
-    end_of_media: int = Field(8193, ge=0, description="id after the last frame")
+    tokens_per_frame: int = Field(256, ge=1, le=1 << 31, description="codes in one frame")
+    end_of_frame: TokenId = Field(8192, description="id after every frame but the last")
+    end_of_media: TokenId = Field(8193, description="id after the last frame")
     max_frames: int | None = Field(
-        None, ge=1, description="keep at most this many frames of a video, evenly spaced"
+        None,
+        ge=1,
+        le=1 << 31,
+        description="keep at most this many frames of a video, evenly spaced",
     )
     codebook_size: CodebookSize = Field(8192, description="codes outside [0, this) are errors")
-    code_offset: int = Field(
+    code_offset: TokenId = Field(
         0,
-        ge=0,
         description="added to codes, end_of_frame and end_of_media, for one shared vocabulary",
     )
     partial_frame: PartialFrame = Field(
@@ -79,13 +81,12 @@ class AudioConfig(Model):
     separate_codebooks: bool = Field(
         True, description="ids of codebook k start at k times codebook_size"
     )
-    fill: int | None = Field(
+    fill: TokenId | None = Field(
         None,
-        ge=0,
         description="id of the empty cells of delay; default: the first id after all codes",
     )
-    code_offset: int = Field(
-        0, ge=0, description="added to codes and fill, for one shared vocabulary"
+    code_offset: TokenId = Field(
+        0, description="added to codes and fill, for one shared vocabulary"
     )
     partial_frame: PartialFrame = Field(
         "error",

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from dataprep.configs.base import (
+    IS_PATH,
+    TASK_TIMEOUT,
+    AllowDuplicates,
     Compat,
     Compression,
+    Count,
+    FilePath,
     Model,
     Overflow,
+    ShardBytes,
     Side,
     StrategyName,
+    TaskTimeout,
+    TokenId,
+    Workers,
 )
 
 
 class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
-    inputs: tuple[str, ...] = Field((), description="folders of tokenized datasets, in order")
-    out: str = Field("", description="folder to write the dataset to")
+    inputs: Annotated[tuple[str, ...], IS_PATH] = Field(
+        (), description="folders of tokenized datasets, in order"
+    )
+    allow_duplicates: AllowDuplicates = False
+    out: FilePath = Field("", description="folder to write the dataset to")
 
     seq_len: int = Field(
         2048, ge=1, le=1 << 26, description="input tokens in a row, which stores one token more"
@@ -30,8 +44,8 @@ class PackConfig(Model):
     )
     truncate_side: Side = Field("right", description="with overflow truncate: which end is cut off")
     pad_side: Side = Field("right", description="with strategy pad: where padding goes")
-    max_segments: int | None = Field(
-        None, ge=1, description="put at most this many documents into a row"
+    max_segments: Count | None = Field(
+        None, description="put at most this many documents into a row"
     )
     keep_blocks: bool = Field(
         True, description="do not cut inside a block of vision or audio codes"
@@ -40,24 +54,25 @@ class PackConfig(Model):
         False, description="with concat: drop the last tokens if they do not fill a row"
     )
     drop_empty_targets: bool = Field(False, description="leave out rows without a target")
-    open_rows: int = Field(
-        256, ge=1, description="with first_fit: how many rows stay open to be filled"
+    open_rows: Count = Field(
+        256, description="with first_fit: how many rows stay open to be filled"
     )
-    window: int = Field(1 << 22, ge=1, description="how many pieces are planned together")
-    pad_id: int | None = Field(
-        None, ge=0, description="id of padding; default: the tokenizer's pad, else 0"
+    window: int = Field(
+        1 << 22, ge=1, le=1 << 31, description="how many pieces are planned together"
     )
-    seed: int = Field(0, description="seed of the order of rows")
+    pad_id: TokenId | None = Field(
+        None, description="id of padding; default: the tokenizer's pad, else 0"
+    )
+    seed: int = Field(0, ge=-(1 << 63), lt=1 << 63, description="seed of the order of rows")
     compat: Compat = Field(
         "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
     )
     compression: Compression = Field(
         "none", description="zstd: smaller files for archives, which cannot be memory-mapped"
     )
-    shard_rows: int = Field(16384, ge=1, description="put at most this many rows into a shard")
-    shard_bytes: int = Field(
-        256 << 20, ge=1 << 16, description="approximate limit on the size of a shard"
+    shard_rows: Count = Field(16384, description="put at most this many rows into a shard")
+    shard_bytes: ShardBytes = Field(
+        256 << 20, description="approximate limit on the size of a shard"
     )
-    workers: int | None = Field(
-        None, ge=1, description="number of processes; default: one per core"
-    )
+    workers: Workers | None = Field(None, description="number of processes; default: one per core")
+    task_timeout: TaskTimeout = TASK_TIMEOUT

@@ -9,25 +9,39 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from dataprep.configs.base import (
+    IS_PATH,
+    TASK_TIMEOUT,
+    AllowDuplicates,
     Auto,
     Compat,
+    Count,
     EngineName,
+    FilePath,
     MaxErrors,
+    MaxRatio,
     Model,
+    NameOrPath,
     OnError,
+    ShardBytes,
+    SpecialInTextMode,
+    TaskTimeout,
+    TokenId,
+    Workers,
 )
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.pack import PackConfig
+from dataprep.pipeline.secrets import hidden
+from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 
 class InputConfig(Model):
     """One input with settings of its own; a plain string is an input without any."""
 
-    path: str = Field(description="a path, glob, URL, hf:NAME or synthetic:KIND")
+    path: FilePath = Field(description="a path, glob, URL, hf:NAME or synthetic:KIND")
     fields: str | None = Field(None, description="overrides the top-level fields")
     fields_from: str | None = Field(None, description="overrides the top-level fields_from")
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
@@ -37,16 +51,27 @@ def _input_of(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
+def _hide_credentials(inputs: tuple[InputConfig, ...]) -> tuple[InputConfig, ...]:
+    names = hidden(item.path for item in inputs)
+    pairs = zip(inputs, names, strict=True)
+    return tuple(item.model_copy(update={"path": name}) for item, name in pairs)
+
+
+Inputs = Annotated[
+    tuple[Annotated[InputConfig, BeforeValidator(_input_of)], ...],
+    IS_PATH,
+    AfterValidator(_hide_credentials),
+]
+
+
 class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
 
-    inputs: tuple[Annotated[InputConfig, BeforeValidator(_input_of)], ...] = Field(
-        (), description="what to read, in order"
-    )
-    tokenizer: str = Field(
+    inputs: Inputs = Field((), description="what to read, in order")
+    tokenizer: NameOrPath = Field(
         "", description="tokenizer.json, a folder with one, a hub name, a .model, or bytes"
     )
-    out: str = Field("", description="folder to write the dataset to")
+    out: FilePath = Field("", description="folder to write the dataset to")
 
     fields: str = Field(
         "text",
@@ -56,21 +81,31 @@ class TokenizeConfig(Model):
         None, description="key under which each record has a spec of its own"
     )
     fields_index: int | None = Field(
-        None, ge=0, description="which spec of a list to use; default: chosen by line number"
+        None,
+        ge=0,
+        lt=1 << 31,
+        description="which spec of a list to use; default: chosen by line number",
     )
     add_bos: bool | Auto = Field(
-        "auto", description="put BOS before each document; auto: if the tokenizer has one"
+        "auto",
+        description="put BOS before each document; auto: if the tokenizer has one that is not also "
+        "its EOS",
     )
     add_eos: bool | Auto = Field(
         "auto", description="put EOS after each document; auto: if the tokenizer has one"
     )
-    bos_token: str | int | None = Field(
+    special_in_text: SpecialInTextMode = Field(
+        "parse",
+        description="text that spells a special token: parse it to that token, keep it as text, or "
+        "treat the record as bad; counted in any case",
+    )
+    bos_token: str | TokenId | None = Field(
         None, description="BOS token or id; default: the tokenizer's"
     )
-    eos_token: str | int | None = Field(
+    eos_token: str | TokenId | None = Field(
         None, description="EOS token or id; default: the tokenizer's"
     )
-    pad_token: str | int | None = Field(
+    pad_token: str | TokenId | None = Field(
         None, description="pad token or id; default: the tokenizer's"
     )
     subfield_separator: str = Field(" ", description="put between the values of a+b")
@@ -89,15 +124,18 @@ class TokenizeConfig(Model):
     modalities: ModalitiesConfig = Field(default_factory=lambda: ModalitiesConfig())
 
     engine: EngineName = Field(
-        "auto", description="tokenizer engine; auto: the fastest that is proven exact"
+        "auto",
+        description="tokenizer engine; auto: fastokens, gigatoken, splintr or tokenizers, the "
+        "first that is installed and proven exact",
     )
-    limit: int | None = Field(None, ge=1, description="read only the first N records")
-    shard_bytes: int = Field(
-        256 << 20, ge=1 << 16, description="approximate limit on the size of a shard"
+    limit: Count | None = Field(None, description="read only the first N records")
+    shard_bytes: ShardBytes = Field(
+        256 << 20, description="approximate limit on the size of a shard"
     )
     max_record_bytes: int = Field(
-        1 << 30, ge=1024, description="a record longer than this is an error"
+        1 << 30, ge=1024, le=1 << 40, description="a record longer than this is an error"
     )
+    max_ratio: MaxRatio = DEFAULT_MAX_RATIO
     on_error: OnError = Field(
         "fail",
         description="bad records: stop, leave them out (counted), or list them in errors.jsonl too",
@@ -106,9 +144,9 @@ class TokenizeConfig(Model):
         None, description="stop the run if there are more bad records than this: N or P%"
     )
     allow_empty: bool = Field(False, description="do not fail if there are no records")
-    workers: int | None = Field(
-        None, ge=1, description="number of processes; default: one per core"
-    )
+    allow_duplicates: AllowDuplicates = False
+    workers: Workers | None = Field(None, description="number of processes; default: one per core")
+    task_timeout: TaskTimeout = TASK_TIMEOUT
     encode: EncodeConfig = Field(
         default_factory=lambda: EncodeConfig(), description="settings of dataprep encode"
     )

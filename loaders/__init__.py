@@ -10,8 +10,11 @@ From the folder to the trainer, one line a file:
     open          folders -> datasets, and the weights of a mixture
     documents     document i of a tokenized dataset
     packed        row i of a packed dataset
+    whole         files of the right size and hash, proven before they are used
     shards          rows -> bytes: shards checked against the manifest, then mapped
     paging          files mapped as one stretch of memory, pages asked for ahead of time
+    watch           mapped files that change while they are in use
+    bus_errors      reads of a file that was cut short, where numba is installed
     gather          bytes -> heads, tokens and tails of many rows at once
     expand          those -> dense arrays: tokens, segments, positions, masks
     expand_numba    the same, compiled, where numba is installed
@@ -23,6 +26,7 @@ From the folder to the trainer, one line a file:
     buffers         memory for batches, used again when free
     place           host arrays -> jax arrays on a mesh
     prefetch      batches made ahead by a thread
+    turns         one who asks at a time
     state         step ↔ checkpoint, with what the step belongs to
     loader        `DataLoader`: the iterator that a trainer holds
     torch         the same datasets for torch

@@ -131,9 +131,9 @@ class BatchMaker:
     """
 
     def __init__(
-        self, reader: BatchReader, sizes: BatchSizes, seq_len: int, placement: Placement | None
+        self, reader: BatchReader, sizes: BatchSizes, width: int, placement: Placement | None
     ) -> None:
-        self.reader, self._sizes, self._seq_len = reader, sizes, seq_len
+        self.reader, self._sizes, self._width = reader, sizes, width
         self._placement = placement
         self._announced = -1
 
@@ -142,10 +142,14 @@ class BatchMaker:
             self._announce(step)
         self._announce(step + 1)  # so that the disk is read while this batch is made
         if self._placement is None:
-            return self.reader.read(step, (0, self._seq_len))
+            return self.read(step)
         return self._placement.place(
             self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows)
         )
+
+    def read(self, step: int, wanted: Offsets | None = None) -> Batch:
+        """Return all columns of the wanted rows of a batch (ascending; None: all), on no mesh."""
+        return self.reader.read(step, (0, self._width), wanted)
 
     def check(self) -> None:
         """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh."""
@@ -155,7 +159,7 @@ class BatchMaker:
 
     def spec(self, step: int) -> dict[str, Any]:
         """Return shape and dtype (on a mesh, sharding too) of each array of a batch."""
-        row = self.reader.read(step, (0, self._seq_len), np.zeros(1, np.int64))
+        row = self.read(step, np.zeros(1, np.int64))
         shapes = {name: (self._sizes.size(step), *a.shape[1:]) for name, a in row.items()}
         if self._placement is None:
             return {name: ArraySpec(shapes[name], array.dtype) for name, array in row.items()}
@@ -175,7 +179,7 @@ class BatchMaker:
         return np.unique(np.concatenate([group.rows for group in groups]))
 
     def _shape(self, step: int) -> tuple[int, int]:
-        return self._sizes.size(step), self._seq_len
+        return self._sizes.size(step), self._width
 
 
 def make_placement(mesh: Mesh | None, spec: PartitionSpec | None) -> Placement | None:

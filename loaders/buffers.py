@@ -12,7 +12,7 @@ times as long as filling it.
 from __future__ import annotations
 
 import sys
-import threading
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -21,32 +21,47 @@ from numpy.typing import NDArray
 ALIGNMENT = 64  # bytes; what jax needs to take memory without a copy
 
 
-def _holders(pool: list[Any], index: int) -> int:
-    """Return how many references there are to a buffer of the pool."""
-    return sys.getrefcount(pool[index])
+def _holders(buffer: Any) -> int:
+    """Return how many references there are to a buffer that its caller has in a variable."""
+    return sys.getrefcount(buffer)
 
 
-_ONLY_THE_POOL = _holders([object()], 0)
+def _of_one_holder() -> int:
+    buffer = object()
+    return _holders(buffer)
+
+
+_ONE_HOLDER = _of_one_holder()
 
 
 class Buffers:
-    """A pool that keeps at most `keep` buffers."""
+    """A pool that keeps at most `keep` buffers.
+
+    It needs no lock, which an interrupt might leave locked: a buffer is out of the pool while it is
+    looked at, and back in it only with a second reference.
+    """
 
     def __init__(self, keep: int = 6) -> None:
-        self._keep = keep
-        self._pool: list[NDArray[np.uint8]] = []
-        self._lock = threading.Lock()
+        self._pool: deque[NDArray[np.uint8]] = deque(maxlen=keep)
 
     def take(self, num_bytes: int) -> NDArray[np.uint8]:
         """Return aligned memory that is the caller's own until its last view is gone."""
-        with self._lock:
-            size = num_bytes + ALIGNMENT
-            for i in range(len(self._pool)):
-                if len(self._pool[i]) == size and _holders(self._pool, i) == _ONLY_THE_POOL:
-                    owner = self._pool[i]
-                    break
-            else:
-                owner = np.empty(size, np.uint8)
-                self._pool = [*self._pool[1 - self._keep :], owner]
-            start = -owner.ctypes.data % ALIGNMENT
-            return owner[start : start + num_bytes]
+        owner = self._free(num_bytes + ALIGNMENT)
+        if owner is None:
+            owner = np.empty(num_bytes + ALIGNMENT, np.uint8)
+        self._pool.append(owner)  # from a full pool the oldest goes
+        start = -owner.ctypes.data % ALIGNMENT
+        return owner[start : start + num_bytes]
+
+    def _free(self, size: int) -> NDArray[np.uint8] | None:
+        """Take a buffer of this size out of the pool that nobody looks at, the last used first."""
+        for _ in range(len(self._pool)):
+            try:
+                buffer = self._pool.pop()
+            except IndexError:  # another thread was faster
+                return None
+            if len(buffer) == size and _holders(buffer) == _ONE_HOLDER:
+                return buffer
+            self._pool.appendleft(buffer)
+            del buffer
+        return None

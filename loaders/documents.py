@@ -5,8 +5,9 @@
                              "loss_weights": f32[n] where fields have weights, 0 without loss}
     dataset[[3, 9, 4]]      a list of those
 
-Sizes and record counts are checked against the manifest when a dataset is opened; hashes are for
-`dataprep verify`. Shards are immutable: a file that changes underneath is an error, not data.
+Sizes and record counts are checked against the manifest when a dataset is opened, the hash of a
+shard and of its index before the first document is read. Shards are immutable: a file that changes
+underneath is an error, not data.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.shards import check_sizes, open_reader
+from dataprep.loaders.shards import open_proven, read_array
+from dataprep.loaders.whole import Verify, check_places, prove
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.documents import Documents, decode_documents, take_tokens
+from dataprep.pipeline.storage.documents import (
+    Documents,
+    decode_documents,
+    index_dtype,
+    take_tokens,
+)
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import TokenizedManifest, manifest_json
 from dataprep.pipeline.storage.masks import MASKS
@@ -35,17 +42,29 @@ OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for sho
 class TokenizedDataset:
     """The documents of a tokenized dataset, in the order of its inputs."""
 
-    def __init__(self, folder: Path, about: TokenizedManifest) -> None:
+    def __init__(self, folder: Path, about: TokenizedManifest, verify: Verify = "lazy") -> None:
         self.folder = folder
+        self._verify: Verify = verify
         self.about = about
         self._shards = about.shards
         self._starts = offsets_of([shard.num_documents for shard in self._shards])
         self._masks = [MASKS[name].array for name in about.masks]
         self._has_weights = about.counts.get(MASKS["weight"].count, 0) > 0
-        check_sizes(folder, self._shards)
+        check_places(folder, [e for shard in self._shards for e in (shard, shard.index)])
         self._reader = lru_cache(maxsize=256)(self._open_reader)
         self._index = lru_cache(maxsize=1024)(self._open_index)
         self._record = lru_cache(maxsize=OPEN_RECORDS)(self._read_record)
+        if verify == "open":
+            self.prove()
+
+    def prove(self) -> None:
+        """Raise a CorruptError unless every shard and index is as it was written."""
+        for shard in self._shards:
+            for entry in (shard, shard.index):
+                prove(self.folder, entry)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TokenizedDataset, (self.folder, self.about, self._verify)
 
     @property
     def manifest(self) -> Json:
@@ -105,13 +124,9 @@ class TokenizedDataset:
         return decode_documents(data, self.about.token_dtype, self.about.masks)
 
     def _open_reader(self, shard: int) -> Any:
-        entry = self._shards[shard]
-        return open_reader(self.folder / entry.path, entry.num_records)
+        return open_proven(self.folder, self._shards[shard], self._verify)
 
     def _open_index(self, shard: int) -> NDArray[Any]:
         entry = self._shards[shard]
-        path = self.folder / entry.index.path
-        index: NDArray[Any] = np.load(path, allow_pickle=False)
-        if len(index) != entry.num_documents:
-            raise CorruptError(f"{path} lists {len(index)} documents, not {entry.num_documents}")
-        return index
+        dtype = index_dtype(self.about.masks)
+        return read_array(self.folder, entry.index, dtype, entry.num_documents, self._verify)

@@ -33,6 +33,14 @@ Int32s = NDArray[np.int32]
 
 ABSENT = -1  # the number of a mask that the dataset does not have: all False, all 1
 
+# Loss weights are positive and finite; these are the bits of the first and the last such float16.
+LEAST_WEIGHT, LARGEST_WEIGHT = 0x0001, 0x7BFF
+
+BAD_HEAD = "the header of a row does not fit its size"
+BAD_ENDS = "the ends of the documents of a row do not ascend"
+BAD_RUNS = "the runs of a mask of a row do not ascend to its end"
+BAD_WEIGHT = "a loss weight of a row is not a positive number"
+
 _CHUNK_TOKENS = 1 << 16
 
 
@@ -73,29 +81,34 @@ def expand(
     sizes = counts * np.array(layout.numbers)
     totals = sizes.sum(axis=1)
     if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
-        raise CorruptError("the header of a row does not fit its size")
+        raise CorruptError(BAD_HEAD)
     tails = gather_tails(rows, layout, totals).astype(np.int64)
     starts = np.cumsum(sizes).reshape(sizes.shape) - sizes  # of each part among the tails
-    if request.segments or request.positions:
-        ends = tails[ranges(starts[:, 0], counts[:, 0])]
-        _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out, places)
-    for mask, shift, target, absent in _wanted(request, out):
-        if mask == ABSENT:
-            target[places] = absent
-            continue
+    ends = tails[ranges(starts[:, 0], counts[:, 0])]
+    _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out, places)
+    # All masks are checked, wanted or not: damage is an error whatever the view.
+    for mask, name in enumerate(layout.masks):
         pieces, first = counts[:, mask + 1], starts[:, mask + 1]
         edges = tails[ranges(first, pieces)]
-        _check(edges, pieces, layout.capacity)
-        if MASKS[layout.masks[mask]].is_weight:
-            bits = tails[ranges(first + pieces, pieces)]
-            if (bits >> 16).any():
-                raise CorruptError("the ends of a row do not ascend")
-            values = weights_of(bits).astype(np.float32)
+        _check(edges, pieces, layout.capacity, BAD_RUNS)
+        if MASKS[name].is_weight:
+            values = _weights(tails[ranges(first + pieces, pieces)])
         else:
             values = (numbers_within(pieces) & 1).astype(bool)
-        lengths = _lengths(edges, pieces, request.start + shift, request.width)
-        for part, marks in _repeat(values, lengths, pieces, request.width):
-            target[_at(places, part)] = marks
+        for wanted, shift, target, _ in _wanted(request, out):
+            if wanted == mask:
+                lengths = _lengths(edges, pieces, request.start + shift, request.width)
+                for part, marks in _repeat(values, lengths, pieces, request.width):
+                    target[_at(places, part)] = marks
+    for wanted, _, target, absent in _wanted(request, out):
+        if wanted == ABSENT:
+            target[places] = absent
+
+
+def _weights(bits: Offsets) -> NDArray[np.float32]:
+    if ((bits < LEAST_WEIGHT) | (bits > LARGEST_WEIGHT)).any():
+        raise CorruptError(BAD_WEIGHT)
+    return weights_of(bits).astype(np.float32)
 
 
 def _wanted(request: Request, out: Arrays) -> Iterator[tuple[int, int, NDArray[Any], float]]:
@@ -133,7 +146,7 @@ def _expand_documents(
     edges = np.empty(len(ends) + 2 * len(counts), np.int64)
     edges[before], edges[after] = left, capacity
     edges[ranges(before + 1, counts)] = ends
-    _check(edges, pieces, capacity)
+    _check(edges, pieces, capacity, BAD_ENDS)
     # Two bytes a number where that is enough: the speed of these steps is that of the cache.
     small = np.int16 if capacity < 1 << 15 else np.int32
     numbers = numbers_within(pieces).astype(small)
@@ -176,8 +189,8 @@ def _at(places: Offsets, part: slice) -> slice | Offsets:
     return slice(start, stop) if stop - start == len(own) else own
 
 
-def _check(edges: Offsets, pieces: Offsets, capacity: int) -> None:
-    """Raise a CorruptError unless the edges of every row ascend to its end."""
+def _check(edges: Offsets, pieces: Offsets, capacity: int, cause: str) -> None:
+    """Raise a CorruptError with this cause unless the edges of every row ascend to its end."""
     absolute = edges + np.repeat(np.arange(0, capacity * len(pieces), capacity), pieces)
     fits = (
         pieces.all()
@@ -185,7 +198,7 @@ def _check(edges: Offsets, pieces: Offsets, capacity: int) -> None:
         and (edges[np.cumsum(pieces) - 1] == capacity).all()
     )
     if not fits:
-        raise CorruptError("the ends of a row do not ascend")
+        raise CorruptError(cause)
 
 
 def _lengths(edges: Offsets, pieces: Offsets, start: int, width: int) -> Offsets:

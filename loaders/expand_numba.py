@@ -15,7 +15,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numba import njit
 
-from dataprep.loaders.expand import ABSENT, Arrays, Request
+from dataprep.loaders.expand import (
+    ABSENT,
+    BAD_ENDS,
+    BAD_HEAD,
+    BAD_RUNS,
+    BAD_WEIGHT,
+    LARGEST_WEIGHT,
+    LEAST_WEIGHT,
+    Arrays,
+    Request,
+)
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.documents import U32
@@ -39,10 +49,12 @@ def _compiled(function: Function) -> Function:
 
 # Every float16 by its bits: numba has no such type.
 _WEIGHTS = weights_of(np.arange(1 << 16)).astype(np.float32)
-_FITS, _BAD_HEAD, _BAD_ENDS = 0, 1, 2
+_FITS, _BAD_HEAD, _BAD_ENDS, _BAD_RUNS, _BAD_WEIGHT = range(5)
 _CAUSES = {
-    _BAD_HEAD: "the header of a row does not fit its size",
-    _BAD_ENDS: "the ends of a row do not ascend",
+    _BAD_HEAD: BAD_HEAD,
+    _BAD_ENDS: BAD_ENDS,
+    _BAD_RUNS: BAD_RUNS,
+    _BAD_WEIGHT: BAD_WEIGHT,
 }
 
 
@@ -197,8 +209,8 @@ def _mark_all(
     start: Any,
     capacity: Any,
     kinds: Any,
-) -> bool:
-    """Write the masks of one row; return False if the runs of a mask do not ascend to its end."""
+) -> int:
+    """Write the masks of one row; return _FITS, or what is wrong with the first bad mask."""
     _set_absent(masks, row, False)
     _set_absent(weights, row, 1)
     numbers, table = kinds
@@ -209,17 +221,17 @@ def _mark_all(
         bits = tail[place + count : place + count * numbers[mask]]
         place += count * numbers[mask]
         if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
-            return False
+            return _BAD_RUNS
         for i in range(len(bits)):
-            if bits[i] >= len(table):
-                return False
+            if bits[i] < LEAST_WEIGHT or bits[i] > LARGEST_WEIGHT:
+                return _BAD_WEIGHT
         for k in range(len(masks[1])):
             if masks[1][k, 0] == mask:
                 _mark(masks[0][k, row], runs, start + masks[1][k, 1])
         for k in range(len(weights[1])):
             if weights[1][k, 0] == mask:
                 _weigh(weights[0][k, row], runs, bits, table, start + weights[1][k, 1])
-    return True
+    return _FITS
 
 
 @_compiled
@@ -258,6 +270,8 @@ def _expand(
         if not _ascend(ends, left, capacity):
             return _BAD_ENDS
         _count_all(segments, positions, row, left, ends, start)
-        if not _mark_all(masks, weights, row, head[2:], tail[num_ends:], start, capacity, kinds):
-            return _BAD_ENDS
+        runs = tail[num_ends:]
+        cause = _mark_all(masks, weights, row, head[2:], runs, start, capacity, kinds)
+        if cause != _FITS:
+            return cause
     return _FITS

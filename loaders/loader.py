@@ -24,10 +24,12 @@ from dataprep.loaders.mixture import Exhausted, plan_mixture
 from dataprep.loaders.open import Data, Mix, open_mix
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.schedule import BatchSizes, Remainder, whole_number
+from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, shown, whole_number
 from dataprep.loaders.state import State, check_state, make_state, parse_state
+from dataprep.loaders.turns import Turns
 from dataprep.loaders.views import UserView, ViewName, make_view
-from dataprep.pipeline.errors import ConfigError
+from dataprep.loaders.whole import Verify, check_verify
+from dataprep.pipeline.errors import ConfigError, ConflictError
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh, PartitionSpec
@@ -50,6 +52,9 @@ class DataLoader:
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
     exhausted   when a dataset of a mixture is used up: stop, repeat it until all are, or drop it
+    verify      when the hash of a shard is checked: lazy, before it is first read; open, all now;
+                off, never. An already open dataset keeps the setting it was opened with;
+                verify='open' checks it anyway
     """
 
     def __init__(
@@ -67,22 +72,26 @@ class DataLoader:
         prefetch: int = 2,
         max_steps: int | None = None,
         exhausted: Exhausted = "stop",
+        verify: Verify = "lazy",
     ) -> None:
         _check_choice("remainder", remainder, ("drop", "pad"))
         _check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
+        check_verify(verify)
+        if not isinstance(shuffle, bool | np.bool_):
+            raise ConfigError(f"shuffle must be True or False, got {shown(shuffle)}")
         # Made plain ints, whatever kind they are: the state must be JSON.
         seed = whole_number("seed", seed)
         epochs = None if epochs is None else whole_number("epochs", epochs, least=1)
         max_steps = None if max_steps is None else whole_number("max_steps", max_steps, least=0)
         prefetch = whole_number("prefetch", prefetch, least=0)
         self._sizes = BatchSizes.of(batch_size)
-        self.datasets, components = open_mix(data, self._sizes)
+        self.datasets, components = open_mix(data, self._sizes, verify)
         self.seq_len = next(iter(self.datasets.values())).seq_len
         self._mixture = plan_mixture(
             components,
             epochs=epochs,
             exhausted=exhausted,
-            shuffled=shuffle,
+            shuffled=bool(shuffle),
             seed=seed,
         )
         self._num_steps = self._count_steps(remainder, max_steps)
@@ -90,6 +99,7 @@ class DataLoader:
         self._prefetch_depth = prefetch
         self._step = 0
         self._ended = False
+        self._turns = Turns(self._next)
         self._ahead: Prefetch[AnyBatch] | None = None
         self._stop_thread: weakref.finalize[Any, Any] | None = None
 
@@ -102,12 +112,9 @@ class DataLoader:
         return self
 
     def __next__(self) -> AnyBatch:
-        if not self.has(self._step):
-            self._ended = True
-            self.close()
+        batch = self._turns.take()
+        if batch is None:
             raise StopIteration
-        batch = self._take() if self._prefetch_depth else self._make(self._step)
-        self._step += 1
         return batch
 
     def __len__(self) -> int:
@@ -121,16 +128,20 @@ class DataLoader:
 
     def __getitem__(self, step: int) -> AnyBatch:
         """Return the batch of a step, wherever the loader is."""
-        if not self.has(step):
-            raise IndexError(f"step {step} of a loader of {self._num_steps} steps")
-        return self._make(step)
+        return self._make(self._checked(step))
+
+    def __repr__(self) -> str:
+        steps = "endless" if self._num_steps is None else f"steps={self._num_steps}"
+        return f"DataLoader({list(self.datasets.values())}, {steps}, step={self._step})"
 
     def has(self, step: int) -> bool:
         """Return whether there is a batch for this step."""
-        return step >= 0 and (self._num_steps is None or step < self._num_steps)
+        return 0 <= step < (self._last_step if self._num_steps is None else self._num_steps)
 
     def part(self, step: int, index: int, count: int) -> Batch:
         """Return one of `count` equal parts of the rows of a batch, as numpy arrays."""
+        step = self._checked(step)
+        index, count = whole_number("index", index), whole_number("count", count, least=1)
         size, rest = divmod(self._sizes.size(step), count)
         if rest or not 0 <= index < count:
             raise ConfigError(
@@ -138,12 +149,12 @@ class DataLoader:
                 "the parts must be equal"
             )
         rows = np.arange(index * size, (index + 1) * size)
-        return self._make.reader.read(step, (0, self.seq_len), rows)
+        return self._make.read(step, rows)
 
     def rows_of(self, step: int) -> list[tuple[str, int]]:
         """Return (dataset, row in it) for each row of a batch; padding is left out."""
         names = list(self.datasets)
-        datasets, rows = self._make.reader.rows(step)
+        datasets, rows = self._make.reader.rows(self._checked(step))
         pairs = zip(datasets.tolist(), rows.tolist(), strict=True)
         return [(names[dataset], row) for dataset, row in pairs if dataset != PADDING]
 
@@ -154,13 +165,8 @@ class DataLoader:
 
     def start_prefetch(self) -> None:
         """Begin to make batches ahead; grain's handler calls it, else the first batch does."""
-        if self._ahead is None and self._prefetch_depth:
-            endless = itertools.count(self._step)
-            steps = endless if self._num_steps is None else range(self._step, self._num_steps)
-            self._ahead = Prefetch(self._make, steps, self._prefetch_depth)
-            # The thread holds no reference to this loader, so that losing it ends the thread.
-            self._stop_thread = weakref.finalize(self, self._ahead.close)
-            self._stop_thread.atexit = False  # `Prefetch` closes itself at exit
+        if self._prefetch_depth and self.has(self._step):
+            self._running()
 
     # --- state ---
 
@@ -171,14 +177,21 @@ class DataLoader:
     def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
         """Go on where the loader of this state was; other data or another order is an error."""
         parsed = parse_state(state)
+        if parsed["step"] > self._last_step:
+            raise ConflictError(
+                f"the state has step {shown(parsed['step'])}, which no loader reaches"
+            )
         check_state(parsed, self._state_at(parsed["step"]))
         self._move(parsed["step"])
 
     def close(self) -> None:
         """End the thread that makes batches ahead."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
         if self._stop_thread is not None:
-            self._stop_thread()
-        self._ahead = self._stop_thread = None
+            self._stop_thread.detach()
+            self._stop_thread = None
 
     def __enter__(self) -> Self:
         return self
@@ -191,12 +204,32 @@ class DataLoader:
     ) -> None:
         self.close()
 
+    def _next(self) -> AnyBatch | None:
+        """Return the next batch; None after the last, or if the loader is closed meanwhile."""
+        step = self._step
+        if not self.has(step):
+            self._ended = True
+            self.close()
+            return None
+        if not self._prefetch_depth:
+            batch = self._make(step)
+            self._step = step + 1
+            return batch
+        ahead = self._running()
+        try:
+            batch = ahead.get(step)
+        except StopIteration:
+            return None
+        # An interrupt before this line leaves the batch to be handed out, one after it does not.
+        self._step = step + 1
+        ahead.forget(step)
+        return batch
+
     def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
-        masks = dict.fromkeys(mask for d in self.datasets.values() for mask in d.masks)
-        reader = BatchReader(
-            list(self.datasets.values()), self._mixture, self._sizes, make_view(view, list(masks))
-        )
-        maker = BatchMaker(reader, self._sizes, self.seq_len, placement)
+        datasets = list(self.datasets.values())
+        named = make_view(view, [dataset.about for dataset in datasets])
+        reader = BatchReader(datasets, self._mixture, self._sizes, named)
+        maker = BatchMaker(reader, self._sizes, self.seq_len + named.more_columns, placement)
         maker.check()
         return maker
 
@@ -206,21 +239,38 @@ class DataLoader:
 
     def _move(self, step: int) -> None:
         self.close()
-        self._step, self._ended = step, False
+        self._ended = False
+        self._step = step  # last, and at once: an interrupt leaves the loader here or there
 
-    def _take(self) -> AnyBatch:
-        self.start_prefetch()
-        assert self._ahead is not None
-        try:
-            return self._ahead.take()
-        except BaseException:
+    def _running(self) -> Prefetch[AnyBatch]:
+        """Return the thread that makes batches ahead, a new one where there is none to use."""
+        if self._ahead is None or not self._ahead.usable:
             self.close()
-            raise
+            endless = itertools.count(self._step)
+            steps = endless if self._num_steps is None else range(self._step, self._num_steps)
+            ahead = Prefetch(self._make, steps, self._prefetch_depth)
+            # The thread holds no reference to this loader, so that losing it ends the thread.
+            self._stop_thread = weakref.finalize(self, ahead.close)
+            self._stop_thread.atexit = False  # `Prefetch` closes itself at exit
+            self._ahead = ahead
+            ahead.start()
+        return self._ahead
+
+    def _checked(self, step: Any) -> int:
+        number = whole_number("step", step)
+        if not self.has(number):
+            raise IndexError(f"step {shown(step)} of a loader of {self._num_steps} steps")
+        return number
+
+    @property
+    def _last_step(self) -> int:
+        """Return how many steps can be counted."""
+        return self._sizes.num_steps(MAX_ROWS, "drop")
 
     def _count_steps(self, remainder: Remainder, max_steps: int | None) -> int | None:
         rows = self._mixture.num_rows
         if rows is None:
-            return max_steps
+            return None if max_steps is None else min(max_steps, self._last_step)
         steps = self._sizes.num_steps(rows, remainder)
         if not steps:
             noun = "row does" if rows == 1 else "rows do"
@@ -228,6 +278,7 @@ class DataLoader:
                 f"{rows} {noun} not fill a batch of {self._sizes.size(0)}; "
                 "set a smaller batch_size, or remainder='pad'"
             )
+        steps = min(steps, self._last_step)
         return steps if max_steps is None else min(steps, max_steps)
 
 

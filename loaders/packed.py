@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.shards import open_shards
+from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.entries import Json
@@ -38,8 +39,9 @@ Batch = dict[str, NDArray[Any]]
 class PackedDataset:
     """The rows of a packed dataset, in the order they were packed in."""
 
-    def __init__(self, folder: Path, about: PackedManifest) -> None:
+    def __init__(self, folder: Path, about: PackedManifest, verify: Verify = "lazy") -> None:
         self.folder = folder
+        self._verify = verify
         self.about = about
         self.layout = RowLayout.of_manifest(about)
         self.seq_len = about.seq_len
@@ -47,7 +49,7 @@ class PackedDataset:
         self.pad = about.pad
         self.fingerprint = about.fingerprint
         self._starts = offsets_of([shard.num_records for shard in about.shards])
-        self._shards = open_shards(folder, about, self.layout.tail_start)
+        self._shards = open_shards(folder, about, self.layout.tail_start, verify)
 
     @property
     def manifest(self) -> Json:
@@ -62,7 +64,7 @@ class PackedDataset:
         return f"PackedDataset({self.fingerprint!r}, rows={len(self)}, seq_len={self.seq_len})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedDataset, (self.folder, self.about)
+        return PackedDataset, (self.folder, self.about, self._verify)
 
     def __getitem__(self, key: int | Sequence[int] | NDArray[Any]) -> Batch:
         if isinstance(key, (Sequence, np.ndarray)):
@@ -84,7 +86,13 @@ class PackedDataset:
         try:
             fastest_expand()(found, self.layout, request, out, places)
         except CorruptError as error:
+            self._shards.check()
             raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
+        self._shards.check()
+
+    def prove(self) -> None:
+        """Raise a CorruptError unless every shard is as it was written."""
+        self._shards.prove_all()
 
     def will_need(self, rows: Offsets) -> None:
         """Start to read rows that are needed soon."""
@@ -97,11 +105,11 @@ class PackedDataset:
 
     def checked(self, keys: Sequence[int] | NDArray[Any]) -> Offsets:
         """Return numbers of rows, negative keys counted from the end; IndexError if outside."""
-        rows = np.array([operator.index(key) for key in keys], np.int64)
-        wrong = rows[(rows < -len(self)) | (rows >= len(self))]
-        if len(wrong):
-            raise IndexError(f"row {wrong[0]} of a dataset of {len(self)}")
-        return rows % max(1, len(self))
+        rows = [operator.index(key) for key in keys]
+        for row in rows:
+            if not -len(self) <= row < len(self):
+                raise IndexError(f"row {row} of a dataset of {len(self)}")
+        return np.array(rows, np.int64) % max(1, len(self))
 
     def _rows(self, keys: Sequence[int] | NDArray[Any]) -> Batch:
         request = self._everything()

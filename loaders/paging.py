@@ -6,7 +6,7 @@
 
 `MappedFiles` maps: one array reaches every byte of every file, so that a batch is one gather
 whatever shards its rows are in. No file stays open, and the mapping lives as long as an array that
-looks at it.
+looks at it. A file that is cut short while it is mapped makes it `torn`, see `bus_errors`.
 
 `DiskWatch` decides whether to advise. Telling the system which rows come next makes reads from the
 disk ten times faster, and costs a tenth of reading them from memory. So it is told only while
@@ -19,13 +19,19 @@ import ctypes
 import mmap
 import os
 import sys
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dataprep.loaders.whole import Identity, identity_of
+
+if TYPE_CHECKING:
+    from dataprep.loaders.bus_errors import Guard
 
 if sys.platform == "linux":
     import resource
@@ -49,12 +55,36 @@ class MappedFiles:
         )
         self.memory: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         self._address = int(self.memory.ctypes.data)
+        self._guard: Guard | None = None
+        self.identities: list[Identity] = []  # of the files as they were mapped
         place = self._address
         for path, size in files:
-            _map_file(path, place, size)
+            self.identities.append(_map_file(path, place, size))
             place += size
         # Rows are read at random: reading ahead would read a hundred times what is asked for.
         self._map.madvise(mmap.MADV_RANDOM)
+
+    def guard(self) -> bool:
+        """Have reads of what is gone return zeros and tear this; return False where they cannot.
+
+        To be called again now and then: others may set a handler of the same signal.
+        """
+        try:
+            from dataprep.loaders import bus_errors
+
+            if self._guard is None:
+                self._guard = bus_errors.Guard(self._address, len(self.memory))
+                weakref.finalize(self._map, self._guard.release)
+            else:
+                bus_errors.keep()
+        except (ImportError, OSError):  # no numba, or the system does not let us
+            return False
+        return self._guard.holds
+
+    @property
+    def torn(self) -> bool:
+        """Return whether a part of the files was gone when it was read."""
+        return self._guard is not None and self._guard.hits > 0
 
     def will_need(self, starts: NDArray[Any], sizes: NDArray[Any]) -> None:
         """Have the system read these bytes now, all at once; do nothing if it cannot."""
@@ -86,9 +116,10 @@ class DiskWatch:
         return self._quiet < self._PATIENCE
 
 
-def _map_file(path: Path, address: int, size: int) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _map_file(path: Path, address: int, size: int) -> Identity:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
+        identity = identity_of(os.fstat(descriptor))
         found = _libc().mmap(
             address, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0
         )
@@ -97,6 +128,7 @@ def _map_file(path: Path, address: int, size: int) -> None:
     if found != address:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))
+    return identity
 
 
 @cache

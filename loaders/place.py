@@ -12,6 +12,7 @@ Nothing is ever sent from host to host.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +23,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dataprep.loaders.packed import Batch
+from dataprep.loaders.schedule import shown
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Offsets
 
@@ -66,11 +68,17 @@ class Placement:
     """A mesh, and how batches are split over it."""
 
     def __init__(self, mesh: Mesh, spec: PartitionSpec | None) -> None:
+        if not isinstance(mesh, Mesh):
+            raise ConfigError(f"mesh must be a jax.sharding.Mesh, got {shown(mesh)}")
         if spec is None:
             spec = PartitionSpec(tuple(mesh.axis_names))
+        if not isinstance(spec, PartitionSpec):
+            raise ConfigError(f"spec must be a jax.sharding.PartitionSpec, got {shown(spec)}")
         if len(spec) > 2:
             raise ConfigError(f"spec {spec} has {len(spec)} axes, a batch has rows and columns")
         self.mesh, self.spec = mesh, spec
+        self._process = os.getpid()
+        self._check_spec()
         self.groups = lru_cache(maxsize=8)(self._groups)
 
     def sharding(self, ndim: int = 2) -> NamedSharding:
@@ -78,6 +86,17 @@ class Placement:
 
     def spec_of(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=self.sharding(len(shape)))
+
+    def _check_spec(self) -> None:
+        axes = [
+            axis for part in self.spec for axis in (part if isinstance(part, tuple) else (part,))
+        ]
+        axes = [axis for axis in axes if axis is not None]
+        if len({*axes}) != len(axes) or not {*axes} <= {*self.mesh.axis_names}:
+            raise ConfigError(
+                f"spec {self.spec} must name axes of the mesh ({', '.join(self.mesh.axis_names)}), "
+                "each at most once"
+            )
 
     def check(self, shape: tuple[int, int]) -> None:
         """Raise a ConfigError unless every device gets equally much."""
@@ -91,6 +110,11 @@ class Placement:
 
     def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
         """Read what this host needs of a batch, and put it on the host's devices."""
+        if os.getpid() != self._process:
+            raise ConfigError(
+                "a loader that places batches on a mesh cannot be used in a forked process: jax "
+                "does not work there; start the process by spawn, and make the loader in it"
+            )
         groups = self.groups(shape)
         parts = {group.columns: read(group.columns, group.rows) for group in groups}
         by_columns = {group.columns: group for group in groups}

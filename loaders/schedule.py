@@ -15,9 +15,25 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, short
 
 Remainder = Literal["drop", "pad"]
+
+
+MAX_ROWS = 1 << 62  # all batches together, so that places fit 64 bits
+_MAX_SIZE = 1 << 31
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message has it, however long it is.
+
+    >>> shown(10 ** 5000), shown("a" * 500)[-6:]
+    ('an int', 'aaa...')
+    """
+    try:
+        return short(repr(value), 200)
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists
+        return f"an {type(value).__name__}" if isinstance(value, int) else type(value).__name__
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
@@ -30,9 +46,9 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise ConfigError(f"{name} must be a whole number, got {value!r}") from None
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}") from None
     if least is not None and number < least:
-        raise ConfigError(f"{name} must be at least {least}, got {number}")
+        raise ConfigError(f"{name} must be at least {least}, got {shown(number)}")
     return number
 
 
@@ -58,9 +74,9 @@ class BatchSizes:
             for step, size in given.items()
         }
         steps = tuple(sorted(sizes))
-        if not steps or steps[0] != 0 or any(sizes[step] < 1 for step in steps):
+        if not steps or steps[0] != 0 or not all(0 < sizes[step] < _MAX_SIZE for step in steps):
             raise ConfigError(
-                f"batch_size {batch_size!r}: needs a positive number of rows, or "
+                f"batch_size {shown(batch_size)}: needs a positive number of rows below 2^31, or "
                 "{step: rows} from step 0 on, such as {0: 64, 1000: 256}"
             )
         rows = [0]

@@ -9,13 +9,16 @@ its rows are, and that the file's own footer starts where the index says. So no 
 of its file, and reading needs no further check of places. Compressed shards, and those on a file
 system that cannot map, are read by the official reader, with the same results.
 
-Shards are immutable: cutting a mapped file short while it is in use ends the process.
+Before the first row of a shard is read, its bytes are proven (`whole`). Once all are, a read costs
+little more than a look at the clock: about once a second `Watch` asks the system whether a mapped
+file changed, which is then proven again before its next row is read. A file that was
+deleted or replaced lives on in the map.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,9 +29,12 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles
+from dataprep.loaders.watch import Watch
+from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes, read_whole
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.entries import DocumentShard, RowShard
+from dataprep.pipeline.storage.checked import _NPY_FIRST, _NPY_MAGIC, _length_in
+from dataprep.pipeline.storage.entries import DocumentShard, FileEntry, RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.riegeli import footer_start, record_starts
 from dataprep.pipeline.types import Offsets
@@ -36,7 +42,15 @@ from dataprep.pipeline.types import Offsets
 
 class Shards(Protocol):
     def fetch(self, rows: Offsets) -> RowBytes:
-        """Return where the bytes of these rows are."""
+        """Return where the bytes of these rows are, which are proven."""
+        ...
+
+    def check(self) -> None:
+        """Raise a CorruptError if a file changed while rows were read that `fetch` returned."""
+        ...
+
+    def prove_all(self) -> None:
+        """Raise a CorruptError unless every shard is as it was written."""
         ...
 
     def will_need(self, rows: Offsets) -> None:
@@ -44,37 +58,63 @@ class Shards(Protocol):
         ...
 
 
-def open_shards(folder: Path, manifest: PackedManifest, least: int) -> Shards:
+def open_shards(
+    folder: Path, manifest: PackedManifest, least: int, verify: Verify = "lazy"
+) -> Shards:
     """Open all shards of a packed dataset; `least` is the size in bytes of the smallest row."""
-    check_sizes(folder, manifest.shards)
+    check_places(folder, [entry for shard in manifest.shards for entry in (shard, shard.index)])
+    sizes = [read_index(folder, shard, least, verify) for shard in manifest.shards]
+    shards: Shards = _open(folder, manifest, sizes, verify)
+    if verify == "open":
+        shards.prove_all()
+    return shards
+
+
+def _open(
+    folder: Path, manifest: PackedManifest, sizes: Sequence[NDArray[np.uint32]], verify: Verify
+) -> Shards:
     if manifest.compression == "none":
         try:
-            return MappedShards(folder, manifest.shards, least)
+            return MappedShards(folder, manifest.shards, sizes, verify)
         except OSError as error:
             message = f"cannot map {folder} ({error}); it is read in another way, which is slower"
             warnings.warn(message, stacklevel=2)
-    return ReadShards(folder, manifest.shards, least)
+    return ReadShards(folder, manifest.shards, sizes, verify)
 
 
 class MappedShards:
     """Mapped files. Takes 12 bytes of memory for each row; the rest is the system's page cache."""
 
-    def __init__(self, folder: Path, shards: Sequence[RowShard], least: int) -> None:
-        total = sum(shard.num_records for shard in shards)
-        self._first = np.empty(total, np.int64)  # byte of the mapped memory
-        self._size = np.empty(total, np.uint32)
-        row = place = 0
-        for shard in shards:
-            sizes = read_index(folder, shard, least)
-            starts, footer = record_starts(sizes)
+    def __init__(
+        self,
+        folder: Path,
+        shards: Sequence[RowShard],
+        sizes: Sequence[NDArray[np.uint32]],
+        verify: Verify,
+    ) -> None:
+        self._starts = offsets_of([shard.num_records for shard in shards])
+        self._first = np.empty(int(self._starts[-1]), np.int64)  # byte of the mapped memory
+        self._size = np.concatenate([np.zeros(0, np.uint32), *sizes])
+        self._places = offsets_of([shard.num_bytes for shard in shards])
+        for number, shard in enumerate(shards):
+            starts, footer = record_starts(sizes[number])
             check_footer(folder / shard.path, shard.num_bytes, footer)
-            rows = slice(row, row + len(sizes))
-            self._first[rows], self._size[rows] = starts + place, sizes
-            row, place = row + len(sizes), place + shard.num_bytes
-        files = [(folder / shard.path, shard.num_bytes) for shard in shards]
-        self._files = MappedFiles(files)
+            rows = slice(self._starts[number], self._starts[number + 1])
+            self._first[rows] = starts + self._places[number]
+        self._folder, self._shards = folder, shards
+        self._files = MappedFiles([(folder / shard.path, shard.num_bytes) for shard in shards])
+        # Counted, so that a change during a proof is not taken for proven.
+        self._changes = np.full(len(shards), verify != "off", np.int64)
+        self._proven = np.zeros(len(shards), np.int64)  # the changes that are
+        self._verify = verify
+        self._watch = Watch(self._files, self._path, self._changed)
 
     def fetch(self, rows: Offsets) -> RowBytes:
+        self._watch.before_reading()
+        if (self._changes != self._proven).any():
+            numbers = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
+            for number in numbers[self._changes[numbers] != self._proven[numbers]].tolist():
+                self._prove(number)
         return RowBytes(
             memory=self._files.memory,
             first=self._first[rows],
@@ -82,20 +122,48 @@ class MappedShards:
             in_blocks=True,
         )
 
+    def check(self) -> None:
+        self._watch.after_reading()
+
+    def prove_all(self) -> None:
+        for number in range(len(self._shards)):
+            self._prove(number)
+
     def will_need(self, rows: Offsets) -> None:
         # The block headers inside of a row are not counted: at most its last bytes are left out.
         self._files.will_need(self._first[rows], self._size[rows].astype(np.int64))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / self._shards[number].path
+
+    def _changed(self, number: int) -> None:
+        if self._verify != "off":
+            self._changes[number] += 1
+
+    def _prove(self, number: int) -> None:
+        shard, path, changes = self._shards[number], self._path(number), self._changes[number]
+        if self._watch.current(number) is not None:
+            prove(self._folder, shard)
+        else:  # deleted or replaced since it was mapped
+            place = slice(self._places[number], self._places[number + 1])
+            prove_bytes(path, self._files.memory[place], shard)
+        self._proven[number] = changes
 
 
 class ReadShards:
     """Files read by the official reader: for a batch, all rows of one shard at a time."""
 
-    def __init__(self, folder: Path, shards: Sequence[RowShard], least: int) -> None:
-        self._folder, self._shards = folder, shards
+    def __init__(
+        self,
+        folder: Path,
+        shards: Sequence[RowShard],
+        sizes: Sequence[NDArray[np.uint32]],
+        verify: Verify,
+    ) -> None:
+        self._folder, self._shards, self._verify = folder, shards, verify
         self._starts = offsets_of([shard.num_records for shard in shards])
         self._open = lru_cache(maxsize=256)(self._open_reader)
-        indexes = (read_index(folder, shard, least) for shard in shards)
-        self._size = np.concatenate([np.zeros(0, np.uint32), *indexes])
+        self._size = np.concatenate([np.zeros(0, np.uint32), *sizes])
 
     def fetch(self, rows: Offsets) -> RowBytes:
         payloads: list[bytes] = [b""] * len(rows)
@@ -115,6 +183,13 @@ class ReadShards:
             in_blocks=False,
         )
 
+    def check(self) -> None:
+        """Do nothing: the official reader checks each record that it reads."""
+
+    def prove_all(self) -> None:
+        for shard in self._shards:
+            prove(self._folder, shard)
+
     def will_need(self, rows: Offsets) -> None:
         """Do nothing: the official reader cannot be told."""
 
@@ -130,25 +205,22 @@ class ReadShards:
 
     def _open_reader(self, number: int) -> Any:
         shard = self._shards[number]
-        return open_reader(self._folder / shard.path, shard.num_records)
+        return open_proven(self._folder, shard, self._verify)
 
 
-def check_sizes(folder: Path, shards: Iterable[RowShard | DocumentShard]) -> None:
-    """Raise a CorruptError if a shard or its index is not as long as the manifest says."""
-    for shard in shards:
-        for entry in (shard, shard.index):
-            path, num_bytes = folder / entry.path, entry.num_bytes
-            try:
-                actual = path.stat().st_size
-            except OSError as error:
-                raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
-            if actual != num_bytes:
-                raise CorruptError(f"{path} has {actual} bytes, the manifest says {num_bytes}")
+def open_proven(folder: Path, shard: RowShard | DocumentShard, verify: Verify) -> Any:
+    """Open a shard with the official reader, proven unless `verify` is off."""
+    if verify != "off":
+        prove(folder, shard)
+    return open_reader(folder / shard.path, shard.num_records)
 
 
 def open_reader(path: Path, num_records: int) -> Any:
     """Open a shard with the official reader, and check that it is whole."""
-    reader = array_record_module.ArrayRecordReader(str(path), "readahead_buffer_size:0")
+    try:
+        reader = array_record_module.ArrayRecordReader(str(path), "readahead_buffer_size:0")
+    except (RuntimeError, ValueError, OSError) as error:
+        raise CorruptError(f"{path} cannot be opened: {error}") from None
     # It opens damaged files without an error.
     if not reader.ok() or reader.num_records() != num_records:
         raise CorruptError(
@@ -158,23 +230,43 @@ def open_reader(path: Path, num_records: int) -> Any:
     return reader
 
 
-def read_index(folder: Path, shard: RowShard, least: int) -> NDArray[np.uint32]:
+def read_index(folder: Path, shard: RowShard, least: int, verify: Verify) -> NDArray[np.uint32]:
     """Return the size in bytes of each row of a shard."""
-    path = folder / shard.index.path
-    try:
-        sizes: NDArray[np.uint32] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise CorruptError(f"{path} is damaged: {error}") from None
-    if sizes.dtype != np.uint32 or sizes.shape != (shard.num_records,):
-        raise CorruptError(f"{path} does not list the rows of its shard ({shard.num_records})")
+    sizes = read_array(folder, shard.index, np.dtype("<u4"), shard.num_records, verify)
     if len(sizes) and int(sizes.min()) < least:
+        path = folder / shard.index.path
         raise CorruptError(f"{path} lists a row of {sizes.min()} bytes, the least is {least}")
     return sizes
 
 
+def read_array(
+    folder: Path, entry: FileEntry, dtype: np.dtype[Any], length: int, verify: Verify
+) -> NDArray[Any]:
+    """Return the array of an .npy file, proven unless `verify` is off.
+
+    Nothing in the file decides how much memory is taken: its header must fit its size.
+    """
+    data = read_whole(folder, entry, verify)
+    start = _NPY_FIRST + int.from_bytes(data[len(_NPY_MAGIC) : _NPY_FIRST], "little")
+    fits = (
+        data.startswith(_NPY_MAGIC)
+        and _length_in(data[_NPY_FIRST:start], dtype) == length
+        and len(data) == start + length * dtype.itemsize
+    )
+    if not fits:
+        raise CorruptError(
+            f"{folder / entry.path} is damaged: it does not hold {length:,} entries of its shard; "
+            "copy it again from where it is whole, or make the dataset again"
+        )
+    return np.frombuffer(data, dtype, length, start)
+
+
 def check_footer(path: Path, num_bytes: int, expected: int) -> None:
     """Raise a CorruptError if the footer of a shard is not where its index says."""
-    found = footer_start(path, num_bytes)
+    try:
+        found = footer_start(path, num_bytes)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
     if found != expected:
         raise CorruptError(
             f"{path} is damaged or of another dataset: its rows end at byte {found}, "

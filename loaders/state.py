@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataprep.loaders.mixture import Mixture
-from dataprep.loaders.schedule import BatchSizes
-from dataprep.pipeline.errors import ConflictError
+from dataprep.loaders.schedule import BatchSizes, shown
+from dataprep.pipeline.errors import ConflictError, short
 
 VERSION = 1
 
@@ -52,17 +52,19 @@ def make_state(
 def parse_state(state: Mapping[str, Any] | bytes | str) -> State:
     """Return a state, given itself or its JSON; anything else is a ConflictError."""
     try:
-        found = State(state if isinstance(state, Mapping) else json.loads(state))
+        text = json.dumps(dict(state)) if isinstance(state, Mapping) else state
+        found = State(json.loads(text))
         step, version = found["step"], found["version"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConflictError(f"this is not the state of a loader: {error!r}") from None
-    if version != VERSION:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        cause = short(f"{type(error).__name__}: {error}", 200)
+        raise ConflictError(f"this is not the state of a loader ({cause})") from None
+    if type(version) is not int or version != VERSION:
         raise ConflictError(
-            f"the state has version {version!r}, this dataprep knows {VERSION}; "
+            f"the state has version {shown(version)}, this dataprep knows {VERSION}; "
             "use the dataprep that made it"
         )
-    if not isinstance(step, int) or step < 0:
-        raise ConflictError(f"the state has step {step!r}, which is not a number of steps")
+    if type(step) is not int or step < 0:
+        raise ConflictError(f"the state has step {shown(step)}, which is not a number of steps")
     return found
 
 
@@ -78,8 +80,9 @@ _FIXES = {
 def check_state(state: State, expected: State) -> None:
     """Raise a ConflictError unless a state equals the loader's own at that step, `expected`."""
     for key, fix in _FIXES.items():
-        if state.get(key) != expected[key]:
+        # As JSON: in Python, True == 1 == 1.0.
+        if json.dumps(state.get(key), sort_keys=True) != json.dumps(expected[key], sort_keys=True):
             raise ConflictError(
-                f"the state at step {state['step']} was made with {key} {state.get(key)!r}, "
-                f"this loader has {expected[key]!r}; {fix.format(step=state['step'])}"
+                f"the state at step {state['step']} was made with {key} {shown(state.get(key))}, "
+                f"this loader has {shown(expected[key])}; {fix.format(step=state['step'])}"
             )

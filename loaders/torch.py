@@ -24,15 +24,19 @@ from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import Data, Mix, open_packed
 from dataprep.loaders.packed import Batch, empty_arrays
 from dataprep.loaders.views import UserView, ViewName, make_view
+from dataprep.loaders.whole import Verify, check_verify
 
 TensorBatch = dict[str, Any]  # name -> tensor
 
 
 class PackedRows(Dataset):  # type: ignore[misc]
-    """A map-style dataset: row i as tensors of S numbers, named by a view."""
+    """A map-style dataset: row i as tensors, named by a view; `verify` as `DataLoader` has it."""
 
-    def __init__(self, data: Data, view: ViewName | UserView = "default") -> None:
-        self._dataset = open_packed(data)
+    def __init__(
+        self, data: Data, view: ViewName | UserView = "default", *, verify: Verify = "lazy"
+    ) -> None:
+        check_verify(verify)
+        self._dataset = open_packed(data, verify)
         self._view = view
 
     def __len__(self) -> int:
@@ -44,8 +48,8 @@ class PackedRows(Dataset):  # type: ignore[misc]
     def __getitems__(self, rows: Sequence[int]) -> list[TensorBatch]:
         """Return many rows, read at once; torch calls this for a batch."""
         dataset = self._dataset
-        view = make_view(self._view, dataset.masks)
-        request = view.request(0, dataset.seq_len, dataset.masks)
+        view = make_view(self._view, [dataset.about])
+        request = view.request(0, dataset.seq_len + view.more_columns, dataset.masks)
         out = empty_arrays(request, len(rows))
         dataset.read(dataset.checked(rows), request, out, np.arange(len(rows)))
         tensors = _tensors(view.name(out))

@@ -6,10 +6,11 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
 
     default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
     lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks
-    maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; a target without loss
-              has segment 0, which is where MaxText looks
-    hf        input_ids, attention_mask, labels (-100 without loss), position_ids; labels are not
-              shifted, since the models shift them
+    maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; targets have the positions
+              of the inputs, and segment 0 without loss, which is where MaxText looks
+    hf        input_ids, labels (-100 without loss), position_ids, all of S + 1 columns, since the
+              models shift the labels; attention_mask only where every row is one document: any
+              mask keeps transformers from finding the documents of a row by their position_ids
 
 Where a dataset has loss weights, every view adds `loss_weights` f32, shifted as its loss is; `lwm`
 has them in loss_masks instead.
@@ -26,6 +27,7 @@ import numpy as np
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
 ViewName = Literal["default", "lwm", "maxtext", "hf"]
@@ -42,6 +44,8 @@ class Table:
     columns: dict[str, tuple[str, int]]  # (one of _KINDS or the name of a mask, shift)
     modalities: bool = False  # whether every other mask is added, such as vision_mask
     loss: str = "loss"  # which of them is the loss mask
+    more_columns: int = 0  # beyond the S of most views
+    one_document: tuple[str, ...] = ()  # arrays that are left out where a row has several documents
     finish: Callable[[Batch], Batch] | None = None
 
 
@@ -52,6 +56,7 @@ class View:
     masks: tuple[str, ...]  # of all datasets, `loss` first
     columns: dict[str, tuple[str, int]]  # as a table has them; empty if the view is the user's own
     loss: str = "loss"
+    more_columns: int = 0
     finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
 
@@ -103,7 +108,8 @@ def _finish_maxtext(batch: Batch) -> Batch:
 def _finish_hf(batch: Batch) -> Batch:
     loss = batch.pop("loss")
     np.copyto(batch["labels"], -100, where=~loss)
-    np.minimum(batch["attention_mask"], 1, out=batch["attention_mask"])
+    if "attention_mask" in batch:
+        np.minimum(batch["attention_mask"], 1, out=batch["attention_mask"])
     return batch
 
 
@@ -136,7 +142,7 @@ VIEWS: dict[ViewName, Table] = {
             "targets": ("tokens", 1),
             "inputs_position": ("positions", 0),
             "inputs_segmentation": ("segments", 0),
-            "targets_position": ("positions", 1),
+            "targets_position": ("positions", 0),
             "targets_segmentation": ("segments", 1),
             "loss": ("loss", 1),
         },
@@ -150,22 +156,32 @@ VIEWS: dict[ViewName, Table] = {
             "position_ids": ("positions", 0),
             "loss": ("loss", 0),
         },
+        more_columns=1,
+        one_document=("attention_mask",),
         finish=_finish_hf,
     ),
 }
 
 
-def make_view(view: ViewName | UserView, masks: Sequence[str]) -> View:
-    """Return a view of datasets that have these masks between them, `loss` first."""
+def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> View:
+    """Return a view of these datasets."""
+    masks = tuple(dict.fromkeys(mask for dataset in datasets for mask in dataset.masks))
     if callable(view):
-        return View(masks=tuple(masks), columns={}, own=view)
+        return View(masks=masks, columns={}, own=view)
     if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
         raise ConfigError(f"view {view!r} is not one of {', '.join(VIEWS)}, nor a function")
     table = VIEWS[view]
-    columns = dict(table.columns)
+    alone = all(dataset.one_document_a_row for dataset in datasets)
+    columns = {k: v for k, v in table.columns.items() if alone or k not in table.one_document}
     if table.modalities:
         others = [mask for mask in masks[1:] if not MASKS[mask].is_weight]
         columns |= {MASKS[mask].array: (mask, 0) for mask in others}
     if "weight" in masks:
         columns[WEIGHTS] = ("weight", table.columns[table.loss][1])
-    return View(masks=tuple(masks), columns=columns, loss=table.loss, finish=table.finish)
+    return View(
+        masks=masks,
+        columns=columns,
+        loss=table.loss,
+        more_columns=table.more_columns,
+        finish=table.finish,
+    )

@@ -14,9 +14,16 @@ Messages say cause, value, place and fix, in lower case and without a full stop.
 
 from __future__ import annotations
 
+import errno
+
+from dataprep.pipeline.secrets import redacted
+
 
 class DataprepError(Exception):
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(redacted(message))  # libraries put whole URLs into their messages
 
 
 class ConfigError(DataprepError):
@@ -56,6 +63,22 @@ BY_NAME: dict[str, type[DataprepError]] = {
         LockedError,
     )
 }
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Return whether the error, or what caused it, is a lack of memory.
+
+    >>> lacks_memory(MemoryError()), lacks_memory(RuntimeError("can't start new thread"))
+    (True, True)
+    """
+    if error is None:
+        return False
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    # A thread has no room for its stack, or the linker has none for a library.
+    signs = {RuntimeError: "can't start new thread", ImportError: "failed to map segment"}
+    texts = [text for kind, text in signs.items() if isinstance(error, kind)]
+    return any(text in str(error) for text in texts) or lacks_memory(error.__cause__)
 
 
 def counted(number: int, noun: str) -> str:

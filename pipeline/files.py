@@ -1,4 +1,9 @@
-"""Write files durably: temp name, fsync, rename. Knows nothing of their content."""
+"""Write files durably: temp name, fsync, rename. Knows nothing of their content.
+
+A sealed file ends with the hash of what stands before it, so that damage is noticed:
+
+    {"final": true, …}\n99aa06d3014798d86001c324468d497f
+"""
 
 from __future__ import annotations
 
@@ -8,19 +13,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from dataprep.pipeline.errors import ResourceError
-from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.hashes import hash_bytes, hash_file
+from dataprep.pipeline.opening import NotRegularError, open_regular
 
-# Errors that the user can fix and then run the same command again.
-_RESUMABLE = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.EIO,
-    errno.ENOMEM,
+FileId = tuple[int, int]  # device, inode
+
+# Errors that the user can mend, and then run the same command again.
+_CURES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files (ulimit -n)"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make it writable"),
+    **dict.fromkeys(
+        (errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT, errno.EREMOTEIO),
+        "see what is wrong with the disk",
+    ),
 }
 
 
@@ -37,6 +46,29 @@ def write_atomic(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
     os.replace(temp, path)
     sync_folder(path.parent)
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """Write `data` durably with its hash behind it."""
+    write_atomic(path, b"%s\n%s" % (data, hash_bytes(data).encode()))
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Return what was sealed; None if the file is missing or damaged."""
+    try:
+        with open_regular(path) as file:
+            data, _, seal = file.readall().rpartition(b"\n")
+    except (FileNotFoundError, NotADirectoryError, NotRegularError):
+        return None
+    return data if hash_bytes(data).encode() == seal else None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, durably."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
 
 
 def commit(temp: Path, path: Path) -> None:
@@ -63,12 +95,13 @@ def disk_errors_named(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _RESUMABLE:
-            raise ResourceError(
-                f"cannot write below {place}: {os.strerror(error.errno or 0)}; "
-                "make room and run the same command again"
-            ) from error
-        raise
+        cure = _CURES.get(error.errno or 0)
+        if cure is None:
+            raise
+        raise ResourceError(
+            f"cannot write below {place}: {os.strerror(error.errno or 0)}; "
+            f"{cure} and run the same command again"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +110,18 @@ class Written:
 
     num_bytes: int
     xxh3_128: str
+
+    def is_at(self, path: Path) -> bool:
+        """Return whether the file is there, whole and unchanged."""
+        try:
+            return (
+                path.is_file()
+                and not path.is_symlink()
+                and path.stat().st_size == self.num_bytes
+                and hash_file(path) == self.xxh3_128
+            )
+        except OSError:  # gone meanwhile, or it cannot be read
+            return False
 
 
 def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
@@ -87,3 +132,36 @@ def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
         written[role] = Written(num_bytes=temp.stat().st_size, xxh3_128=hash_file(temp))
         commit(temp, path)
     return written
+
+
+def links_of(address: str) -> list[str]:
+    """Return the links of a chain of URLs, the archive last; a file that exists is no chain."""
+    return [address] if os.path.exists(address) else address.split("::")
+
+
+def local_paths(address: str) -> list[str]:
+    """Return the local files that an input is read from; none for what is elsewhere.
+
+    Only a `file://` of its own is percent-decoded: fsspec opens names as they are written.
+
+    >>> local_paths("zip://a.jsonl::local:///data/in%20.zip"), local_paths("file:///data/a%20b")
+    (['/data/in%20.zip'], ['/data/a b'])
+    >>> local_paths("simplecache::s3://bucket/a.jsonl")
+    []
+    """
+    links = links_of(address)
+    found = [links[-1]] if "://" not in links[-1] else []  # before others it is a protocol's name
+    for link in links:
+        scheme, separator, rest = link.partition("://")
+        if separator and scheme in ("file", "local"):
+            found.append(unquote(rest) if scheme == "file" and len(links) == 1 else rest)
+    return [os.path.expanduser(path) for path in found if path]
+
+
+def id_of(path: str) -> FileId | None:
+    """Return what a file has in common with its links; None if there is no such file."""
+    try:
+        stat = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return stat.st_dev, stat.st_ino

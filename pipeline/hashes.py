@@ -17,8 +17,13 @@ import xxhash
 CHUNK_BYTES = 4 << 20
 
 
-def hash_file(path: Path | str) -> str:
-    """Return the xxh3-128 of the content, in hex."""
+def hash_bytes(data: bytes) -> str:
+    """Return the xxh3-128 of the bytes, in hex."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def hash_file(path: Path | str | int) -> str:
+    """Return the xxh3-128 of the content, in hex; an open descriptor is read on and closed."""
     state = xxhash.xxh3_128()
     buffer = bytearray(CHUNK_BYTES)
     view = memoryview(buffer)

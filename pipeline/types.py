@@ -28,6 +28,8 @@ Mask = NDArray[np.bool_]
 Modality = Literal["vision", "audio"]
 MODALITIES: tuple[Modality, ...] = ("vision", "audio")
 
+DEFAULT_MAX_RATIO = 200
+
 # A raw record; keys are the user's field names.
 Record = Mapping[str, Any]
 
@@ -37,11 +39,14 @@ class Source:
     """One thing that can be read; this is all that a worker needs to open it."""
 
     kind: str  # one of sources.known.FORMATS, or found by `media`: files | tar
-    path: str  # a local path, an fsspec URL, or the `hf:`/`synthetic:` name
+    path: str  # a local path, the public name of a URL (`secrets`), or the hf:, synthetic: name
     num_bytes: int  # size as stored; -1 if unknown
     fingerprint: str  # of the content
     compression: str = ""  # "" | gz | zst
     separator: str = ""  # text only: what separates records; "": the whole file is one record
+    max_ratio: int = (
+        DEFAULT_MAX_RATIO  # compressed only: growing by more than this factor is an error
+    )
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
 
 
@@ -78,6 +83,7 @@ class RecordError:
     line: int  # 0-based, counted from the start of the piece
     offset: int  # of its first byte in the uncompressed source, -1 if there is none
     reason: str
+    special: int = 0  # special tokens that its text spells, where that is what is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

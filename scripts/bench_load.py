@@ -9,7 +9,8 @@ shuffled rows; where it hands out stored rows, they are expanded a batch at a ti
 numpy code, which is the best that it could do. Each loader runs in a process of its own, right
 after a memcpy of as many bytes in that process, since other work on a machine slows whoever is
 running; of several rounds the median counts. What is not installed is named and left out. Then
-reads from a cold cache are compared, and the cost of opening a thousand shards is measured.
+reads from a cold cache are compared, and the costs of checking hashes and of opening a thousand
+shards are measured.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ from dataprep.loaders.packed import empty_arrays
 from dataprep.pipeline.hashes import fingerprint, hash_file
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.storage.entries import FileEntry, RowShard, TokenizerEntry
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, PackedManifest, write_manifest
+from dataprep.pipeline.storage.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    PackedManifest,
+    manifest_text,
+)
+from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
 MEGA = 1e6
@@ -337,14 +344,13 @@ def make_rows(folder: Path, seq_len: int) -> None:
     layout = RowLayout(
         capacity=capacity, masks=("loss",), tokens=np.dtype("<u2"), ends=np.dtype("<u2")
     )
-    (folder / "shards").mkdir(parents=True)
     per_shard = SHARD_BYTES // (2 * capacity)
-    entries = []
-    for number in range(DATASET_BYTES // SHARD_BYTES):
+    entries, count = [], DATASET_BYTES // SHARD_BYTES
+    for number in range(count):
         payloads = encode_rows(random_rows(rng, per_shard, capacity), layout)
-        path = folder / f"shards/rows-{number:05d}.arrayrecord"
+        path = folder / f"shards/rows-{number:05d}-of-{count:05d}.arrayrecord"
         entries.append(write_shard(folder, path, payloads, capacity))
-    write_manifest(folder, manifest_of(entries, seq_len))
+    (folder / MANIFEST).write_text(manifest_text(manifest_of(entries, seq_len)), "utf-8")
 
 
 COUNTS = (
@@ -356,14 +362,14 @@ COUNTS = (
 def manifest_of(entries: Sequence[RowShard], seq_len: int) -> PackedManifest:
     identity = {"shards": [entry.xxh3_128 for entry in entries]}
     tokenizer = TokenizerEntry(
-        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine={}
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine="bytes"
     )
     return PackedManifest(
         format_version=FORMAT_VERSION,
         kind="packed",
         fingerprint=fingerprint(identity),
         parents=(),
-        config={},
+        config={"pack": {"strategy": "best_fit"}},
         tokenizer=tokenizer,
         sources=(),
         seq_len=seq_len,
@@ -372,9 +378,14 @@ def manifest_of(entries: Sequence[RowShard], seq_len: int) -> PackedManifest:
         max_id=(1 << 16) - 1,
         pad=0,
         compression="none",
+        strategy="best_fit",
         masks=("loss",),
         shards=tuple(entries),
-        counts=dict.fromkeys(COUNTS, 0),
+        counts={
+            **dict.fromkeys(COUNTS, 0),
+            "rows": sum(entry.num_records for entry in entries),
+            "tokens": sum(entry.num_tokens for entry in entries),
+        },
         identity=identity,
     )
 
@@ -403,26 +414,29 @@ def ragged(arrays: list[Any]) -> IntegerLists:
 
 
 def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) -> RowShard:
+    for part in ("shards", "provenance"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
     writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1,uncompressed")
     for payload in payloads:
         writer.write(payload)
     writer.close()
-    index = path.with_suffix(".npy")
+    index, provenance = path.with_suffix(".npy"), folder / "provenance" / f"{path.stem}.npy"
     np.save(index, np.array([len(payload) for payload in payloads], "<u4"))
-    shard, beside = (
+    np.save(provenance, np.zeros(0, ROW_PIECE))  # the loader reads none
+    shard, beside, origins = (
         FileEntry(
             path=p.relative_to(folder).as_posix(),
             num_bytes=p.stat().st_size,
             xxh3_128=hash_file(p),
         )
-        for p in (path, index)
+        for p in (path, index, provenance)
     )
     return RowShard(
         **asdict(shard),
         num_records=len(payloads),
         num_tokens=len(payloads) * capacity,
         index=beside,
-        provenance=beside,
+        provenance=origins,
     )
 
 
@@ -523,23 +537,58 @@ def cold(way: str, folder: str, batches: str, batch: str) -> None:
     print(order.size / (time.perf_counter() - start))
 
 
+def measure_verify(folder: Path, rounds: int, batch: int = 256) -> dict[str, dict[str, float]]:
+    """What checking hashes costs: at open, for the first batch, and in batches after that.
+
+    Each in processes of its own, whose first batch touches every shard; of the rounds the median.
+    """
+    code = """
+import sys, time
+from dataprep.loaders import DataLoader
+folder, batch, verify = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+with DataLoader(folder, batch_size=batch, prefetch=0, verify="off") as warm:
+    warm[0]  # compiled, imported, and in the cache as far as it goes
+    tokens = warm[0]["inputs"].size
+start = time.perf_counter()
+loader = DataLoader(folder, batch_size=batch, prefetch=0, verify=verify)
+opened = time.perf_counter()
+next(loader)
+first = time.perf_counter()
+for _ in range(300):
+    next(loader)
+print(opened - start, first - opened, 300 * tokens / (time.perf_counter() - first) / 1e6)
+"""
+    names = ("s to open", "s for the first batch", "Mtok/s after")
+    found: dict[str, list[list[float]]] = {"off": [], "lazy": [], "open": []}
+    for _ in range(rounds):
+        for verify, runs in found.items():
+            command = [sys.executable, "-c", code, str(folder), str(batch), verify]
+            done = subprocess.run(command, capture_output=True, encoding="utf-8", check=True)
+            runs.append([float(word) for word in done.stdout.split()])
+    return {
+        verify: dict(zip(names, map(statistics.median, zip(*runs, strict=True)), strict=True))
+        for verify, runs in found.items()
+    }
+
+
 def measure_open(folder: Path) -> dict[str, float]:
     """A thousand shards of 16,000 short rows: seconds to open, and memory beside the cache."""
     capacity, rows = 17, 16_000
     layout = RowLayout(
         capacity=capacity, masks=("loss",), tokens=np.dtype("<u2"), ends=np.dtype("<u2")
     )
-    (folder / "shards").mkdir(parents=True)
     payloads = encode_rows(random_rows(np.random.default_rng(0), rows, capacity), layout)
     entry = write_shard(folder, folder / "shards/rows.arrayrecord", payloads, capacity)
     entries = []
     for number in range(1000):
-        new = {key: f"shards/rows-{number:05d}.{key}" for key in ("arrayrecord", "npy")}
+        name = f"rows-{number:05d}-of-01000"
+        new = {key: f"shards/{name}.{key}" for key in ("arrayrecord", "npy")}
         shutil.copyfile(folder / "shards/rows.npy", folder / new["npy"])
         os.link(folder / "shards/rows.arrayrecord", folder / new["arrayrecord"])
         index = replace(entry.index, path=new["npy"])
-        entries.append(replace(entry, path=new["arrayrecord"], index=index))
-    write_manifest(folder, manifest_of(entries, capacity - 1))
+        origins = replace(entry.provenance, path=f"provenance/{name}.npy")
+        entries.append(replace(entry, path=new["arrayrecord"], index=index, provenance=origins))
+    (folder / MANIFEST).write_text(manifest_text(manifest_of(entries, capacity - 1)), "utf-8")
     code = f"""
 import gc, time
 from dataprep.loaders import open_dataset
@@ -589,6 +638,7 @@ def main() -> None:
             if not (folder / "packed/manifest.json").exists():
                 make_rows(folder / "packed", seq_len)
             results[f"cold {seq_len}"] = measure_cold(folder / "packed")
+            results[f"verify {seq_len}"] = measure_verify(folder / "packed", options.rounds)
             for batch in options.batch:
                 setting = Setting(folder, seq_len, batch)
                 results[f"{seq_len} x {batch}"] = measure_all(setting, options)
@@ -602,6 +652,10 @@ def main() -> None:
     for seq_len in options.seq_len:
         speeds = {way: f"{speed:,.0f}" for way, speed in results[f"cold {seq_len}"].items()}
         print(f"\ncold cache, {seq_len} tokens a row, records/s: {speeds}")
+        print(f"hashes of {DATASET_BYTES >> 20} MB in {DATASET_BYTES // SHARD_BYTES} shards:")
+        for verify, figures in results[f"verify {seq_len}"].items():
+            text = ", ".join(f"{value:.3g} {name}" for name, value in figures.items())
+            print(f"  {verify:6}{text}")
     print(f"\nopening 1,000 shards: {results['open']}")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))

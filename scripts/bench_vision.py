@@ -25,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import Rules, keys_wanted
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.jobs.commits import make_tasks_folder
 from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.tokenize import plan_of
-from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
+from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.worker import run_task
 
@@ -93,7 +93,8 @@ def bench(name: str, path: Path, config: dict[str, Any], total: int, out: Path) 
         {"inputs": [str(path)], "tokenizer": "bytes", "out": str(out), **config}
     )
     plan = plan_of(settings, out.parent / "cache")
-    engine = SampledEngine(load_reference(plan.vocabulary.files))
+    in_text = special_in_text(plan.config, plan.vocabulary)
+    engine = SampledEngine(load_reference(plan.vocabulary.files), in_text)
 
     def whole() -> None:
         shutil.rmtree(out, ignore_errors=True)

@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from dataprep.pipeline.sample import sample_path
+
+# A timing never decides a test: machines are noisy.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.load_profile("here")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,8 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATAPREP_CACHE", str(path))
+        # A command whose files may not grow would leave cut bytecode, for all that follow it.
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         yield path
 
 

@@ -25,6 +25,7 @@ class Layout:
     """The parts of consecutive documents as arrays; their texts are not encoded yet."""
 
     texts: Sequence[str]
+    special: Offsets  # of each text, special tokens that the config's literals in it spell
     literals: Ids  # all literal ids, in order
     lengths: Offsets  # of each part; a text's is filled in after encoding
     is_text: Mask

@@ -85,6 +85,7 @@ def _repeated(
     none = np.zeros(count, np.int64)
     return Layout(
         texts=_interleave(texts, count),
+        special=np.tile(np.array(pattern.special, np.int64), count),
         literals=_literals(joined_ids(pattern.literals), part_lengths, lengths, wrapped),
         lengths=lengths.reshape(-1),
         is_text=np.tile(part_lengths == TEXT, count),

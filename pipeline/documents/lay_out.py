@@ -82,9 +82,8 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
     if rules.add_bos:
         parts.add_ids(_special(rules.bos, "BOS"), weight=0.0)
     for i, f in enumerate(fields):
-        prepended = rules.prepend_text if i == 0 else ""
         if f.kind == "text":
-            _add_text(parts, prepended + _joined_text(record, f, rules), f, rules)
+            _add_text(parts, record, f, rules, is_first=i == 0)
         elif f.kind == "codes":
             codes, block = _codes_in(record, f, rules), rules.blocks[f.mask]
             parts.add_block(codes, f.mask, block, f.weight, f"field {f.keys[0]!r}")
@@ -102,10 +101,14 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
     parts.end_document()
 
 
-def _add_text(parts: Parts, text: str, f: Field, rules: Rules) -> None:
+def _add_text(parts: Parts, record: Record, f: Field, rules: Rules, *, is_first: bool) -> None:
+    text = _joined_text(record, f, rules)
+    special = (len(f.keys) - 1) * rules.separator_special
+    if is_first:
+        text, special = rules.prepend_text + text, rules.prepend_special + special
     if len(rules.text_prefix):
         parts.add_ids(rules.text_prefix, f.weight, f.mask)
-    parts.add_text(text, f.weight, f.mask)
+    parts.add_text(text, f.weight, f.mask, special)
     if len(rules.text_suffix):
         parts.add_ids(rules.text_suffix, f.weight, f.mask)
 

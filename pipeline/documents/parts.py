@@ -40,6 +40,7 @@ class Parts:
     """The parts of consecutive documents, as they are added."""
 
     texts: list[str] = field(default_factory=list)
+    special: list[int] = field(default_factory=list)  # as in `Layout`
     literals: list[Ids] = field(default_factory=list)
     codes: list[CodePart] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -47,8 +48,9 @@ class Parts:
     mask: list[int] = field(default_factory=list)  # by NUMBERS; 0: none but the loss
     document_ends: list[int] = field(default_factory=list)  # in parts
 
-    def add_text(self, text: str, weight: float, mask: str = "") -> None:
+    def add_text(self, text: str, weight: float, mask: str = "", special: int = 0) -> None:
         self.texts.append(text)
+        self.special.append(special)
         self._add(TEXT, weight, mask)
 
     def add_ids(self, ids: Ids, weight: float, mask: str = "") -> None:
@@ -90,6 +92,7 @@ class Parts:
                 )
             )
         self.texts += texts
+        self.special += pattern.special
         self.literals += pattern.literals
         self.lengths += pattern.lengths
         self.weight += pattern.weight
@@ -108,6 +111,7 @@ class Parts:
             self.codes.pop()
         for values, count in (
             (self.texts, texts),
+            (self.special, texts),
             (self.literals, literals),
             (self.lengths, texts + literals),
             (self.weight, texts + literals),
@@ -140,6 +144,7 @@ class Parts:
                 literals[part.literal] = wrapped.ids[start:stop]
         return Layout(
             texts=self.texts,
+            special=np.array(self.special, np.int64),
             literals=joined_ids(literals),
             lengths=lengths,
             is_text=lengths == TEXT,

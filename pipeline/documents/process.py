@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +18,9 @@ from dataprep.pipeline.documents.assemble import Layout, assemble
 from dataprep.pipeline.documents.columns import lay_out_columns
 from dataprep.pipeline.documents.rows import lay_out_rows
 from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.engine import BadTextsError, EncodedTexts
 from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
-
-FindUnencodable = Callable[[Sequence[str]], list[int]]
+from dataprep.pipeline.types import Offsets, Record, RecordError, Records
 
 # What is known about each document besides its tokens.
 ORIGIN = np.dtype(
@@ -30,16 +29,14 @@ ORIGIN = np.dtype(
         ("offset", "<i8"),
         ("codes_dropped", "<i8"),  # of partial frames
         ("codes_thinned", "<i8"),  # of frames or codebooks that the config leaves out
-        ("by_reference", "?"),  # a text of it was encoded by the reference, not the fast engine
+        ("special_in_text", "<i8"),  # special tokens that its texts spell
     ]
 )
 
 
 class TextEncoder(Protocol):
-    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]: ...
-
-    def last_by_reference(self) -> Offsets:
-        """Return which texts of the last call the reference encoded."""
+    def encode(self, texts: Sequence[str], /) -> EncodedTexts:
+        """Encode texts; BadTextsError if some of them cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +55,6 @@ def process(
     records: Records,
     rules: Rules,
     encoder: TextEncoder,
-    find_unencodable: FindUnencodable,
     first_line: int,
 ) -> Processed:
     """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at."""
@@ -67,21 +63,20 @@ def process(
     if layout is None:
         layout = lay_out_rows(records, rules, first_line, errors)
     try:
-        ids, offsets = encoder.encode(layout.texts)
-    except (TypeError, UnicodeError):
-        if not find_unencodable(layout.texts):
-            raise
-        cleaned = without_unencodable(records, find_unencodable)
-        return process(cleaned, rules, encoder, find_unencodable, first_line)
-    documents, has_tokens = assemble(layout, ids, offsets, rules.masks, rules.dtype)
-    by_reference = np.zeros(len(layout.kept), bool)
-    by_reference[_documents_of(encoder.last_by_reference(), layout)] = True
+        encoded = encoder.encode(layout.texts)
+    except BadTextsError as error:
+        return process(_without_bad(records, layout, error), rules, encoder, first_line)
+    documents, has_tokens = assemble(layout, encoded.ids, encoded.offsets, rules.masks, rules.dtype)
     origins = np.empty(len(layout.kept), ORIGIN)
     origins["line"] = records.lines[layout.kept]
     origins["offset"] = records.offsets[layout.kept]
     origins["codes_dropped"] = layout.codes_dropped
     origins["codes_thinned"] = layout.codes_thinned
-    origins["by_reference"] = by_reference
+    origins["special_in_text"] = 0
+    special = np.maximum(encoded.special - layout.special, 0)  # literals are not content
+    if special.any():
+        owners = _documents_of(np.arange(len(layout.texts)), layout)
+        np.add.at(origins["special_in_text"], owners, special)
     return Processed(
         documents=documents,
         origins=origins[has_tokens],
@@ -92,28 +87,37 @@ def process(
     )
 
 
-def without_unencodable(records: Records, find_unencodable: FindUnencodable) -> Records:
-    """Return the batch with the records that hold lone surrogates turned into errors."""
-    good: list[int] = []
-    errors = list(records.errors)
-    rows = list(records.as_rows())
-    for i, record in enumerate(rows):
-        names = [key for key, value in record.items() if find_unencodable(_texts_in(value))]
-        if not names:
-            good.append(i)
-            continue
-        reason = f"field {names[0]!r} holds a lone surrogate, which is not text; remove it"
-        line, offset = int(records.lines[i]), int(records.offsets[i])
-        errors.append(RecordError(line=line, offset=offset, reason=reason))
-    assert len(good) < len(rows), "an engine refused texts that hold no lone surrogate"
+def _without_bad(records: Records, layout: Layout, bad: BadTextsError) -> Records:
+    """Return the batch with the records whose texts are bad turned into errors."""
+    rows = records.as_rows()
+    errors: dict[int, RecordError] = {}  # by record; its first bad text is named
+    for text, reason in bad.reasons.items():
+        (document,) = _documents_of(np.array([text]), layout)
+        i = int(layout.kept[document])
+        of_text = RecordError(
+            line=int(records.lines[i]),
+            offset=int(records.offsets[i]),
+            reason=f"{_fields_in(rows[i], layout.texts[text])} {reason}",
+            special=bad.special.get(text, 0),
+        )
+        first = errors.setdefault(i, of_text)
+        if first is not of_text:
+            errors[i] = replace(first, special=first.special + of_text.special)
+    good = [i for i in range(len(rows)) if i not in errors]
     return Records(
         lines=records.lines[good],
         offsets=records.offsets[good],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
         rows=[rows[i] for i in good],
-        errors=errors,
+        errors=[*records.errors, *errors.values()],
     )
+
+
+def _fields_in(record: Record, text: str) -> str:
+    """Name the fields that are in a text: field 'a', or of the field a+b both."""
+    names = [repr(k) for k, v in record.items() if any(t and t in text for t in _texts_in(v))]
+    return f"field {' or '.join(names)}" if names else "its text"
 
 
 def _texts_in(value: Any) -> list[str]:

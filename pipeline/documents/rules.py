@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec, keys_of
-from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.storage.masks import MASKS
@@ -31,6 +31,8 @@ class Rules:
     add_eos: bool
     prepend_text: str
     subfield_separator: str
+    prepend_special: int  # as in `Vocabulary`
+    separator_special: int
     text_prefix: Ids  # special ids put before every text field, mostly none
     text_suffix: Ids  # the same after it
     blocks: Mapping[str, Block]  # by modality
@@ -55,6 +57,11 @@ class Vocabulary:
     tags: dict[str, Tags]  # by modality, of those that may occur
     text_prefix: tuple[int, ...]
     text_suffix: tuple[int, ...]
+    prepend_text: str = ""  # literals of the config, in which marks may stand for special tokens
+    subfield_separator: str = ""
+    prepend_special: int = 0  # special tokens in prepend_text; 0 if marks stand for them
+    separator_special: int = 0  # the same of subfield_separator
+    marks: Mapping[str, Marked] = field(default_factory=dict)
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
@@ -156,10 +163,12 @@ def make_rules(
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
         bos=files.bos_id,
         eos=files.eos_id,
-        add_bos=_add(config.add_bos, files.bos_id),
-        add_eos=_add(config.add_eos, files.eos_id),
-        prepend_text=config.prepend_text,
-        subfield_separator=config.subfield_separator,
+        add_bos=adds_bos(config, files.bos_id, files.eos_id),
+        add_eos=files.eos_id is not None if config.add_eos == "auto" else config.add_eos,
+        prepend_text=vocabulary.prepend_text,
+        subfield_separator=vocabulary.subfield_separator,
+        prepend_special=vocabulary.prepend_special,
+        separator_special=vocabulary.separator_special,
         text_prefix=np.array(vocabulary.text_prefix if wraps else (), np.uint32),
         text_suffix=np.array(vocabulary.text_suffix if wraps else (), np.uint32),
         blocks=blocks_of(config, vocabulary, wraps=wraps),
@@ -174,5 +183,11 @@ def keys_wanted(rules: Rules) -> frozenset[str] | None:
     return None if rules.fields_from else keys_of(rules.fields)
 
 
-def _add(wanted: bool | str, special: int | None) -> bool:
-    return special is not None if wanted == "auto" else bool(wanted)
+def adds_bos(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
+    """Return whether documents begin with BOS: not where EOS, which ends them, is the same token.
+
+    LWM puts both, whatever they are.
+    """
+    if config.add_bos != "auto":
+        return config.add_bos
+    return bos is not None and (bos != eos or config.compat == "lwm")

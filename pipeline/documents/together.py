@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.process import FindUnencodable, Processed, TextEncoder, process
+from dataprep.pipeline.documents.process import Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.types import Offsets, Piece, Records
@@ -92,7 +92,7 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
 
 
 def process_together(
-    group: Sequence[PieceRecords], encoder: TextEncoder, find_unencodable: FindUnencodable
+    group: Sequence[PieceRecords], encoder: TextEncoder
 ) -> tuple[Processed, PieceLines]:
     """Return what `process` gives for the batches of a group, and which lines of it are whose."""
     batches = [item.records for item in group]
@@ -102,7 +102,7 @@ def process_together(
     )
     rules, first_line = group[0].rules, group[0].piece.first_line
     joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
-    return process(joined, rules, encoder, find_unencodable, first_line), lines
+    return process(joined, rules, encoder, first_line), lines
 
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:

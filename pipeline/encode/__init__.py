@@ -3,6 +3,7 @@
 recipe      what make_dataset needs to know about this command
 plan        inputs ─► sources of media ─► pieces ─► tasks
 worker      a task: read ─► decode ─► encode ─► shards
+careful     records that may kill the worker, tried alone
 kinds       KINDS: what pictures and sounds do differently
 batches     decoded records ─► full batches ─► the codes of each record
 tables      codes and columns ─► a Parquet shard and its marker

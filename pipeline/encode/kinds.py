@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dataprep.configs import EncodeConfig
+from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encode.batches import Encoding, FrameEncoding, SoundEncoding
 from dataprep.pipeline.encoders import AudioEncoder, ImageEncoder
 from dataprep.pipeline.media import PictureRules, SoundRules
@@ -32,11 +32,13 @@ def _picture_rules(config: EncodeConfig, encoder: ImageEncoder) -> PictureRules:
         exif_rotate=config.exif_rotate,
         fps=config.fps,
         frames=config.frames,
+        max_frames=config.max_frames,
+        max_pixels=config.max_pixels,
     )
 
 
 def _sound_rules(config: EncodeConfig, encoder: AudioEncoder) -> SoundRules:
-    return SoundRules(rate=encoder.rate, loudness=config.loudness)
+    return SoundRules(rate=encoder.rate, loudness=config.loudness, max_seconds=config.max_seconds)
 
 
 KINDS: Mapping[str, EncodeKind] = {

@@ -19,9 +19,11 @@ from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSource
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
+from dataprep.pipeline.storage.parquet import stored_columns
 
 NAME = "codes"
-UNRECORDED = {"out", "workers", "inputs"}  # config keys that do not concern the dataset
+# Config keys that do not concern the dataset.
+UNRECORDED = {"out", "workers", "task_timeout", "inputs"}
 DISTRIBUTIONS = {"PIL": "pillow"}  # packages that are imported under another name
 
 
@@ -38,8 +40,7 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
         manifest=manifest,
         folders=("shards",),
         moves=[
-            Move(path=c.path, name=_name(i, len(full)), num_bytes=c.file.num_bytes)
-            for i, c in enumerate(full)
+            Move(path=c.path, name=_name(i, len(full)), file=c.file) for i, c in enumerate(full)
         ],
         texts=errors,
     )
@@ -83,7 +84,7 @@ def _manifest(
         config=plan.config.model_dump(mode="json", exclude=UNRECORDED),
         token_dtype=code_dtype(encoder.codebook_size),
         encoder=_encoder_entry(plan, encoder),
-        columns={} if common is None else {field.name: str(field.type) for field in common},
+        columns={} if common is None else stored_columns(common),
         sources=sources,
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
         counts=_counts(sources),

@@ -11,18 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs import EncodeConfig
+from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
-from dataprep.pipeline.media import Entry, Found, find_media, is_listed
+from dataprep.pipeline.media import (
+    Entry,
+    Found,
+    NamesBeside,
+    files_read,
+    find_media,
+    is_listed,
+)
 from dataprep.pipeline.media.endings import medium_of
-from dataprep.pipeline.sources import count_records, format_of, split_source
+from dataprep.pipeline.sources import count_records, format_of, list_left_out, split_source
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
+from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
@@ -31,7 +40,10 @@ FEWEST_FILES = 32  # least files in a task, if there are so many
 DEFAULT_COLUMN: dict[Modality, str] = {"vision": "image", "audio": "audio"}
 # Keys that do not decide what is written; the encoder's own are in its identity.
 NEUTRAL = frozenset(
-    {"inputs", "out", "workers", "allow_empty", "max_errors", "encoder", "weights", "settings"}
+    {
+        *("inputs", "out", "workers", "task_timeout", "allow_empty", "max_errors", "max_ratio"),
+        *("allow_duplicates", "encoder", "weights", "settings"),
+    }
 )
 
 
@@ -44,6 +56,7 @@ class EncodePlan:
     tasks: tuple[Task, ...]
     identity: dict[str, Any]  # the fingerprint is its hash
     decode_threads: int  # in each worker
+    left_out: str = ""  # what to say about files in folders that are not read
 
     @property
     def fingerprint(self) -> str:
@@ -74,7 +87,15 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
             "into": config.into or spec.kind,
         }
     )
-    found = find_all_media(config, spec.kind, cache_dir)
+    left_out: list[str] = []
+    beside = NamesBeside()
+    by_input = [
+        find_input(path, config, spec.kind, cache_dir, beside, left_out) for path in config.inputs
+    ]
+    if not config.allow_duplicates:
+        pairs = zip(config.inputs, by_input, strict=True)
+        refuse_twice((given, path) for given, each in pairs for path in files_read(each))
+    found = list(chain.from_iterable(by_input))
     _check_videos(found, config)
     workers = config.workers or num_cores
     processes = min(workers, encoder.max_processes or workers)
@@ -88,6 +109,7 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
         identity=_identity(filled, encoder.identity, sources),
         # An encoder that limits the number of processes leaves cores free, which decode.
         decode_threads=workers if processes < workers else 1,
+        left_out=list_left_out(left_out),
     )
     return Planned(
         plan=plan,
@@ -97,17 +119,25 @@ def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> P
     )
 
 
-def find_all_media(
+def find_input(
+    path: str,
     config: EncodeConfig,
     kind: Modality,
     cache_dir: Path | None,
-    known: Sequence[Found] = (),
+    names_beside: NamesBeside,
+    left_out: list[str],
 ) -> list[Found]:
-    """Return the sources of all inputs; `known`: what was found before."""
-    column = config.column or DEFAULT_COLUMN[kind]
-    return [
-        item for path in config.inputs for item in find_media(path, kind, column, cache_dir, known)
-    ]
+    """Return the sources of one input."""
+    return find_media(
+        path,
+        kind,
+        config.column or DEFAULT_COLUMN[kind],
+        cache_dir,
+        names_beside,
+        allow_outside=config.allow_outside,
+        max_ratio=config.max_ratio,
+        left_out=left_out,
+    )
 
 
 def _check_videos(found: Sequence[Found], config: EncodeConfig) -> None:

@@ -7,20 +7,22 @@ out/shards/*.parquet                  moved there when every task is done: what 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from dataprep.configs import EncodeConfig
+from dataprep.configs.encode import EncodeConfig
+from dataprep.pipeline import secrets
 from dataprep.pipeline.encode.manifest import make_draft
-from dataprep.pipeline.encode.plan import Planned, find_all_media, make_plan
-from dataprep.pipeline.encode.tables import CodesMarker
-from dataprep.pipeline.encode.worker import entries_name
-from dataprep.pipeline.encoders import find_weights
+from dataprep.pipeline.encode.plan import Planned, make_plan
+from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker
+from dataprep.pipeline.encode.worker import entries_name, name_record
 from dataprep.pipeline.jobs import make_dataset, silent
-from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
+from dataprep.pipeline.jobs.commits import make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import write_plan
+from dataprep.pipeline.jobs.poison import forget_poison
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.media import changed_media, folders_named, places_read
@@ -30,10 +32,17 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 
 
 def encode(
-    config: EncodeConfig, *, cache_dir: Path, overwrite: bool = False, report: Report = silent
+    config: EncodeConfig,
+    *,
+    cache_dir: Path,
+    overwrite: bool = False,
+    report: Report = silent,
+    reads: Sequence[str] = (),
 ) -> Outcome:
     """Make the dataset of codes, or continue an interrupted run, or find it complete."""
-    return make_dataset(recipe_of(config, cache_dir), overwrite=overwrite, report=report)
+    return make_dataset(
+        recipe_of(config, cache_dir), overwrite=overwrite, report=report, reads=reads
+    )
 
 
 def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMarker]:
@@ -42,23 +51,14 @@ def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMar
         plan=partial(plan_of, config, cache_dir),
         identity=lambda planned: planned.plan.identity,
         names=lambda planned: [source.path for source in planned.plan.sources],
-        reads=lambda planned: places_read(planned.found),
+        reads=lambda planned: [*places_read(planned.found), config.weights or ""],
         folders=lambda planned: folders_named(config.inputs),
         begin=begin_work,
-        changed=partial(_changed, config, cache_dir),
+        changed=lambda planned: changed_media(planned.found, cache_dir),
         draft=make_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
         may_change=("on_error",),  # it does not change the shards
     )
-
-
-def _changed(config: EncodeConfig, cache_dir: Path, planned: Planned) -> str:
-    """Return what changed since it was planned: an input, or the encoder's weights."""
-    weights = find_weights(config.weights, cache_dir)
-    if weights != planned.plan.weights:
-        return str(config.weights)
-    again = partial(find_all_media, config, planned.plan.kind, cache_dir, planned.found)
-    return changed_media(planned.found, again)
 
 
 def plan_of(config: EncodeConfig, cache_dir: Path | None) -> Planned:
@@ -73,17 +73,23 @@ def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker
         if item.entries:
             write_plan(work, item.entries, entries_name(source))
     write_plan(work, plan)
-    markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], CodesMarker)
+    if plan.config.on_error == "fail":
+        forget_poison(work)
+    stems = [stem_of(work, task_name(task)) for task in plan.tasks]
+    markers = trusted_markers(stems, CodesMarker, ENDINGS)
     left = markers.left()
     return Work(
         worker="dataprep.pipeline.encode.worker",
         markers=markers,
         num_workers=planned.num_workers,
+        task_timeout=plan.config.task_timeout,
+        name_record=partial(name_record, planned),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment={**ONE_THREAD, **planned.encoder.environment},
+        environment={**ONE_THREAD, **planned.encoder.environment, **secrets.environment()},
         begun={
             "engine": plan.config.encoder,
             "sources": len(plan.sources),
+            "left_out": plan.left_out,
             "tasks": len(plan.tasks),
             "tasks_done": len(plan.tasks) - len(left),
             "num_bytes": sum(plan.tasks[i].num_bytes for i in left),

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from dataprep.pipeline.encode.tables import CodesMarker, write_table
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import Written, commit_files, sync_folder, temporary, write_atomic
+from dataprep.pipeline.files import Written, commit_files, sync_folder, temporary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +53,10 @@ def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
     if _parse_schema(committed.marker.schema).equals(common):
         return committed
     path = committed.path.with_suffix(".retyped.parquet")
-    marker = path.with_suffix(".done")
-    if not marker.exists():
-        write_table(_cast(committed.path, common), temporary(path))
-        written = commit_files({"shards": path})["shards"]
-        sync_folder(path.parent)
-        write_atomic(marker, msgspec.json.encode(written))
-    return CommittedCodes(
-        path=path,
-        errors=committed.errors,
-        marker=committed.marker,
-        file=msgspec.json.decode(marker.read_bytes(), type=Written),
-    )
+    write_table(_cast(committed.path, common), temporary(path))
+    written = commit_files({"shards": path})["shards"]
+    sync_folder(path.parent)
+    return replace(committed, path=path, file=written)
 
 
 def _cast(path: Path, common: Any) -> Any:

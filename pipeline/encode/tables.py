@@ -124,8 +124,14 @@ def prepare_commit(
 def write_table(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    # One row group: a shard is small, and a worker of tokenize reads row groups.
-    pq.write_table(table, path, compression="zstd", row_group_size=max(1, table.num_rows))
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        # One row group: a shard is small, and a worker of tokenize reads row groups.
+        row_group_size=max(1, table.num_rows),
+        write_page_checksum=True,  # of 4 bytes, by which any reader notices damage
+    )
 
 
 def make_table(shard: OpenShard, column: CodeColumn) -> Any:

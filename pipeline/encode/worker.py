@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from dataprep.pipeline.encode.careful import Whereabouts, tried
 from dataprep.pipeline.encode.kinds import KINDS
-from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.tables import (
     ENDINGS,
     SOURCE,
@@ -24,10 +27,10 @@ from dataprep.pipeline.encode.tables import (
     OpenShard,
     prepare_commit,
 )
-from dataprep.pipeline.encoders import Encoder, open_encoder
+from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -36,6 +39,7 @@ from dataprep.pipeline.jobs.commits import (
     stem_of,
 )
 from dataprep.pipeline.jobs.plans import read_plan
+from dataprep.pipeline.jobs.poison import PoisonRecord, TaskPoison, poison_of
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
@@ -45,6 +49,7 @@ from dataprep.pipeline.media import (
     Item,
     Stream,
     decode_ahead,
+    decode_item,
     is_listed,
     read_items,
 )
@@ -58,6 +63,15 @@ def entries_name(source: int) -> str:
     return f"entries-{source:05d}.json"
 
 
+def _check_weights(plan: EncodePlan) -> None:
+    """Raise if the weights that were loaded just now are not those that were planned with."""
+    if plan.weights is not None and find_weights(plan.weights.path, None) != plan.weights:
+        raise InputError(
+            f"the weights {plan.weights.path} changed while the run was on; run the same command "
+            "again with the weights that it began with, or start anew with --overwrite"
+        )
+
+
 class EncodeTasks:
     """Run the tasks of one plan; what they share is loaded once."""
 
@@ -66,6 +80,7 @@ class EncodeTasks:
         self._plan = plan
         self._work = work
         self._encoder = open_encoder(config.encoder, config.settings, plan.weights)
+        _check_weights(plan)
         self._kind = KINDS[plan.kind]
         self._rules = self._kind.rules(config, self._encoder)
         self._column = column_of(plan, self._encoder)
@@ -86,10 +101,15 @@ class EncodeTasks:
         if task.limit >= 0:
             taken = sum(tally.read for shard in done for tally in shard.tallies.values())
             items = islice(items, task.limit - taken)
-        stream: Stream = decode_ahead(items, self._rules, self._plan.decode_threads)
+        poison, whereabouts = poison_of(self._work, task.index), Whereabouts(send)
+        # Suspects are tried alone, so nothing else may be decoded meanwhile.
+        threads = 1 if poison.suspects else self._plan.decode_threads
+        items = tried(items, poison, self._try_alone, whereabouts)
+        stream: Stream = decode_ahead(items, self._rules, threads)
         report = Reporter(task.index, send)
         while True:
-            shard, cursor = self._fill(stream, task, cursor, report)
+            whereabouts.begin_shard(cursor)
+            shard, cursor = self._fill(stream, task, cursor, report, whereabouts, poison)
             following = next(stream, None)
             commit = prepare_commit(
                 shard,
@@ -113,19 +133,42 @@ class EncodeTasks:
             piece = task.pieces[place]
             source = self._plan.sources[piece.source]
             from_line = cursor.line if place == cursor.piece else 0
-            entries = self._entries_of(piece.source)
-            for item in read_items(source, piece, entries, column, from_line=from_line):
+            entries: list[Entry] = []
+            if is_listed(source):
+                entries = self._entries_of(piece.source)
+                assert piece.stop <= len(entries), f"the list of {source.path} is too short"
+            for item in read_items(
+                source,
+                piece,
+                entries,
+                column,
+                from_line=from_line,
+                allow_outside=self._plan.config.allow_outside,
+            ):
                 yield place, item
 
     def _entries_of(self, source: int) -> list[Entry]:
         if source not in self._entries:
-            name = entries_name(source)
-            is_listed = (self._work / name).exists()
-            self._entries[source] = read_plan(self._work, list[Entry], name) if is_listed else []
+            self._entries[source] = read_plan(self._work, list[Entry], entries_name(source))
         return self._entries[source]
 
+    def _try_alone(self, item: Item) -> None:
+        """Decode and encode a record for nothing: if it is poison, the worker dies now."""
+        decoded = decode_item(item, self._rules)
+        encoding = self._kind.encoding(self._encoder)
+        with suppress(ValueError):  # a bad record, which is told when it is its turn
+            if not decoded.reason:
+                encoding.add(0, decoded)
+                encoding.finish()
+
     def _fill(
-        self, stream: Stream, task: Task, cursor: Cursor, report: Reporter
+        self,
+        stream: Stream,
+        task: Task,
+        cursor: Cursor,
+        report: Reporter,
+        whereabouts: Whereabouts,
+        poison: TaskPoison,
     ) -> tuple[OpenShard, Cursor]:
         """Return a shard of the next records, and where to continue after them."""
         shard = OpenShard()
@@ -140,12 +183,13 @@ class EncodeTasks:
             reason = decoded.reason
             if not reason:
                 try:
-                    new_codes = encoding.add(record, decoded)
+                    watched = replace(decoded, frames=whereabouts.watched(decoded.frames))
+                    new_codes = encoding.add(record, watched)
                     kept.append((record, source, self._columns(decoded)))
                 except ValueError as error:
                     reason = str(error)
             if reason:
-                self._refuse(decoded.item, reason)
+                self._refuse(decoded.item, reason, poison.records.get((place, decoded.item.line)))
                 shard.tally(source).bad += 1
                 shard.errors.append(_listed(decoded.item, reason))
             num_codes += new_codes
@@ -154,6 +198,7 @@ class EncodeTasks:
                 tokens=new_codes,
                 num_bytes=decoded.item.num_bytes,
                 errors=bool(reason),
+                examples=[(place, decoded.item.line, reason)] if reason else (),
             )
             if record + 1 >= self._plan.config.shard_records or num_codes >= SHARD_CODES:
                 break
@@ -195,9 +240,10 @@ class EncodeTasks:
         made = (self._made[i] for i in shard.sources)
         return {self._maker, *passed_on(zip(shard.columns, made, strict=True))}
 
-    def _refuse(self, item: Item, reason: str) -> None:
+    def _refuse(self, item: Item, reason: str, poison: PoisonRecord | None) -> None:
         if self._plan.config.on_error == "fail":
-            raise InputError(
+            lacks_memory = poison is not None and poison.lacks_memory
+            raise (ResourceError if lacks_memory else InputError)(
                 f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
                 "or list them with --on-error quarantine"
             )
@@ -217,6 +263,15 @@ def _listed(item: Item, reason: str) -> dict[str, Any]:
         "byte_offset": item.offset,
         "reason": reason,
     }
+
+
+def name_record(planned: Planned, task: int, piece: int, line: int) -> str:
+    """Return the place of a record for messages: cats/tom.jpg, or line 17 of books.jsonl."""
+    plan = planned.plan
+    part = plan.tasks[task].pieces[piece]
+    entries = planned.found[part.source].entries
+    source, column = plan.sources[part.source], _filled(plan.config.column)
+    return next(read_items(source, part, entries, column, from_line=line)).place
 
 
 def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:

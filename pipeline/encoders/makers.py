@@ -18,9 +18,8 @@ import msgspec
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import format_of
+from dataprep.pipeline.sources.encoded import KEY
 from dataprep.pipeline.types import Modality, Source
-
-KEY = b"dataprep"  # of the schema's metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

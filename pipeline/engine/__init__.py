@@ -10,11 +10,13 @@
     fast         fastokens, gigatoken and splintr behind the contract; none is trusted
     proof/       a fast engine -> the code points on which it differs from the reference
     exact        a fast engine, with the reference for texts that hold such a code point
-    select       "auto" -> the fastest engine that is proven equal; loaded in every worker
+    texts        an engine fails -> which text it is, and why
+    in_text      text that spells a special token: parse it, keep it as text, or refuse it
+    select       "auto" -> the first engine that is proven equal; loaded in every worker
     decode       ids -> text for people to read
 
     files     = resolve_tokenizer("path/or/name")
-    selection = select_engine("auto", files, cache_dir=...)     proves engines, once
+    selection = select_engine("auto", files, cache_dir=...)     proves an engine, once
     engine    = load_engine(selection, files)                   in every worker
     ids, offsets = engine.encode(["some text", "another"])
 
@@ -22,45 +24,61 @@ No engine is imported before it is loaded.
 """
 
 from dataprep.pipeline.engine.decode import load_decoder, template_ids
-from dataprep.pipeline.engine.exact import ExactEngine, find_unencodable
-from dataprep.pipeline.engine.fast import load_fast
+from dataprep.pipeline.engine.exact import ExactEngine
+from dataprep.pipeline.engine.fast import load_fast, single_threaded_environment
 from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
-from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
+from dataprep.pipeline.engine.in_text import (
+    Marked,
+    SpecialInText,
+    mark_literals,
+    special_in_literals,
+)
+from dataprep.pipeline.engine.interface import Engine, EngineFailedError, EngineUnavailableError
 from dataprep.pipeline.engine.proof.compare import check_sample
 from dataprep.pipeline.engine.proof.prove import prove
 from dataprep.pipeline.engine.proof.record import Proof
-from dataprep.pipeline.engine.proof.speed import single_threaded_environment
 from dataprep.pipeline.engine.proof.sweep import Sweep
-from dataprep.pipeline.engine.reference import load_reference
+from dataprep.pipeline.engine.reference import load_reference, reference_name
 from dataprep.pipeline.engine.select import (
     Rejection,
     Selection,
     load_engine,
     rule_out,
     select_engine,
+    why_ruled_out,
 )
+from dataprep.pipeline.engine.texts import BadTextsError, EncodedTexts, encode_texts
 from dataprep.pipeline.engine.vocabulary import with_special
 
 __all__ = [
+    "BadTextsError",
+    "EncodedTexts",
     "Engine",
+    "EngineFailedError",
     "EngineUnavailableError",
     "ExactEngine",
+    "Marked",
     "Proof",
     "Rejection",
     "Selection",
+    "SpecialInText",
     "Sweep",
     "TokenizerFiles",
     "check_sample",
-    "find_unencodable",
+    "encode_texts",
     "load_decoder",
     "load_engine",
     "load_fast",
     "load_reference",
+    "mark_literals",
     "prove",
+    "reference_name",
     "resolve_tokenizer",
     "rule_out",
     "select_engine",
     "single_threaded_environment",
+    "special_in_literals",
     "template_ids",
+    "why_ruled_out",
     "with_special",
 ]

@@ -14,7 +14,9 @@ from dataprep.pipeline.engine.files import (
     parse_sentencepiece,
     read_defining_file,
 )
+from dataprep.pipeline.engine.interface import EngineFailedError, failures_told
 from dataprep.pipeline.engine.special import read_tokenizer_config
+from dataprep.pipeline.errors import ConfigError
 
 
 def load_decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
@@ -45,11 +47,25 @@ def template_ids(files: TokenizerFiles) -> tuple[tuple[int, ...], tuple[int, ...
         return (), ()
     if files.kind == "sentencepiece":
         config = read_tokenizer_config(Path(files.path).parent)
-        before = (files.bos_id,) if config.get("add_bos_token") is True else ()
-        after = (files.eos_id,) if config.get("add_eos_token") is True else ()
-        return tuple(i for i in before if i is not None), tuple(i for i in after if i is not None)
+        bos = files.bos_id if config.get("add_bos_token") is True else None
+        eos = files.eos_id if config.get("add_eos_token") is True else None
+        return () if bos is None else (bos,), () if eos is None else (eos,)
     tokenizer = parse_json(read_defining_file(files), files.path)
-    return _around(tokenizer.encode("a", add_special_tokens=True))
+    try:
+        with failures_told():
+            before, after = _around(tokenizer.encode("a", add_special_tokens=True))
+    except EngineFailedError as error:
+        raise ConfigError(
+            f"{files.path} cannot add its special tokens to a text ({error}); "
+            "set --no-field-special-tokens or name another tokenizer"
+        ) from None
+    outside = [id for id in (*before, *after) if id >= files.vocab_size]
+    if outside:
+        raise ConfigError(
+            f"the post_processor of {files.path} adds id {outside[0]}, which is outside its "
+            f"vocabulary of {files.vocab_size}; correct it, or set --no-field-special-tokens"
+        )
+    return before, after
 
 
 def _around(encoding: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -4,7 +4,7 @@
     fast        ["abc",        "xyz"]
     reference   [       "añb"       ]        loaded when first needed
 
-The ids are returned in the order of the texts. Also finds texts that no engine can encode.
+The ids are returned in the order of the texts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dataprep.pipeline.engine.interface import Engine
+from dataprep.pipeline.engine.interface import Engine, EngineFailedError, failures_told
 from dataprep.pipeline.engine.proof.code_points import Ranges
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
@@ -32,42 +32,34 @@ class ExactEngine:
         self._load_reference = load_reference
         self._reference: Engine | None = None
         self._finder = CodePointFinder(bad_code_points)
-        self._last = np.zeros(0, np.int64)
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
         try:
-            return self._encode(texts)
-        except BaseException as error:
-            if type(error).__name__ != "PanicException":  # a panic in Rust
-                raise
-        # The reference is slower, but no document is lost.
-        self._last = np.arange(len(texts))
-        self.num_reference += len(texts)
-        return self._reference_engine().encode(texts)
-
-    def _encode(self, texts: Sequence[str]) -> tuple[Ids, Offsets]:
-        bad = self._finder.find(texts)
-        self._last = np.array(bad, np.int64)
+            with failures_told():
+                bad = self._finder.find(texts)
+                by_fast = self._fast.encode(_without(texts, bad) if bad else texts)
+        except EngineFailedError:  # the reference is slower, but no document is lost
+            bad = list(range(len(texts)))
         self.num_fast += len(texts) - len(bad)
         self.num_reference += len(bad)
         if not bad:
-            return self._fast.encode(texts)
+            return by_fast
         by_reference = self._reference_engine().encode([texts[i] for i in bad])
         if len(bad) == len(texts):
             return by_reference
         is_bad = np.zeros(len(texts), bool)
         is_bad[bad] = True
-        good = [text for text, skip in zip(texts, is_bad.tolist(), strict=True) if not skip]
-        return merge(is_bad, self._fast.encode(good), by_reference)
+        return merge(is_bad, by_fast, by_reference)
 
     def _reference_engine(self) -> Engine:
         if self._reference is None:
             self._reference = self._load_reference()
         return self._reference
 
-    def last_by_reference(self) -> Offsets:
-        """Return the indices of the texts of the last batch that the reference encoded."""
-        return self._last
+
+def _without(texts: Sequence[str], places: Sequence[int]) -> list[str]:
+    left_out = set(places)
+    return [text for i, text in enumerate(texts) if i not in left_out]
 
 
 class CodePointFinder:
@@ -122,18 +114,3 @@ def merge(
         )
         parts.append(ids[its_offsets[a] : its_offsets[b]])
     return np.concatenate(parts), offsets
-
-
-def find_unencodable(texts: Sequence[str]) -> list[int]:
-    """Return the indices of texts with lone surrogates, which have no UTF-8 form."""
-    if all(map(str.isascii, texts)) or _encodes("".join(texts)):
-        return []
-    return [i for i, text in enumerate(texts) if not text.isascii() and not _encodes(text)]
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

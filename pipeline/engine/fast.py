@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.engine.files import TokenizerFiles, read_defining_file
-from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
+from dataprep.pipeline.engine.interface import (
+    Engine,
+    EngineFailedError,
+    EngineUnavailableError,
+    failures_told,
+)
 from dataprep.pipeline.engine.rewrite import without_control_tokens, without_holes
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -42,6 +47,15 @@ class Adapter:
         return self.installed(self.distribution)
 
 
+def single_threaded_environment() -> dict[str, str]:
+    """Return the variables of worker processes; set them before they import an engine."""
+    return {
+        "RAYON_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "FASTOKENS_BPE_THREADS": "1",  # its own pool, which uses the CPU while it waits
+    }
+
+
 class FastEngine:
     def __init__(self, name: str, version: str, encode: Encode) -> None:
         self.name = name
@@ -64,16 +78,10 @@ def load_fast(
         raise EngineUnavailableError(f"it cannot read a tokenizer of kind {files.kind}")
     data = read_defining_file(files)
     try:
-        return FastEngine(name, version, adapter.load(files, data))
-    except MemoryError:
-        raise
-    except BaseException as error:
-        # A panic in Rust is not an Exception; a signal is not the engine's fault.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        lines = str(error).strip().splitlines()
-        message = f"it does not load: {lines[0] if lines else type(error).__name__}"
-        raise EngineUnavailableError(message) from error
+        with failures_told():
+            return FastEngine(name, version, adapter.load(files, data))
+    except EngineFailedError as error:
+        raise EngineUnavailableError(f"it does not load: {error}") from error
 
 
 def _load_fastokens(files: TokenizerFiles, data: bytes) -> Encode:
@@ -159,7 +167,7 @@ def _from_buffers(ids: bytes, offsets: bytes) -> tuple[Ids, Offsets]:
     return np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<i8")
 
 
-# In order of preference.
+# In order of preference: the first that is installed and proven equal does the work.
 ADAPTERS: dict[str, Adapter] = {
     "fastokens": Adapter(distribution="fastokens", kinds=("json",), load=_load_fastokens),
     "gigatoken": Adapter(

@@ -12,13 +12,18 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name
-from dataprep.pipeline.engine.special import Special, special_of_folder
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.engine.interface import EngineFailedError, failures_told
+from dataprep.pipeline.engine.special import AddedToken, Special, special_of_folder
+from dataprep.pipeline.errors import ConfigError, short
+from dataprep.pipeline.opening import open_regular
 
 # ids of the `bytes` tokenizer above the 256 bytes
 BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}
@@ -37,6 +42,7 @@ class TokenizerFiles:
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
+    special: tuple[AddedToken, ...] = ()  # what text may spell, of a tokenizer.json
 
 
 def resolve_tokenizer(name: str) -> TokenizerFiles:
@@ -69,18 +75,29 @@ def read_defining_file(files: TokenizerFiles) -> bytes:
 
 def parse_json(data: bytes, path: str) -> Any:
     """Return a `tokenizers.Tokenizer` that neither truncates nor pads."""
+    check_tokenizers_version()
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_str(data.decode("utf-8"))
-    except Exception as error:  # tokenizers raises plain Exception
+        with failures_told():
+            tokenizer = Tokenizer.from_str(data.decode("utf-8"))
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+    except EngineFailedError as error:
         raise ConfigError(
             f"{path} is not a tokenizer that `tokenizers` can load: {error}; "
             "save it again with `save_pretrained` or name another"
         ) from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
     return tokenizer
+
+
+def check_tokenizers_version() -> None:
+    found = distribution_version("tokenizers")
+    if not found.startswith("0."):
+        raise ConfigError(
+            f"tokenizers {found} is installed, but this dataprep works with versions below 1.0; "
+            "pip install 'tokenizers>=0.21,<1.0'"
+        )
 
 
 def parse_sentencepiece(data: bytes, path: str) -> Any:
@@ -93,10 +110,13 @@ def parse_sentencepiece(data: bytes, path: str) -> Any:
             "pip install dataprep-jax[sentencepiece]"
         ) from error
     try:
-        processor = SentencePieceProcessor(model_proto=data)
-        if processor.get_piece_size() <= 0:
-            raise ValueError("it has no pieces")
-    except Exception as error:
+        with failures_told():
+            processor = SentencePieceProcessor(model_proto=data)
+            if processor.get_piece_size() <= 0:
+                raise ValueError("it has no pieces")
+            for id in range(processor.get_piece_size()):
+                processor.id_to_piece(id)  # of a damaged model it may not be text
+    except EngineFailedError as error:
         raise ConfigError(
             f"{path} is not a model that sentencepiece can load: {error}; name another file"
         ) from error
@@ -120,10 +140,42 @@ def _describe(path: Path) -> TokenizerFiles:
 
 
 def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
-    vocabulary: dict[str, int] = parse_json(data, str(path)).get_vocab(with_added_tokens=True)
+    tokenizer = parse_json(data, str(path))
+    vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     if not vocabulary:
         raise ConfigError(f"{path} has an empty vocabulary; name another tokenizer")
-    return _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
+    largest = max(vocabulary, key=vocabulary.__getitem__)
+    if vocabulary[largest] >= 1 << 31:
+        raise ConfigError(
+            f"{path} gives {short(largest)!r} the id {vocabulary[largest]}, but batches hold "
+            "32-bit integers; name a tokenizer whose ids are below 2147483648"
+        )
+    files = _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
+    return replace(files, special=special_tokens(files, added_tokens_of(tokenizer, data)))
+
+
+def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
+    """Return the added tokens of a tokenizer.json, with the ids that `tokenizers` gives them."""
+    model = json.loads(data)["model"]
+    unknown = model.get("unk_id")  # of Unigram
+    if unknown is None and model.get("unk_token") is not None:
+        unknown = tokenizer.token_to_id(model["unk_token"])
+    return [
+        AddedToken(
+            content=token.content,
+            id=id,
+            special=token.special,
+            is_unknown=id == unknown,
+            flags=(token.single_word, token.lstrip, token.rstrip, token.normalized),
+        )
+        for id, token in sorted(tokenizer.get_added_tokens_decoder().items())
+    ]
+
+
+def special_tokens(files: TokenizerFiles, added: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
+    """Return the special ones: those that say so, and BOS, EOS and padding."""
+    roles = (files.bos_id, files.eos_id, files.pad_id)
+    return tuple(token for token in added if token.special or token.id in roles)
 
 
 def _describe_sentencepiece(path: Path, data: bytes) -> TokenizerFiles:
@@ -167,7 +219,8 @@ def _record(
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with open_regular(path) as file:
+            return file.readall()
     except OSError as error:
         raise ConfigError(
             f"tokenizer {path} cannot be read: {error.strerror}; name another or make it readable"

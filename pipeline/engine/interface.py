@@ -4,18 +4,21 @@
     ids      u32 [397, 269, 89]       of all texts, end to end
     offsets  i64 [0, 2, 2, 3]         text i has ids[offsets[i]:offsets[i + 1]]
 
-Engines add no special ids, do not truncate and do not pad. The caller must leave out texts with
-lone surrogates (`find_unencodable`).
+Engines add no special ids, do not truncate and do not pad. A text that they cannot encode, such as
+one with a lone surrogate, is an EngineFailedError for the whole call; `texts.encode_texts` finds
+out which text it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Protocol
 
 import numpy as np
 
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -32,6 +35,29 @@ class Engine(Protocol):
 
 class EngineUnavailableError(Exception):
     """An engine is not installed or does not load this tokenizer; the message says why."""
+
+
+class EngineFailedError(Exception):
+    """An engine raised or panicked on a text; the message says how."""
+
+
+@contextmanager
+def failures_told(place: str = "") -> Iterator[None]:
+    """Raise EngineFailedError for whatever an engine raises.
+
+    A panic in Rust is not an Exception; lack of memory and signals are not the engine's fault.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        lines = str(error).strip().splitlines()
+        name = type(error).__name__
+        said = f"{name}: {short(lines[0], 300)}" if lines else name
+        raise EngineFailedError(f"{place}{said}") from error
 
 
 def flatten(lists: Sequence[Sequence[int]]) -> tuple[Ids, Offsets]:

@@ -20,7 +20,7 @@ from dataprep.pipeline.engine.files import (
     parse_sentencepiece,
     read_defining_file,
 )
-from dataprep.pipeline.engine.interface import Engine, flatten
+from dataprep.pipeline.engine.interface import Engine, failures_told, flatten
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -57,7 +57,8 @@ class TokenizersEngine:
         self.version = distribution_version("tokenizers")
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with failures_told():
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return flatten([encoding.ids for encoding in encodings])
 
 
@@ -73,9 +74,9 @@ class SentencePieceEngine:
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
         if not texts:
             return flatten([])
-        lists = self._processor.encode(
-            list(texts), out_type=int, add_bos=False, add_eos=False, num_threads=self._num_threads
-        )
+        options = {"add_bos": False, "add_eos": False, "num_threads": self._num_threads}
+        with failures_told():
+            lists = self._processor.encode(list(texts), out_type=int, **options)
         return flatten(lists)
 
 
@@ -84,6 +85,7 @@ class BytesEngine:
     version = "1"
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
-        encoded = [text.encode("utf-8") for text in texts]
+        with failures_told():  # of a lone surrogate
+            encoded = [text.encode("utf-8") for text in texts]
         ids = np.frombuffer(b"".join(encoded), np.uint8).astype(np.uint32)
         return ids, offsets_of([len(text) for text in encoded])

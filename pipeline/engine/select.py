@@ -1,7 +1,10 @@
 """Choose an engine for a run, and load it in every worker.
 
 "auto"  ->  Selection(name="fastokens", version="0.3.5", proof=…)
-            rejected: gigatoken, not installed; splintr, slower than tokenizers
+            rejected: those before it, with the reason
+
+The order is fixed, and no engine is timed: the same machine always gives the same engine. The
+output does not depend on it, whatever machine.
 """
 
 from __future__ import annotations
@@ -17,15 +20,11 @@ from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
-from dataprep.pipeline.engine.proof.prove import proof_key, prove, prove_all
-from dataprep.pipeline.engine.proof.record import Proof, write_proof
+from dataprep.pipeline.engine.proof.prove import proof_key, prove
+from dataprep.pipeline.engine.proof.record import Proof, read_proof, write_proof
 from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 from dataprep.pipeline.errors import ConfigError
-
-# An engine further down the list is preferred only if it is faster by this factor, so that noise in
-# the measurement does not change the choice from machine to machine.
-CLEARLY_FASTER = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,29 +115,40 @@ def rule_out(
     write_proof(cache_dir, key, replace(selection.proof, equal=False, why_not=why))
 
 
+def why_ruled_out(
+    selection: Selection,
+    files: TokenizerFiles,
+    *,
+    cache_dir: Path,
+    sweep: Sweep | None = None,
+    adapters: Mapping[str, Adapter] | None = None,
+) -> str:
+    """Return why an engine that was selected earlier must not be used any more, or ""."""
+    if selection.proof is None:
+        return ""
+    adapters = ADAPTERS if adapters is None else adapters
+    cached = read_proof(cache_dir, proof_key(selection.name, files, sweep or Sweep(), adapters))
+    return "" if cached is None or cached.equal else cached.why_not
+
+
 def _automatic(
     files: TokenizerFiles, cache_dir: Path, sweep: Sweep | None, adapters: Mapping[str, Adapter]
 ) -> Selection:
     if files.kind == "bytes":
         return _reference(files)
-    names = [n for n, a in adapters.items() if files.kind in a.kinds and a.version() is not None]
-    proofs = prove_all(names, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
-    best: Proof | None = None
-    rejected = [
-        Rejection(engine=n, why="not installed") for n, a in adapters.items() if a.version() is None
-    ]
-    for proof in proofs:
-        if not proof.equal:
-            rejected.append(Rejection(engine=proof.engine, why=proof.why_not))
-        elif proof.megabytes_per_second < proof.reference_megabytes_per_second:
-            rejected.append(Rejection(engine=proof.engine, why=f"slower than {proof.reference}"))
-        elif (
-            best is None or proof.megabytes_per_second >= CLEARLY_FASTER * best.megabytes_per_second
-        ):
-            best = proof
-    if best is None:
-        return replace(_reference(files), rejected=tuple(rejected))
-    return Selection(name=best.engine, version=best.version, proof=best, rejected=tuple(rejected))
+    rejected: list[Rejection] = []
+    for name, adapter in adapters.items():
+        if files.kind not in adapter.kinds:
+            continue
+        if adapter.version() is None:
+            rejected.append(Rejection(engine=name, why="not installed"))
+            continue
+        proof = prove(name, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+        if proof.equal:
+            why_not = tuple(rejected)
+            return Selection(name=name, version=proof.version, proof=proof, rejected=why_not)
+        rejected.append(Rejection(engine=name, why=proof.why_not))
+    return replace(_reference(files), rejected=tuple(rejected))
 
 
 def _reference(files: TokenizerFiles) -> Selection:

@@ -1,4 +1,4 @@
-"""Find which ids are BOS, EOS and padding in the tokenizer's own files.
+"""Find which ids are BOS, EOS and padding in the tokenizer's own files, and which are special.
 
 `tokenizer_config.json` first, then `special_tokens_map.json`: a token is a string, an object with
 `content`, or null for "there is none". The ids of `config.json` and `generation_config.json` count
@@ -9,12 +9,14 @@ that their tokenizer never uses.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, short
+from dataprep.pipeline.opening import open_regular
 
 ROLES = ("bos", "eos", "pad")
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")
@@ -28,6 +30,17 @@ class Special:
     token: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedToken:
+    """A string that is taken out of a text before the model sees it."""
+
+    content: str
+    id: int = -1
+    special: bool = False
+    is_unknown: bool = False  # also the model's id for what it does not know
+    flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
+
+
 def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, Special]:
     """Return roles whose named token is in the vocabulary: {"eos": Special(id=2, token="</s>")}."""
     by_token = [_read(folder / name) for name in TOKEN_FILES]
@@ -36,7 +49,7 @@ def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, 
     found = {}
     for role in ROLES:
         if any(f"{role}_token" in config for config in by_token):
-            special = _by_token(by_token, f"{role}_token", vocabulary)
+            special = _by_token(by_token, f"{role}_token", vocabulary, folder)
         else:
             special = _by_id(by_id, f"{role}_token_id", token_of)
         if special is not None:
@@ -49,8 +62,9 @@ def read_tokenizer_config(folder: Path) -> dict[str, Any]:
 
 
 def _by_token(
-    configs: list[dict[str, Any]], key: str, vocabulary: Mapping[str, int]
+    configs: list[dict[str, Any]], key: str, vocabulary: Mapping[str, int], folder: Path
 ) -> Special | None:
+    unknown = None
     for config in configs:
         if key in config:
             value = config[key]
@@ -59,6 +73,12 @@ def _by_token(
                 return None
             if isinstance(token, str) and token in vocabulary:
                 return Special(id=vocabulary[token], token=token)
+            unknown = token
+    if unknown is not None and key != "pad_token":  # padding is no part of a document
+        raise ConfigError(
+            f"the files in {folder} name {short(str(unknown))!r} as {key}, which is not a token of "
+            "the tokenizer; fix them, or move them away and name special tokens yourself"
+        )
     return None
 
 
@@ -67,21 +87,22 @@ def _by_id(configs: list[dict[str, Any]], key: str, token_of: Mapping[int, str])
         value = config.get(key)
         # Several EOS ids: the first is the end of a text, the others end a turn.
         first = value[0] if isinstance(value, list) and value else value
-        if isinstance(first, int) and first in token_of:
+        if type(first) is int and first in token_of:  # true is an int too
             return Special(id=first, token=token_of[first])
     return None
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not os.path.lexists(path):
         return {}
     try:
-        config = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        with open_regular(path) as file:
+            config = json.loads(file.readall())
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error}; fix it, or move it away and name special tokens "
             "yourself"
-        ) from error
+        ) from None
     if not isinstance(config, dict):
         raise ConfigError(f"{path} is not a JSON object; fix it or move it away")
     return config

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dataprep.pipeline.engine.files import (
     BYTES_SPECIAL,
     TokenizerFiles,
+    added_tokens_of,
     parse_json,
     parse_sentencepiece,
     read_defining_file,
+    special_tokens,
 )
+from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.errors import ConfigError
 
 NUM_NEAR = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedToken:
-    """A string that is taken out of a text before the model sees it."""
-
-    content: str
-    flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
 
 
 def with_special(
@@ -51,7 +46,10 @@ def with_special(
     changes: dict[str, Any] = {}
     for role, value in named.items():
         changes[f"{role}_id"], changes[f"{role}_token"] = _look_up(role, value, vocabulary, files)
-    return replace(files, **changes)
+    files = replace(files, **changes)
+    if files.kind == "json":
+        files = replace(files, special=special_tokens(files, read_added_tokens(files)))
+    return files
 
 
 def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
@@ -104,15 +102,7 @@ def read_added_tokens(files: TokenizerFiles) -> list[AddedToken]:
             for i in range(processor.get_piece_size())
             if processor.is_control(i) or processor.is_unknown(i) or processor.get_score(i) == 0
         ]
-    return [
-        AddedToken(
-            content=token["content"],
-            flags=tuple(
-                bool(token.get(flag)) for flag in ("single_word", "lstrip", "rstrip", "normalized")
-            ),
-        )
-        for token in json.loads(data).get("added_tokens") or []
-    ]
+    return added_tokens_of(parse_json(data, files.path), data)
 
 
 def _look_up(

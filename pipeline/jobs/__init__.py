@@ -1,10 +1,14 @@
 """Plan, execute, publish: how every dataset is made, written once.
 
     recipes     Recipe: what a command must define so that its dataset can be made
-    workspace   the output folder: its lock, its content, whether a run can be continued
+    workspace   the output folder: its lock, whether a run can be continued
+    ownership   whose files are in it: what is not ours is never removed
+    overlap     an output folder that is, holds or lies in what is read
     plans       plans as files, by which workers know what to do
     tasks       tasks, named by the content that they read
     executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
+    crew        who gets which job, who is stuck; trail: what a worker is doing
+    poison      records that kill their worker; deaths: how workers die
     progress    how a worker reports its progress
     commits     files of a task and their markers
     limits      too many bad records, or nothing left
@@ -17,24 +21,34 @@ after the last marker; on a finished dataset it does nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Marker
 from dataprep.pipeline.jobs.executors import EXECUTORS, Message
-from dataprep.pipeline.jobs.limits import ErrorLimit, Limits
-from dataprep.pipeline.jobs.publish import publish
+from dataprep.pipeline.jobs.limits import ErrorLimit, TooManyErrors
+from dataprep.pipeline.jobs.overlap import refuse_overlap
+from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
+from dataprep.pipeline.jobs.publish import (
+    Publication,
+    carry_out,
+    find_publication,
+    is_possible,
+    prepare_publication,
+    withdraw,
+)
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWorkError, Work
 from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
     locked,
     prepare,
-    refuse_overlap,
-    remove_dataset,
 )
+from dataprep.pipeline.storage.manifest import read_manifest
 
 P = TypeVar("P")
 M = TypeVar("M", bound=Marker)
@@ -45,45 +59,68 @@ def silent(kind: str, values: object) -> None:
 
 
 def make_dataset(
-    recipe: Recipe[P, M], *, overwrite: bool = False, report: Report = silent
+    recipe: Recipe[P, M],
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    reads: Sequence[str] = (),
 ) -> Outcome:
-    """Make the dataset, or continue an interrupted run, or find it complete."""
+    """Make the dataset, or continue an interrupted run, or find it complete.
+
+    `reads` are files besides the inputs that `out` may not hold: the config.
+    """
     out = check_out(recipe.out)
     plan = recipe.plan()
     identity, names = recipe.identity(plan), recipe.names(plan)
-    refuse_overlap(out, recipe.reads(plan), recipe.folders(plan))
+    refuse_overlap(out, (*recipe.reads(plan), *reads), recipe.folders(plan))
     with disk_errors_named(out), locked(out):
-        if overwrite:
-            remove_dataset(out)
-        complete = complete_manifest(out, identity, names)
+        check_work(out)
+        complete = None if overwrite else complete_manifest(out, identity, names)
         if complete is not None:
             return Outcome(out=out, manifest=complete, was_complete=True)
-        work = prepare(out, identity, names, may_change=recipe.may_change)
-        try:
-            jobs = recipe.begin(plan, work, report)
-            _execute(jobs, work, recipe.limits, report)
-            _check_unchanged(recipe.changed(plan))
-        except UntrustedWorkError as error:
-            # The workers have ended by now, so nothing is written any more.
+        check_ours(out)
+        if overwrite:
             remove_dataset(out)
-            raise error.cause from None
+        work = prepare(out, identity, names, may_change=recipe.may_change)
+        ready = find_publication(work)
+        if ready is not None and not is_possible(ready, fingerprint(identity), out, work):
+            withdraw(ready, out, work)
+            ready = None
+        carry_out(ready or _publication(recipe, plan, out, work, report), out, work)
+        remove_work(work)
+    return Outcome(out=out, manifest=read_manifest(out), was_complete=False)
+
+
+def _publication(
+    recipe: Recipe[P, M], plan: P, out: Path, work: Path, report: Report
+) -> Publication:
+    """Do what is left of the work; return how the dataset is published."""
+    limit = ErrorLimit(recipe.limits.max_errors)
+    jobs = recipe.begin(plan, work, report)
+    try:
+        _execute(jobs, work, limit, report)
+        _check_unchanged(recipe.changed(plan))
         draft = recipe.draft(plan, work, jobs.markers)
         recipe.check(draft.manifest.counts, recipe.limits)
-        manifest = publish(draft, out, work)
-    return Outcome(out=out, manifest=manifest, was_complete=False)
+    except TooManyErrors as error:
+        raise limit.named(error, jobs.name_record) from None
+    except UntrustedWorkError as error:
+        # The workers have ended by now, so nothing is written any more.
+        remove_dataset(out)
+        raise error.cause from None
+    return prepare_publication(draft, work)
 
 
-def _execute(jobs: Work[M], work: Path, limits: Limits, report: Report) -> None:
+def _execute(jobs: Work[M], work: Path, limit: ErrorLimit, report: Report) -> None:
     """Run the jobs that have not been done."""
     report("start", jobs.begun)
-    limit = ErrorLimit(limits.max_errors)
 
     def on_message(message: Message) -> None:
         if message["type"] != "progress":
             jobs.on_message(message)
             return
         report("progress", message)
-        limit.count(message["task"], message["task_errors"])
+        limit.count(message["task"], message["task_errors"], message["examples"])
 
     EXECUTORS["local"](
         jobs.markers.left(),
@@ -91,6 +128,7 @@ def _execute(jobs: Work[M], work: Path, limits: Limits, report: Report) -> None:
         work=work.absolute(),
         environment=jobs.environment,
         num_workers=jobs.num_workers,
+        task_timeout=jobs.task_timeout,
         describe=jobs.describe,
         on_message=on_message,
     )

@@ -4,22 +4,24 @@
     .work/tasks/000007-1f3a-0000.done                          the marker: counts, hashes, a cursor
     .work/tasks/000007-1f3a-0001.arrayrecord.tmp               lost if the worker is killed
 
-A shard counts only when its marker exists. A task is done when its last shard has a marker.
+A shard counts only when its marker exists and is whole. A task is done when its last shard has a
+marker. A run that is continued trusts no file: `trusted_markers` compares all with their markers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import sync_folder, temporary, write_atomic
+from dataprep.pipeline.files import Written, read_sealed, sync_folder, temporary, write_sealed
 
 TASKS = "tasks"
+HASHING_THREADS = 8  # hashing and reading both let go of the interpreter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,10 @@ class Marker(Protocol):
     @property
     def final(self) -> bool:
         """Whether it is the last shard of its task."""
+
+    @property
+    def files(self) -> Mapping[str, Written]:
+        """Its files, by their role."""
 
 
 M = TypeVar("M", bound=Marker)
@@ -62,20 +68,20 @@ def marker_file(stem: Path, number: int) -> Path:
 def write_marker(stem: Path, number: int, marker: Marker) -> None:
     """Write the marker of a shard, whose files must be durable under their names."""
     sync_folder(stem.parent)
-    write_atomic(marker_file(stem, number), msgspec.json.encode(marker))
+    write_sealed(marker_file(stem, number), msgspec.json.encode(marker))
 
 
 def read_markers(stem: Path, kind: type[M]) -> list[M]:
-    """Return the markers of a task's committed shards, in order."""
+    """Return the markers of a task's committed shards, in order, up to one that is damaged."""
     found: list[M] = []
-    while (path := marker_file(stem, len(found))).exists():
-        try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=kind))
-        except msgspec.MsgspecError as error:
-            raise CorruptError(
-                f"{path} is damaged ({error}); start again with --overwrite"
-            ) from None
+    while (data := read_sealed(marker_file(stem, len(found)))) is not None:
+        found.append(msgspec.json.decode(data, type=kind))
     return found
+
+
+def has_commits(work: Path) -> bool:
+    """Return whether any shard was committed."""
+    return any((work / TASKS).glob("*.done"))
 
 
 def is_done(markers: Sequence[Marker]) -> bool:
@@ -111,3 +117,20 @@ class Markers(Generic[M]):
             if is_done(found):
                 self._done[task] = found
         return task in self._done
+
+
+def trusted_markers(stems: Sequence[Path], kind: type[M], endings: Mapping[str, str]) -> Markers[M]:
+    """Return the markers, after those of shards that are not as they were committed are removed.
+
+    `endings` are those of the files of a shard, by role.
+    """
+
+    def drop_damaged(stem: Path) -> None:
+        for number, marker in enumerate(read_markers(stem, kind)):
+            for role, written in marker.files.items():
+                if not written.is_at(shard_file(stem, number, endings[role])):
+                    marker_file(stem, number).unlink(missing_ok=True)
+
+    with ThreadPoolExecutor(HASHING_THREADS) as pool:
+        list(pool.map(drop_damaged, stems))
+    return Markers(stems, kind)

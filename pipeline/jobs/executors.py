@@ -1,9 +1,10 @@
 """Run jobs on workers: EXECUTORS, one contract, so far one executor.
 
-An executor runs all jobs of a worker module (see `worker`), retries those of a dead worker,
-passes messages on and raises the first error.
+An executor runs all jobs of a worker module (see `worker`), retries those of a worker that died,
+was stopped or got stuck (see `poison`), passes messages on, and raises the error of the first job
+that has one: in the order of the jobs, not of time.
 
-    jobs 0 1 2 3 4, 2 workers        each gets one job before any gets a second
+    jobs 0 1 2 3 4, 2 workers        each gets one job before any gets a second (see `crew`)
 
     worker A    0 ████ 2 ████ 4 …    while A computes 2 it commits 0
     worker B    1 ██ ✝               SIGKILL: noticed at once
@@ -17,27 +18,32 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
+from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
+from dataprep.pipeline.jobs.poison import Deaths
 from dataprep.pipeline.jobs.worker import Message
 
 if TYPE_CHECKING:
     from dataprep.pipeline.jobs.processes import WorkerProcess
 
-__all__ = ["EXECUTORS", "Executor", "Message", "run_local", "usable_cores"]
+__all__ = ["EXECUTORS", "Executor", "JobError", "Message", "run_local", "usable_cores"]
 
-MAX_TRIES = 3
-JOBS_IN_HAND = 2  # so that a worker can commit one while it computes the next
+
+class JobError(Exception):
+    """An error that belongs to a job: that of an earlier job, if there is one, is told instead."""
+
+    def __init__(self, job: int, cause: DataprepError) -> None:
+        super().__init__(str(cause))
+        self.job, self.cause = job, cause
 
 
 class Executor(Protocol):
-    """Run every job; raise the first error."""
+    """Run every job; raise the error of the first that has one."""
 
     def __call__(
         self,
@@ -47,8 +53,9 @@ class Executor(Protocol):
         work: Path,
         environment: Mapping[str, str],  # set before a worker imports anything
         num_workers: int,
+        task_timeout: float | None,  # seconds without a sign of life; None: the default
         describe: Callable[[int], str],  # the name of a job in errors
-        on_message: Callable[[Message], None],
+        on_message: Callable[[Message], None],  # may raise a JobError
     ) -> None: ...
 
 
@@ -59,6 +66,7 @@ def run_local(
     work: Path,
     environment: Mapping[str, str],
     num_workers: int,
+    task_timeout: float | None = None,
     describe: Callable[[int], str],
     on_message: Callable[[Message], None],
 ) -> None:
@@ -70,23 +78,44 @@ def run_local(
     def new_process() -> WorkerProcess:
         return WorkerProcess(worker, work.absolute(), environment)
 
-    crew = _Crew(waiting=deque(jobs), size=num_workers, new_process=new_process, describe=describe)
+    crew = Crew(
+        waiting=sorted(jobs),
+        size=num_workers,
+        new_process=new_process,
+        describe=describe,
+        deaths=Deaths(work),
+        timeout=task_timeout,
+    )
     try:
-        while crew.waiting or crew.processes:
-            crew.fill()
+        while crew.is_busy():
             crew.hand_out()
-            for process in wait_for(crew.processes):
-                message = process.receive()
-                if message is None:
-                    crew.bury(process)
-                elif message["type"] == "done":
-                    process.jobs.popleft()
-                elif message["type"] == "error":
-                    raise BY_NAME.get(message["error"], DataprepError)(message["message"])
-                else:
-                    on_message(message)
+            for process in wait_for(crew.processes, LOOK_SECONDS):
+                _take_message(process, crew, on_message)
+            crew.look_after()
     finally:
         crew.dismiss()
+    crew.raise_first_error()
+
+
+def _take_message(
+    process: WorkerProcess, crew: Crew, on_message: Callable[[Message], None]
+) -> None:
+    message = process.receive()
+    if message is None:
+        crew.bury(process)
+    elif message["type"] == "done":
+        process.jobs.remove(message["job"])
+    elif message["type"] == "error":
+        process.has_failed = True
+        error = BY_NAME.get(message["error"], DataprepError)(message["message"])
+        if message["job"] is None or isinstance(error, ResourceError):
+            raise error  # the fault of no job
+        crew.fail(message["job"], error)
+    elif message["type"] != "dying":
+        try:
+            on_message(message)
+        except JobError as error:
+            crew.fail(error.job, error.cause)
 
 
 @contextmanager
@@ -108,67 +137,6 @@ def _signals_held_back() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
     for late in came:
         signal.raise_signal(late)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Crew:
-    """The jobs that wait, and the processes that have the others."""
-
-    waiting: deque[int]
-    size: int
-    new_process: Callable[[], WorkerProcess]
-    describe: Callable[[int], str]
-    tries: Counter[int] = field(default_factory=Counter)
-    processes: list[WorkerProcess] = field(default_factory=list)
-
-    def fill(self) -> None:
-        """Start processes while there are jobs for them."""
-        active = self._active()
-        idle = sum(not process.jobs for process in active)
-        for _ in range(min(self.size - len(active), len(self.waiting) - idle)):
-            # In the list before it starts, so that a signal in between leaves none behind.
-            self.processes.append(self.new_process())
-            self.processes[-1].start()
-
-    def hand_out(self) -> None:
-        """Give each process one job before any gets a second; close those without a job."""
-        active = self._active()
-        for depth in range(1, JOBS_IN_HAND + 1):
-            for process in active:
-                if self.waiting and len(process.jobs) < depth:
-                    process.give(self.waiting.popleft())
-        for process in active:
-            if not process.jobs:
-                process.close()
-
-    def bury(self, process: WorkerProcess) -> None:
-        """Take back the jobs of a dead process; raise if a job has killed too many."""
-        self.processes.remove(process)
-        code = process.reap()
-        self.waiting.extendleft(reversed(process.jobs))
-        if process.jobs:
-            # The newer job may not have begun yet, so only the older one counts a try.
-            self.tries[process.jobs[0]] += 1
-            if self.tries[process.jobs[0]] >= MAX_TRIES:
-                names = " or ".join(map(self.describe, process.jobs))
-                raise ResourceError(_death_notice(names, code))
-
-    def dismiss(self) -> None:
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.reap()
-
-    def _active(self) -> list[WorkerProcess]:
-        return [process for process in self.processes if not process.is_closed]
-
-
-def _death_notice(jobs: str, code: int | None) -> str:
-    cause = "exit code unknown" if code is None else f"exit code {code}"
-    if code is not None and code < 0:
-        cause = signal.Signals(-code).name
-    hint = "; the system may be out of memory: use fewer --workers" if code == -9 else ""
-    return f"workers died {MAX_TRIES} times ({cause}) on {jobs}{hint}; run again to continue"
 
 
 def usable_cores() -> int:

@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dataprep.pipeline.errors import InputError, counted
+from dataprep.pipeline.jobs.executors import JobError
+from dataprep.pipeline.jobs.progress import EXAMPLES, Example
+
+NameRecord = Callable[[int, int, int], str]  # task, piece, line -> "line 17 of books.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,36 +22,68 @@ class Limits:
     allow_empty: bool = False
 
 
+class TooManyErrors(InputError):
+    """More records are bad than --max-errors allows, at this task or in all."""
+
+    def __init__(self, limit: str, *, at_task: int | None = None, examples: str = "") -> None:
+        first = f"the first: {examples}" if examples else "see them with --on-error fail"
+        super().__init__(f"too many bad records, more than --max-errors {limit} allows; {first}")
+        self.limit, self.at_task = limit, at_task
+
+
 class ErrorLimit:
-    """Raises when too many records are bad."""
+    """Counts the bad records of tasks, and finds the first task at which they are too many.
+
+    task      0    1    2    3
+    bad      40   50   20    …     --max-errors 100: it is too many at task 2
+
+    Which task that is depends on the records alone, once the tasks before it are done.
+    """
 
     def __init__(self, limit: str | None) -> None:
         self._limit = limit
         self._by_task: dict[int, int] = {}
+        self._total = 0
+        self._examples: dict[int, list[Example]] = {}
 
-    def count(self, task: int, errors: int) -> None:
-        """Set the number of `errors` of a task so far; a task that is retried starts from 0."""
-        self._by_task[task] = errors
-        if self._limit and not self._limit.endswith("%"):
-            self.check(0, sum(self._by_task.values()))
+    def count(self, task: int, errors: int, examples: list[Example]) -> None:
+        """Set the number of `errors` of a task so far; a task that is retried starts from 0.
 
-    def check(self, read: int, bad: int) -> None:
-        if not self._limit:
+        Raise a JobError of the first task at which there are too many, if there are.
+        """
+        if not errors:
             return
-        share = self._limit.endswith("%")
-        allowed = float(self._limit[:-1]) / 100 * read if share else float(self._limit)
-        if bad > allowed:
-            raise InputError(
-                f"{counted(bad, 'bad record')}, more than --max-errors {self._limit} allows; "
-                "see what is wrong with --on-error fail"
-            )
+        self._total += errors - self._by_task.get(task, 0)
+        self._by_task[task], self._examples[task] = errors, examples
+        if not self._limit or self._limit.endswith("%") or self._total <= int(self._limit):
+            return
+        bad = 0
+        for task in sorted(self._by_task):
+            bad += self._by_task[task]
+            if bad > int(self._limit):
+                raise JobError(task, TooManyErrors(self._limit, at_task=task))
+
+    def named(self, error: TooManyErrors, place: NameRecord) -> TooManyErrors:
+        """Return the error with the first bad records, up to the task at which it is."""
+        tasks = [t for t in sorted(self._examples) if error.at_task is None or t <= error.at_task]
+        found = [(task, *example) for task in tasks for example in self._examples[task]]
+        examples = "; ".join(f"{place(*where)}: {reason}" for *where, reason in found[:EXAMPLES])
+        return TooManyErrors(error.limit, examples=examples)
+
+
+def check_errors(limit: str | None, read: int, bad: int) -> None:
+    if not limit:
+        return
+    allowed = float(limit[:-1]) / 100 * read if limit.endswith("%") else float(limit)
+    if bad > allowed:
+        raise TooManyErrors(limit)
 
 
 def check_counts(counts: Mapping[str, int], limits: Limits) -> None:
     """Raise if more records are bad than allowed, or if nothing was written."""
     read = counts["documents_read"]
     bad = counts["documents_quarantined"] + counts["documents_dropped"]
-    ErrorLimit(limits.max_errors).check(read, bad)
+    check_errors(limits.max_errors, read, bad)
     if limits.allow_empty:
         return
     if read == 0:

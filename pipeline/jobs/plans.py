@@ -12,7 +12,7 @@ import msgspec
 from pydantic import BaseModel
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.files import read_sealed, write_sealed
 
 PLAN = "plan.json"
 
@@ -20,16 +20,20 @@ P = TypeVar("P")
 
 
 def write_plan(work: Path, plan: object, name: str = PLAN) -> None:
-    write_atomic(work / name, msgspec.json.encode(plan, enc_hook=_values_of))
+    write_sealed(work / name, msgspec.json.encode(plan, enc_hook=_values_of))
+
+
+def find_plan(work: Path, kind: type[P], name: str = PLAN) -> P | None:
+    """Return the plan; None if there is none, or only what is left of a damaged one."""
+    data = read_sealed(work / name)
+    return None if data is None else msgspec.json.decode(data, type=kind, dec_hook=_model_of)
 
 
 def read_plan(work: Path, kind: type[P], name: str = PLAN) -> P:
-    try:
-        return msgspec.json.decode((work / name).read_bytes(), type=kind, dec_hook=_model_of)
-    except (msgspec.MsgspecError, FileNotFoundError) as error:
-        raise CorruptError(
-            f"{work / name} is damaged: {error}; start again with --overwrite"
-        ) from None
+    plan = find_plan(work, kind, name)
+    if plan is None:
+        raise CorruptError(f"{work / name} is missing or damaged; run the same command again")
+    return plan
 
 
 def _values_of(value: Any) -> Any:

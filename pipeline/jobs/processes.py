@@ -5,6 +5,7 @@
       12                  ─►
       None                ─►                     there are no more jobs; the worker ends
                           ◄─    {"type": …}      messages, then the end of the connection
+                          ◄─    steps, records   the `trail`: shared memory
 
 A spawned process usually imports the parent's `__main__` and copies its `sys.path`. A worker does
 neither: otherwise a script without `if __name__ == "__main__"` would run again in it, and it would
@@ -24,6 +25,8 @@ from typing import Any
 
 from multiprocess import connection, get_context, resource_tracker, spawn
 
+from dataprep.pipeline.jobs.deaths import Death, death_of
+from dataprep.pipeline.jobs.trail import Doing, Trail
 from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
 
 _STARTING = threading.Lock()  # what changes during a start belongs to the whole process
@@ -35,14 +38,18 @@ class WorkerProcess:
     def __init__(self, worker: str, work: Path, environment: Mapping[str, str]) -> None:
         self.jobs: deque[int] = deque()  # the older first
         self.is_closed = False  # it was told that there are no more jobs
+        self.has_failed = False  # it has sent an error, so that it ends without having died
+        self._killed_for: Death | None = None
+        self._last_words = ""
         self._environment = environment
         context = get_context("spawn")
         with _standard_numbers_taken():
             self._connection, self._theirs = context.Pipe()
+            self._trail = Trail()
         keeps_safe_path = SAFE_PATH in environment or SAFE_PATH in os.environ
         self._process = context.Process(
             target=serve,
-            args=(self._theirs, worker, work),
+            args=(self._theirs, self._trail, worker, work),
             kwargs={"parent": os.getpid(), "keeps_safe_path": keeps_safe_path},
             daemon=True,  # an interpreter that exits ends it instead of waiting for it
         )
@@ -71,33 +78,52 @@ class WorkerProcess:
     def receive(self) -> Message | None:
         """Return the next message, or None when it is dead and all its messages have been read."""
         try:
-            return self._connection.recv() if self._connection.poll() else None
+            message: Message | None = self._connection.recv() if self._connection.poll() else None
         except (EOFError, OSError):  # OSError: it died in the middle of a message
             return None
+        if message is not None and message["type"] == "dying":
+            self._last_words = message["cause"]
+        return message
 
-    def kill(self) -> None:
+    def doing(self) -> Doing:
+        return self._trail.read()
+
+    def is_stopped(self) -> bool:
+        """Return whether a signal has stopped it, where the system tells (Linux)."""
+        try:
+            with open(
+                f"/proc/{self._process.pid}/stat", encoding="ascii", errors="replace"
+            ) as file:
+                return file.read().rpartition(")")[2].split()[0] == "T"
+        except OSError:
+            return False
+
+    def kill(self, cause: Death | None = None) -> None:
+        self._killed_for = cause
         if self._process.pid is not None:
             self._process.kill()
 
-    def reap(self) -> int | None:
-        """Wait until it ends; return its exit code, or None if that is lost (SIGCHLD ignored)."""
+    def reap(self) -> tuple[Death, Doing]:
+        """Wait until it ends; return its death and what it was doing."""
         self._connection.close()
         self._theirs.close()
-        if self._process.pid is None:  # its start was interrupted
-            return None
-        self._process.join()
-        code: int | None = self._process.exitcode
-        with suppress(
-            ValueError
-        ):  # if the exit code is lost, multiprocess thinks that it still runs
-            self._process.close()
-        return code
+        code: int | None = None
+        if self._process.pid is not None:  # None: its start was interrupted
+            self._process.join()
+            code = self._process.exitcode  # None if it is lost (SIGCHLD ignored)
+            # If the exit code is lost, multiprocess thinks that it still runs.
+            with suppress(ValueError):
+                self._process.close()
+        doing = self._trail.read()
+        self._trail.close()
+        return self._killed_for or death_of(code, self._last_words), doing
 
 
-def wait_for(workers: Iterable[WorkerProcess]) -> list[WorkerProcess]:
+def wait_for(workers: Iterable[WorkerProcess], timeout: float) -> list[WorkerProcess]:
     """Wait until some of the workers have sent a message or have died, and return those."""
     by_sign = {sign: worker for worker in workers for sign in worker.signs()}
-    return list(dict.fromkeys(by_sign[sign] for sign in connection.wait(list(by_sign))))
+    ready = connection.wait(list(by_sign), timeout)
+    return list(dict.fromkeys(by_sign[sign] for sign in ready))
 
 
 @contextmanager

@@ -1,25 +1,40 @@
 """Publish what tasks committed: name the shards, move them, write the manifest last.
 
+    .work/publish.json                        all moves and the manifest, written before the first
     .work/tasks/000000-1f3a-0000.arrayrecord  ─►  shards/documents-00000-of-00003.arrayrecord
+    .work/texts/errors.jsonl                  ─►  errors.jsonl
     manifest.json                                 then .work is removed
 
-Every step can be repeated: a run that is killed here finishes when it is run again.
+A run that is killed here reads publish.json and makes the moves that are left.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import commit_files, sync_folder, temporary
+import msgspec
+
+from dataprep.pipeline.files import (
+    Written,
+    commit_files,
+    make_folder,
+    read_sealed,
+    sync_folder,
+    temporary,
+    write_atomic,
+    write_sealed,
+)
+from dataprep.pipeline.jobs.commits import HASHING_THREADS
 from dataprep.pipeline.storage.entries import FileEntry
-from dataprep.pipeline.storage.manifest import Manifest, write_manifest
+from dataprep.pipeline.storage.manifest import MANIFEST, Manifest, manifest_text
 
 ERRORS = "errors.jsonl"
+PUBLISH = "publish.json"
+TEXTS = "texts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +43,7 @@ class Move:
 
     path: Path
     name: str  # relative to the dataset
-    num_bytes: int
+    file: Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +56,16 @@ class Draft:
     texts: Mapping[str, Iterable[str]] = field(default_factory=dict)  # files to write, by name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """What publish.json holds: all that is left to be done."""
+
+    fingerprint: str  # of the dataset
+    folders: tuple[str, ...]
+    moves: tuple[tuple[str, str, Written], ...]  # path in the work folder, name, size and hash
+    manifest: str  # the text of manifest.json
+
+
 def shard_name(folder: str, what: str, number: int, count: int, ending: str) -> str:
     """
     >>> shard_name("shards", "rows", 3, 16, ".arrayrecord")
@@ -49,34 +74,72 @@ def shard_name(folder: str, what: str, number: int, count: int, ending: str) -> 
     return f"{folder}/{what}-{number:05d}-of-{count:05d}{ending}"
 
 
-def publish(draft: Draft, out: Path, work: Path) -> Manifest:
-    """Publish the dataset; return its manifest as it was written."""
-    for folder in draft.folders:
-        (out / folder).mkdir(exist_ok=True)
-    for move in draft.moves:
-        _move(move, out)
+def prepare_publication(draft: Draft, work: Path) -> Publication:
+    """Write down, durably, how the dataset is published."""
+    texts = list(_write_texts(draft.texts, work))
     manifest = draft.manifest
-    if draft.texts:
-        manifest = replace(manifest, files=tuple(_write_texts(draft.texts, out)))
-    for folder in draft.folders:
+    if texts:
+        entries = (FileEntry(path=move.name, **asdict(move.file)) for move in texts)
+        manifest = replace(manifest, files=tuple(entries))
+    publication = Publication(
+        fingerprint=manifest.fingerprint,
+        folders=draft.folders,
+        moves=tuple(
+            (str(move.path.relative_to(work)), move.name, move.file)
+            for move in (*draft.moves, *texts)
+        ),
+        manifest=manifest_text(manifest),
+    )
+    write_sealed(work / PUBLISH, msgspec.json.encode(publication))
+    return publication
+
+
+def find_publication(work: Path) -> Publication | None:
+    """Return what a run that was killed while it published has written down."""
+    data = read_sealed(work / PUBLISH)
+    return None if data is None else msgspec.json.decode(data, type=Publication)
+
+
+def is_possible(publication: Publication, fingerprint: str, out: Path, work: Path) -> bool:
+    """Return whether it is of this dataset, and every file whole at its old place or new one."""
+    if publication.fingerprint != fingerprint:
+        return False
+
+    def is_whole(move: tuple[str, str, Written]) -> bool:
+        path, name, file = move
+        return file.is_at(work / path if (work / path).exists() else out / name)
+
+    with ThreadPoolExecutor(HASHING_THREADS) as pool:
+        return all(pool.map(is_whole, publication.moves))
+
+
+def carry_out(publication: Publication, out: Path, work: Path) -> None:
+    """Move the files and write the manifest."""
+    for folder in publication.folders:
+        (out / folder).mkdir(exist_ok=True)
+    for path, name, _ in publication.moves:
+        if (work / path).exists():  # else a run that was killed has moved it
+            os.replace(work / path, out / name)
+    for folder in publication.folders:
         sync_folder(out / folder)
     sync_folder(out)
-    write_manifest(out, manifest)
-    shutil.rmtree(work)
-    return manifest
+    write_atomic(out / MANIFEST, publication.manifest.encode())
 
 
-def _move(move: Move, out: Path) -> None:
-    target = out / move.name
-    if move.path.exists():
-        os.replace(move.path, target)
-    if not target.exists() or target.stat().st_size != move.num_bytes:
-        raise CorruptError(f"{target.name} was lost or changed; start again with --overwrite")
+def withdraw(publication: Publication, out: Path, work: Path) -> None:
+    """Remove what was moved of a publication that cannot be finished: it is made again."""
+    for path, name, _ in publication.moves:
+        if not (work / path).exists():
+            (out / name).unlink(missing_ok=True)
+    (work / PUBLISH).unlink()
 
 
-def _write_texts(texts: Mapping[str, Iterable[str]], out: Path) -> Iterable[FileEntry]:
+def _write_texts(texts: Mapping[str, Iterable[str]], work: Path) -> Iterable[Move]:
     for name, lines in texts.items():
-        with open(temporary(out / name), "w", encoding="utf-8") as file:
+        path = work / TEXTS / name
+        make_folder(path.parent)
+        with open(temporary(path), "w", encoding="utf-8") as file:
             file.writelines(lines)
-        written = commit_files({name: out / name})[name]
-        yield FileEntry(path=name, num_bytes=written.num_bytes, xxh3_128=written.xxh3_128)
+        written = commit_files({name: path})[name]
+        sync_folder(path.parent)
+        yield Move(path=path, name=name, file=written)

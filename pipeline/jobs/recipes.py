@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.jobs.commits import Marker, Markers
 from dataprep.pipeline.jobs.executors import Message
-from dataprep.pipeline.jobs.limits import Limits, check_counts
+from dataprep.pipeline.jobs.limits import Limits, NameRecord, check_counts
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
@@ -38,10 +38,12 @@ class Work(Generic[M]):
     worker: str  # the module with `begin(work)`
     markers: Markers[M]  # which jobs are done, and with what result
     num_workers: int
+    task_timeout: float | None  # seconds without a sign of life; None: the default
     describe: Callable[[int], str]  # the name of a job in errors
     begun: Mapping[str, Any]  # what `report` gets when the run starts
     environment: Mapping[str, str] = field(default_factory=dict)
     on_message: Callable[[Message], None] = lambda message: None  # for messages other than progress
+    name_record: NameRecord = lambda task, piece, line: f"record {line} of task {task}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The folder of a dataset while it is made: its lock, its content, whether a run can be continued.
+"""The folder of a dataset while it is made: its lock, and whether a run can be continued.
 
 out/.work/identity.json     inputs and config of the unfinished run
 out/.work/…                 its plan and what it has committed
@@ -7,24 +7,31 @@ out/manifest.json           the dataset is complete; .work is removed
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, LockedError
-from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError
+from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, missing_file, read_manifest
+from dataprep.pipeline.jobs.commits import has_commits
+from dataprep.pipeline.jobs.ownership import (
+    check_ours,
+    check_plain,
+    make_work,
+    remove_dataset,
+    remove_work,
+)
+from dataprep.pipeline.storage.checked import check_size
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
 IDENTITY = "identity.json"
-WORK_VERSION = 2  # of plans and markers: changes with them, so that no run reads those of others
-OURS = (WORK, MANIFEST, "shards", "index", "provenance", "errors.jsonl")
+WORK_VERSION = 3  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 
@@ -33,9 +40,11 @@ Identity = Mapping[str, Any]
 def locked(out: Path) -> Iterator[None]:
     """Lock the folder for this process; the kernel unlocks it, however the process ends."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
         descriptor = os.open(out, os.O_RDONLY)
     except OSError as error:
+        if error.errno == errno.EIO:
+            raise
         raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
     try:
         try:
@@ -48,39 +57,21 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def check_out(name: str) -> Path:
-    """Return the output folder; refuse one that holds files of others."""
+    """Return the output folder; refuse one that cannot be used."""
     if not name:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
         raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
     out = Path(name)
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} is a file")
-    if out.is_dir() and not (out / MANIFEST).exists() and not (out / WORK).exists():
-        strangers = sorted(path.name for path in out.iterdir())
-        if strangers:
-            raise ConfigError(
-                f"--out {out} holds other files ({', '.join(strangers[:3])}); name a new folder"
-            )
+    try:
+        if out.exists() and not out.is_dir():
+            raise ConfigError(f"--out {out} is a file")
+        if out.is_dir() and not (out / MANIFEST).exists():
+            with locked(out):  # another run may be making or removing it
+                check_ours(out)
+    except OSError as error:
+        raise ConfigError(f"cannot use --out {name}: {error.strerror}; name another") from None
     return out
-
-
-def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """Refuse an input inside `out`, where --overwrite would remove it, and `out` inside an input.
-
-    `reads` are files and folders, some perhaps not local; `folders` are read with all they hold.
-    """
-    target = os.path.realpath(out)
-    folder_of = lru_cache(maxsize=None)(os.path.realpath)  # many files are in few folders
-    for path in (*reads, *folders):
-        is_plain = os.path.isfile(path) and not os.path.islink(path)
-        name = os.path.basename(path)
-        real = f"{folder_of(os.path.dirname(path))}/{name}" if is_plain else os.path.realpath(path)
-        if os.path.exists(real) and f"{real}/".startswith(f"{target.rstrip('/')}/"):
-            raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
-    for path in folders:
-        if f"{target}/".startswith(f"{os.path.realpath(path).rstrip('/')}/"):
-            raise ConfigError(f"--out {out} lies in the input {path}; name another folder")
 
 
 def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Manifest | None:
@@ -94,10 +85,10 @@ def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Ma
             f"{out} was made from something else ({changes}); "
             "name another --out, or replace it with --overwrite"
         )
-    lost = missing_file(manifest, out)
-    if lost:
-        raise CorruptError(f"{lost} is gone or damaged; make the dataset again with --overwrite")
-    shutil.rmtree(out / WORK, ignore_errors=True)  # left by a run that was killed at the very end
+    for entry in files_of(manifest):
+        check_size(out, entry)
+    if (out / WORK).exists():
+        remove_work(out / WORK)  # left by a run that was killed at the very end
     return manifest
 
 
@@ -106,43 +97,39 @@ def prepare(
 ) -> Path:
     """Return the work folder, of a new run or one to continue; `may_change` are config keys."""
     work = out / WORK
-    path = work / IDENTITY
-    if path.exists():
-        begun = json.loads(path.read_bytes())
-        if begun.pop("work_version", None) != WORK_VERSION:
-            raise ConflictError(
-                f"{out} has an unfinished run of another version of dataprep; finish it with that "
-                "one, name another --out, or throw it away with --overwrite"
-            )
-        if _without(begun, may_change) != _without(identity, may_change):
-            changes = difference(begun, identity, names)
-            raise ConflictError(
-                f"{out} has an unfinished run of something else ({changes}); "
-                "finish that one, name another --out, or throw it away with --overwrite"
-            )
+    begun = _begun(work)
+    if begun is not None and _is_same(begun, identity, may_change):
+        check_plain(work)
         return work
-    # There is nothing, or what an interrupted removal left.
+    if begun is not None and has_commits(work):
+        changes = (
+            difference(begun, identity, names)
+            if begun.get("work_version") == WORK_VERSION
+            else "another version of dataprep"
+        )
+        raise ConflictError(
+            f"{out} has an unfinished run of something else ({changes}); "
+            "finish that one, name another --out, or throw it away with --overwrite"
+        )
+    # There is nothing, nothing that is worth keeping, or what an interrupted removal left.
     remove_dataset(out)
     _check_writable(out)
-    work.mkdir()
-    write_atomic(path, json.dumps({**identity, "work_version": WORK_VERSION}).encode())
+    work = make_work(out)
+    whole = {**identity, "work_version": WORK_VERSION}
+    write_sealed(work / IDENTITY, json.dumps(whole).encode())
     return work
 
 
-def remove_dataset(out: Path) -> None:
-    """Remove what we wrote and nothing else. The work folder goes last, so that after a kill the
-    rest is known to be ours and is removed too."""
-    if not any((out / name).exists() for name in OURS):
-        return
-    _check_writable(out)
-    (out / WORK).mkdir(exist_ok=True)
-    (out / WORK / IDENTITY).unlink(missing_ok=True)
-    for name in (MANIFEST, *(name for name in OURS if name not in (MANIFEST, WORK)), WORK):
-        path = out / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def _begun(work: Path) -> Identity | None:
+    """Return the identity of the unfinished run; None if there is none or it is damaged."""
+    data = read_sealed(work / IDENTITY)
+    begun: Identity | None = None if data is None else json.loads(data)
+    return begun
+
+
+def _is_same(begun: Identity, identity: Identity, may_change: Sequence[str]) -> bool:
+    version = {"work_version": WORK_VERSION}
+    return _without(begun, may_change) == _without({**identity, **version}, may_change)
 
 
 def _check_writable(out: Path) -> None:

@@ -1,7 +1,9 @@
 """Look at datasets: what is in them, whether they are whole, where it came from.
 
 records     the records of a shard, by ArrayRecord's own reader
-verify      every hash, count, id, boundary and mask; checks: what is in one shard
+verify      every hash, count, id, boundary and mask
+checks/     what is in the shards of each kind, and in the folder
+row_rules   what must hold in packed rows
 stats       lengths, loss, padding, segments, vocabulary
 inspect     a document or row as spans of text, and blocks of codes by their shape
 origins     where a document came from: file, line, byte; which pieces are in a row

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.configs import EncodeConfig, recorded
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.load import recorded
 from dataprep.pipeline.encoders import Encoder, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.look.encoded import Encoded, encoded_behind

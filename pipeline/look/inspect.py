@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs import TokenizeConfig, recorded
+from dataprep.configs.load import recorded
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.origins import PieceOrigin
 from dataprep.pipeline.modalities import BLOCKS

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.sources import format_of
+from dataprep.pipeline.storage.checked import checked_array
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, ROW_PIECE, read_pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,15 @@ def pieces_of_row(
 ) -> list[PieceOrigin]:
     """Return the pieces in a row of a packed shard, in order."""
     entry = manifest.shards[shard].provenance
-    pieces = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)
+    pieces = checked_array(folder, entry, ROW_PIECE)
     first, last = np.searchsorted(pieces["row"], [row, row + 1])
     counts = [source.records for source in manifest.sources]
     starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
     found = []
     for piece in pieces[first:last]:
         dataset = int(np.searchsorted(starts, int(piece["document"]), side="right")) - 1
+        if dataset >= len(counts):
+            raise CorruptError(f"{folder / entry.path} names a document that no source has")
         found.append(
             PieceOrigin(
                 dataset=manifest.sources[dataset].path,
@@ -61,17 +63,21 @@ def pieces_of_row(
 
 def origin_of(folder: Path, manifest: TokenizedManifest, shard: int, place: int) -> Origin:
     """Return where the document at `place` in a shard came from."""
-    entry = manifest.shards[shard].provenance
+    entry = manifest.shards[shard]
+    row = checked_array(folder, entry.provenance, DOCUMENT_ORIGIN, entry.num_documents)[place]
+    pieces = read_pieces(folder, manifest)
+    number = entry.provenance.first_piece + int(row["piece"])
+    if number >= len(pieces):
+        path = folder / entry.provenance.path
+        raise CorruptError(f"{path} names piece {number} of {len(pieces)}")
+    source = manifest.sources[pieces[number].source]
     try:
-        row = np.load(folder / entry.path, mmap_mode="r", allow_pickle=False)[place]
-        pieces = json.loads((folder / PIECES).read_bytes())
-        piece = pieces[entry.first_piece + int(row["piece"])]
-    except (OSError, ValueError, LookupError) as error:
-        raise CorruptError(f"the provenance of {folder} is damaged: {error}") from None
-    source = manifest.sources[piece["source"]]
+        unit = format_of(source.kind).unit
+    except InputError as error:
+        raise CorruptError(f"{folder} was made from {source.path}: {error}") from None
     return Origin(
         path=source.path,
-        unit=format_of(source.kind).unit,
-        line=piece["first_line"] + int(row["line"]) + 1,
+        unit=unit,
+        line=pieces[number].first_line + int(row["line"]) + 1,
         byte_offset=int(row["offset"]),
     )

@@ -10,18 +10,28 @@ from array_record.python import array_record_module
 from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 
-RECORDS_AT_ONCE = 8
+BYTES_AT_ONCE = 2 << 20
 
 
-def read_records(folder: Path, shard: DocumentShard | RowShard) -> Iterator[tuple[int, bytes]]:
-    """Yield every record of a shard with its number."""
+def read_records(
+    folder: Path, shard: DocumentShard | RowShard
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield all records of a shard, many at a time, with the number of the first."""
     path = folder / shard.path
     reader = array_record_module.ArrayRecordReader(str(path))
     if not reader.ok() or reader.num_records() != shard.num_records:
         raise CorruptError(
-            f"{path} is damaged: its footer lists {counted(reader.num_records(), 'record')}"
+            f"{path} is damaged: its footer lists {counted(reader.num_records(), 'record')}, "
+            f"its manifest {shard.num_records:,}"
         )
-    for first in range(0, shard.num_records, RECORDS_AT_ONCE):
-        numbers = range(first, min(first + RECORDS_AT_ONCE, shard.num_records))
-        yield from zip(numbers, reader.read(list(numbers)), strict=True)
+    step = max(1, BYTES_AT_ONCE * shard.num_records // max(1, shard.num_bytes))
+    for first in range(0, shard.num_records, step):
+        numbers = list(range(first, min(first + step, shard.num_records)))
+        try:
+            records: list[bytes] = reader.read(numbers)
+        except (RuntimeError, ValueError, IndexError, OSError) as error:
+            raise CorruptError(f"cannot read {path}: {error}") from None
+        if len(records) != len(numbers):
+            raise CorruptError(f"{path} is damaged: records are missing from {first} on")
+        yield first, records
     reader.close()

@@ -1,7 +1,7 @@
 """Describe a dataset in numbers: lengths, loss, padding, segments, vocabulary.
 
 Counts come from the manifest, lengths from the index or the provenance; for the vocabulary and the
-targets of each row every token is read once.
+targets of each row every token is read once. Files that are not what the manifest lists are errors.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.storage.documents import decode_documents
+from dataprep.pipeline.look.row_rules import check_rows, dense_masks, is_of_document
+from dataprep.pipeline.storage.checked import check_file, map_array
+from dataprep.pipeline.storage.documents import decode_documents, index_dtype
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
     PackedManifest,
     TokenizedManifest,
+    files_of_shard,
     read_manifest,
 )
-from dataprep.pipeline.storage.masks import dense_mask
-from dataprep.pipeline.storage.rows import RowLayout, decode_row
+from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
+from dataprep.pipeline.storage.rows import RowLayout, decode_rows
 from dataprep.pipeline.types import Offsets
 
 TOP = 10
@@ -50,47 +53,79 @@ def stats(folder: Path) -> dict[str, Any]:
 
 
 def _of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, Any]:
-    lengths = [np.load(folder / shard.index.path)["length"] for shard in manifest.shards]
-    uses = np.zeros(manifest.max_id + 1, np.int64)
-    for shard in manifest.shards:
-        for _, data in read_records(folder, shard):
-            found = decode_documents(data, manifest.token_dtype, manifest.masks)
-            uses += np.bincount(found.tokens, minlength=len(uses))
+    uses, lengths = Uses(manifest.max_id), []
+    for shard in _checked_shards(folder, manifest):
+        index = map_array(folder, shard.index, index_dtype(manifest.masks), shard.num_documents)
+        lengths.append(index["length"])
+        for _, records in read_records(folder, shard):
+            for data in records:
+                found = decode_documents(data, manifest.token_dtype, manifest.masks)
+                uses.count(found.tokens)
     return {
         "document_lengths": spread(_join(lengths)),
-        "vocabulary": _vocabulary(uses),
+        "vocabulary": uses.described(),
     }
 
 
 def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
-    counts, capacity = manifest.counts, manifest.seq_len + 1
-    uses = np.zeros(max(manifest.max_id, manifest.pad) + 1, np.int64)
-    targets: list[int] = []
-    for tokens, loss in _rows(folder, manifest):
-        uses += np.bincount(tokens, minlength=len(uses))
-        targets.append(int(loss[1:].sum()))
-    pieces = [np.load(folder / shard.provenance.path) for shard in manifest.shards]
-    segments = [np.bincount(p["row"]) for p in pieces]
+    counts, layout = manifest.counts, RowLayout.of_manifest(manifest)
+    uses = Uses(max(manifest.max_id, manifest.pad))
+    targets, lengths, segments = [], [], []
+    for shard in _checked_shards(folder, manifest):
+        pieces = map_array(folder, shard.provenance, ROW_PIECE)
+        lengths.append(pieces["length"])
+        segments.append(np.bincount(pieces["row"], minlength=shard.num_records))
+        for _, records in read_records(folder, shard):
+            rows = decode_rows(records, layout)
+            wrong = check_rows(
+                rows, layout, max_id=manifest.max_id, pad=manifest.pad, first_has_loss=True
+            )
+            if wrong:
+                raise CorruptError(f"{folder / shard.path} is damaged: {wrong.reason}")
+            targets.append(np.count_nonzero(dense_masks(rows, layout)[0][:, 1:], axis=1))
+            uses.count(rows.tokens[is_of_document(rows)])
     return {
         "seq_len": manifest.seq_len,
-        "padding_share": _share(counts["padding"], counts["rows"] * capacity),
-        "segment_lengths": spread(_join([p["length"] for p in pieces])),
+        **({"lost_documents": str(folder / LOST)} if (folder / LOST).exists() else {}),
+        "padding_share": _share(counts["padding"], counts["rows"] * layout.capacity),
+        "segment_lengths": spread(_join(lengths)),
         "segments_per_row": spread(_join(segments)),
-        "targets_per_row": spread(np.array(targets, np.int64)),
-        "vocabulary": _vocabulary(uses),
+        "targets_per_row": spread(_join(targets)),
+        "vocabulary": uses.described(),
     }
 
 
-def _rows(
-    folder: Path, manifest: PackedManifest
-) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
-    """Yield the tokens, without padding, and the loss mask of every row."""
-    layout = RowLayout.of_manifest(manifest)
+def _checked_shards(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Iterator[Any]:
+    """Yield every shard, after its files were found to be what the manifest lists."""
     for shard in manifest.shards:
-        for _, data in read_records(folder, shard):
-            row = decode_row(data, layout)
-            loss = dense_mask(row.masks[0])
-            yield row.tokens[row.left_padding : int(row.ends[-1])], loss
+        for entry in files_of_shard(shard):
+            check_file(folder, entry)
+        yield shard
+
+
+class Uses:
+    """How often each id is used."""
+
+    def __init__(self, max_id: int) -> None:
+        self._size = max_id + 1
+        self._uses = np.zeros(0, np.int64)  # as long as ids were found, not as ids may be
+
+    def count(self, tokens: NDArray[Any]) -> None:
+        found = np.bincount(tokens.ravel())
+        if len(found) > self._size:
+            raise CorruptError(f"token id {len(found) - 1} is above the largest, {self._size - 1}")
+        if len(found) > len(self._uses):
+            self._uses = np.pad(self._uses, (0, len(found) - len(self._uses)))
+        self._uses[: len(found)] += found
+
+    def described(self) -> dict[str, Any]:
+        uses = self._uses
+        order = np.argsort(-uses, kind="stable")[:TOP]
+        return {
+            "size": self._size,  # codes of other modalities included
+            "ids_used": int((uses > 0).sum()),
+            "most_used": {str(i): int(uses[i]) for i in order if uses[i]},
+        }
 
 
 def spread(values: Offsets) -> dict[str, Any]:
@@ -110,15 +145,6 @@ def spread(values: Offsets) -> dict[str, Any]:
         **{f"p{p}": value for p, value in zip(PERCENTILES, percentiles, strict=True)},
         "max": int(values.max()),
         "histogram": histogram,
-    }
-
-
-def _vocabulary(uses: Offsets) -> dict[str, Any]:
-    order = np.argsort(-uses, kind="stable")[:TOP]
-    return {
-        "size": len(uses),  # codes of other modalities included
-        "ids_used": int((uses > 0).sum()),
-        "most_used": {str(i): int(uses[i]) for i in order if uses[i]},
     }
 
 

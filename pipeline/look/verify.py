@@ -1,7 +1,9 @@
 """Check a dataset against its manifest: every hash, count, id, boundary and mask.
 
-manifest ─► its own checksum ─► files: none missing, foreign or changed ─► shards, by `checks`
-         ─► counts of shards, sources and manifest agree
+manifest ─► its own checksum and what must agree in it (`storage.manifest`)
+         ─► nothing missing, foreign or linked in the folder
+         ─► shards: sizes and hashes of their files, then all that is in them (`checks`)
+         ─► all that was counted is what the manifest says
 """
 
 from __future__ import annotations
@@ -10,26 +12,17 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from msgspec import UnsetType
-
 from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.hashes import hash_file
-from dataprep.pipeline.look.checks import check_shards_of
-from dataprep.pipeline.storage.entries import TextSource
-from dataprep.pipeline.storage.manifest import (
-    AnyFile,
-    EncodedManifest,
-    Manifest,
-    PackedManifest,
-    check_sum,
-    files_of,
-    files_of_shard,
-    read_manifest,
-)
+from dataprep.pipeline.look.checks import checker_of, said_by
+from dataprep.pipeline.look.checks.errors import check_errors
+from dataprep.pipeline.look.checks.listing import check_listing, walk
+from dataprep.pipeline.storage.checked import check_file
+from dataprep.pipeline.storage.manifest import check_bytes, files_of_shard, read_manifest
 
-FOLDERS = ("shards", "index", "provenance")
 # What the items of a dataset are called in its counts.
 ITEMS = {"tokenized": "documents_written", "packed": "rows", "encoded": "documents_written"}
+MOST_NAMED = 5  # files, in a comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,24 +38,27 @@ class Verified:
 def verify(folder: Path) -> Verified:
     """Read and check everything; a CorruptError names the first thing that is wrong."""
     manifest = read_manifest(folder)
-    check_sum(folder)
-    _check_listing(folder, manifest)
-    check = check_shards_of(folder, manifest)
-    found = Counter[str]()
+    check_listing(folder, manifest)
+    for listed in manifest.files:
+        check_file(folder, listed)
+    check_errors(folder, manifest)
+    check, found, said = checker_of(folder, manifest), Counter[str](), said_by(manifest)
     for shard in manifest.shards:
         for entry in files_of_shard(shard):
-            _check_file(folder / entry.path, entry)
+            check_file(folder, entry)
         counts = check(shard)
         if counts["tokens"] != shard.num_tokens:
             raise CorruptError(
-                f"{shard.path} holds {counted(counts['tokens'], 'token')}, the manifest says "
-                f"{shard.num_tokens}"
+                f"{folder / shard.path} holds {counted(counts['tokens'], 'token')}, its manifest "
+                f"says {shard.num_tokens:,}"
             )
         found.update(counts)
-    for entry in () if isinstance(manifest.files, UnsetType) else manifest.files:
-        _check_file(folder / entry.path, entry)
-    _check_counts(folder, manifest, found)
-    _check_sources(manifest)
+    for name in {**said, **found}:
+        if said.get(name) != found[name]:
+            raise CorruptError(
+                f"{folder} holds {found[name]:,} {name}, its manifest says {said.get(name)}"
+            )
+    check_bytes(folder)
     return Verified(
         folder=folder,
         kind=manifest.kind,
@@ -74,69 +70,26 @@ def verify(folder: Path) -> Verified:
 
 
 def compare(left: Path, right: Path) -> int:
-    """Compare byte by byte; return the number of files, or name the first that differs."""
+    """Compare byte by byte; return the number of files, or name those that differ."""
     names = sorted({*_files(left), *_files(right)})
-    for name in names:
-        for folder in (left, right):
-            if not (folder / name).is_file():
-                raise CorruptError(f"{name} is not in {folder}")
-        if hash_file(left / name) != hash_file(right / name):
-            raise CorruptError(f"{name} differs between {left} and {right}")
+    wrong = [text for name in names if (text := _difference(left, right, name))]
+    if wrong:
+        more = len(wrong) - MOST_NAMED
+        rest = f", and {counted(more, 'more file')}" if more > 0 else ""
+        raise CorruptError(
+            f"{left} and {right} are not equal: {', '.join(wrong[:MOST_NAMED])}{rest}"
+        )
     return len(names)
 
 
 def _files(folder: Path) -> list[str]:
     read_manifest(folder)
-    return [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
+    return [path for path, is_folder in walk(folder) if not is_folder]
 
 
-def _check_listing(folder: Path, manifest: Manifest) -> None:
-    """Raise if there is a file among the shards that the manifest does not list."""
-    known = {entry.path for entry in files_of(manifest)}
-    for part in FOLDERS:
-        for path in sorted((folder / part).glob("*")):
-            if path.relative_to(folder).as_posix() not in known:
-                raise CorruptError(f"{path} is not in the manifest; remove it")
-
-
-def _check_file(path: Path, entry: AnyFile) -> None:
-    try:
-        size = path.stat().st_size
-        digest = hash_file(path) if size == entry.num_bytes else ""
-    except FileNotFoundError:
-        raise CorruptError(f"{path} is missing") from None
-    except OSError as error:
-        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
-    if size != entry.num_bytes:
-        raise CorruptError(f"{path} has {size} bytes, the manifest says {entry.num_bytes}")
-    if digest != entry.xxh3_128:
-        raise CorruptError(f"{path} is damaged: its xxh3-128 is {digest}, not {entry.xxh3_128}")
-
-
-def _check_counts(folder: Path, manifest: Manifest, found: Counter[str]) -> None:
-    is_encoded = isinstance(manifest, EncodedManifest)
-    needed = {"codes"} if is_encoded else {"tokens", "target_tokens"}
-    for name in {ITEMS[manifest.kind], *needed, *found} - ({"tokens"} if is_encoded else set()):
-        said = manifest.counts.get(name)
-        if said != found[name]:
-            raise CorruptError(f"{folder} holds {found[name]} {name}, its manifest says {said}")
-
-
-def _check_sources(manifest: Manifest) -> None:
-    """Raise if the counts of the sources do not add up."""
-    if isinstance(manifest, PackedManifest):
-        return
-    total = Counter[str]()
-    for source in manifest.sources:
-        parts = {
-            "written": source.written,
-            "quarantined": source.quarantined,
-            "dropped": source.dropped,
-            "empty": source.empty if isinstance(source, TextSource) else 0,
-        }
-        if source.records != sum(parts.values()):
-            raise CorruptError(f"counts of {source.path} do not add up in the manifest")
-        total.update(parts, read=source.records)
-    for name, value in total.items():
-        if manifest.counts.get(f"documents_{name}", 0) != value:
-            raise CorruptError(f"counts of the sources do not add up to documents_{name}")
+def _difference(left: Path, right: Path, name: str) -> str:
+    """Return which file differs and how, or ''."""
+    lacking = [folder for folder in (left, right) if not (folder / name).is_file()]
+    if lacking:
+        return f"{name} is not in {lacking[0]}"
+    return "" if hash_file(left / name) == hash_file(right / name) else f"{name} differs"

@@ -30,8 +30,15 @@ from dataprep.pipeline.media.animation import (
     turned_to,
 )
 from dataprep.pipeline.media.endings import medium_of
-from dataprep.pipeline.media.pictures import UnknownPictureError, loaded, open_picture, to_square
+from dataprep.pipeline.media.pictures import (
+    MAX_PIXELS,
+    UnknownPictureError,
+    loaded,
+    open_picture,
+    to_square,
+)
 from dataprep.pipeline.media.read import Item
+from dataprep.pipeline.media.sampling import at_most, check_number
 from dataprep.pipeline.media.sound import read_waveform
 from dataprep.pipeline.media.values import Blob, Part
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
@@ -48,12 +55,15 @@ class PictureRules:
     exif_rotate: bool
     fps: float | None
     frames: int | None
+    max_frames: int = 1 << 16
+    max_pixels: int = MAX_PIXELS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoundRules:
     rate: int
     loudness: Loudness
+    max_seconds: int = 7200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,36 +124,38 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
     prepare = partial(to_square, size=rules.size, exif_rotate=rules.exif_rotate)
     if any(_is_video(part) for part in item.parts):
-        return _video_frames(item, rules)
+        return at_most(_video_frames(item, rules), rules.max_frames)
+    check_number(len(item.parts), rules.max_frames)
     if len(item.parts) == 1:
-        picture = _picture(item.parts[0])
+        picture = _picture(item.parts[0], rules)
         pages = pages_of(picture)
+        check_number(len(pages), rules.max_frames)
         if len(pages) == 1:
             return [prepare(turned_to(picture, pages[0]))]
         if rules.frames is not None:
             return pages_by_count(picture, pages, rules.frames, prepare)
         if rules.fps is not None:
-            return pages_at_rate(picture, pages, rules.fps, prepare)
+            return at_most(pages_at_rate(picture, pages, rules.fps, prepare), rules.max_frames)
         raise ConfigError(
             f"{item.place} has {len(pages)} frames or pages; say which to take with --fps or "
             "--frames (--frames 1: the first)"
         )
-    return [prepare(_still(part)) for part in item.parts]
+    return [prepare(_still(part, rules)) for part in item.parts]
 
 
-def _still(part: Part) -> Image:
-    picture = _picture(part)
+def _still(part: Part, rules: PictureRules) -> Image:
+    picture = _picture(part, rules)
     pages = pages_of(picture)
     if len(pages) > 1:
         raise ValueError("is a list with an animation in it; a list is the frames of one video")
     return turned_to(picture, pages[0])
 
 
-def _picture(part: Part) -> Image:
+def _picture(part: Part, rules: PictureRules) -> Image:
     if not isinstance(part, Blob):
         return loaded(part)
     try:
-        return open_picture(part.read())
+        return open_picture(part.read(), rules.max_pixels)
     except UnknownPictureError:
         if medium_of(part.name) != "video":
             raise
@@ -170,10 +182,10 @@ def _video_frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
 def _lazily(blob: Blob, rules: PictureRules) -> Iterator[Frame]:
     prepare = partial(to_square, size=rules.size)
     if rules.frames is not None:
-        yield from frames_by_count(blob, rules.frames, prepare)
+        yield from frames_by_count(blob, rules.frames, prepare, rules.max_pixels)
     else:
         assert rules.fps is not None
-        yield from frames_at_rate(blob, rules.fps, prepare)
+        yield from frames_at_rate(blob, rules.fps, prepare, rules.max_pixels)
 
 
 def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
@@ -182,7 +194,7 @@ def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
     blob = item.parts[0]
     if not isinstance(blob, Blob):
         raise ValueError("is a picture, but sound is wanted")
-    return read_waveform(blob, rules.rate, rules.loudness)
+    return read_waveform(blob, rules.rate, rules.loudness, rules.max_seconds)
 
 
 def decode_ahead(

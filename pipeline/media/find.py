@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
-from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted
+from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
-from dataprep.pipeline.sources import find_sources, format_of, hub, synthetic
+from dataprep.pipeline.media.values import is_inside
+from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
+from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
-from dataprep.pipeline.sources.fingerprint import combine, fingerprint_file, hash_files
+from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
+from dataprep.pipeline.sources.patterns import fixed_folder, outside_datasets
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.storage.manifest import kind_of
-from dataprep.pipeline.types import Modality, Source
+from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Modality, Source
 
 FILES, TARRED = "files", "tar"  # kinds of sources that are not tables
 
@@ -37,16 +41,34 @@ class Found:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
     named: tuple[str, ...] = ()  # files that the records of a table name
+    barred: frozenset[str] = frozenset()  # those of them that may not be read
+
+
+class NamesBeside:
+    """Knows the files of a folder by their stems; each folder is listed once."""
+
+    def __init__(self) -> None:
+        self._by_stem: dict[str, dict[str, list[str]]] = {}
+
+    def __call__(self, folder: str, name: str) -> list[str]:
+        """Return the files beside a file that have its stem."""
+        if folder not in self._by_stem:
+            self._by_stem[folder] = {}
+            for other in _in(folder, ""):
+                self._by_stem[folder].setdefault(stem(other), []).append(other)
+        return self._by_stem[folder].get(stem(name), [])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """What is looked for, and what is known already."""
+    """What is looked for."""
 
     kind: Modality
     column: str  # the media column of tables
     cache_dir: Path | None
-    named: Mapping[tuple[str, str], tuple[str, ...]]  # by a table's path and own fingerprint
+    allow_outside: bool  # records of a table may name files outside its folder
+    max_ratio: int  # of compressed tables
+    left_out: list[str]  # gets the files of a folder that are not read
 
 
 def is_listed(source: Source) -> bool:
@@ -59,34 +81,60 @@ def find_media(
     kind: Modality,
     column: str,
     cache_dir: Path | None,
-    known: Iterable[Found] = (),
+    names_beside: NamesBeside | None = None,
+    *,
+    allow_outside: bool = False,
+    max_ratio: int = DEFAULT_MAX_RATIO,
+    left_out: list[str] | None = None,
 ) -> list[Found]:
     """Return at least one source that `spec` names; `column` is the media column of tables.
 
-    A table that is `known` and has not changed is not read again for the files that it names.
+    Names of files in a folder that are not read are added to `left_out`.
     """
-    named = {(item.source.path, _own_fingerprint(item.source)): item.named for item in known}
-    search = _Search(kind=kind, column=column, cache_dir=cache_dir, named=named)
-    if ":" in spec and (spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)):
+    search = _Search(
+        kind=kind,
+        column=column,
+        cache_dir=cache_dir,
+        allow_outside=allow_outside,
+        max_ratio=max_ratio,
+        left_out=[] if left_out is None else left_out,
+    )
+    is_local = os.path.lexists(os.path.expanduser(spec))
+    if spec.startswith((hub.PREFIX, synthetic.PREFIX)) or (is_url(spec) and not is_local):
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
-        if hub.is_saved(path) or kind_of(path) == "encoded":
-            return _tables(path, search)
-        names = list(walk(path))
-        return _sorted(path, names, names, spec, search)
+        return _in_folder(path, spec, search)
     if os.path.isfile(path):
         folder, name = os.path.split(path)
-        beside = os.listdir(folder) if is_wanted(name, kind) else []
+        beside = (names_beside or NamesBeside())(folder, name) if is_wanted(name, kind) else []
         return _sorted(folder, [name], beside, spec, search)
     if hub.is_saved(path.rpartition("@")[0]):
         return _tables(path, search)
-    if glob.has_magic(path):
-        folder, names = _match(path, spec)
+    if glob.has_magic(path) and not is_local:
+        folder, names = _match(path, spec, search.left_out)
         parents = {*map(os.path.dirname, names)}
         beside = [name for parent in parents for name in _in(folder, parent)]
         return _sorted(folder, names, beside, spec, search)
+    if is_local:
+        raise InputError(f"{spec} is neither a file nor a folder; is it a pipe or a broken link?")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+
+
+def _in_folder(path: str, spec: str, search: _Search) -> list[Found]:
+    if kind_of(path) == "unfinished":
+        raise CorruptError(
+            f"{spec} is an unfinished dataset; finish it with the command that made it"
+        )
+    if hub.is_saved(path) or dataset_around(path):
+        return _tables(path, search)
+    names = list(walk(path))
+    refuse_orphans([os.path.join(path, name) for name in names], spec)
+    found = _sorted(path, names, names, spec, search)
+    read = {name for item in found for entry in item.entries for name in entry.names}
+    read |= {os.path.relpath(item.source.path, path) for item in found}
+    search.left_out.extend(name for name in names if name not in read)
+    return found
 
 
 def _sorted(
@@ -138,20 +186,23 @@ def _files(folder: str, names: list[str], search: _Search) -> Found:
         kind=FILES,
         path=folder,
         num_bytes=total_bytes(entries),
-        fingerprint=combine(all_names, hash_files(folder, all_names, search.cache_dir)),
+        fingerprint=_contents(folder, all_names, search.cache_dir),
     )
     return Found(source=source, entries=tuple(entries))
 
 
 def _tar(path: str, search: _Search) -> Found:
-    entries = list_tar(path, search.kind)
+    # Hashed before it is listed: if it changes in between, the hash at the end is another.
     num_bytes, fingerprint = fingerprint_file(path, search.cache_dir)
+    entries = list_tar(path, search.kind)
     source = Source(kind=TARRED, path=path, num_bytes=num_bytes, fingerprint=fingerprint)
     return Found(source=source, entries=tuple(entries))
 
 
 def _tables(spec: str, search: _Search) -> list[Found]:
-    found = find_sources(spec, cache_dir=search.cache_dir)
+    found = find_sources(
+        spec, max_ratio=search.max_ratio, cache_dir=search.cache_dir, left_out=search.left_out
+    )
     sources = [source for source in found if source.kind != WebDataset.kind]
     if not sources:
         raise InputError(
@@ -163,31 +214,68 @@ def _tables(spec: str, search: _Search) -> list[Found]:
 
 def _with_files(source: Source, search: _Search) -> Found:
     """Return the source with its fingerprint extended by the files that its records name."""
-    names = search.named.get((source.path, source.fingerprint))
-    if names is None:
-        is_text = column_kind(source, search.column) == "text"
-        names = tuple(sorted(set(referenced_paths(source, search.column)))) if is_text else ()
+    is_text = column_kind(source, search.column) == "text"
+    names = tuple(sorted(set(referenced_paths(source, search.column)))) if is_text else ()
     if names:
         folder = os.path.dirname(source.path)
-        contents = combine(names, hash_files(folder, names, search.cache_dir))
+        # What may not be read is not hashed either; it is refused when it is decoded.
+        barred = frozenset(
+            n for n in names if not search.allow_outside and not is_inside(folder, n)
+        )
+        contents = _contents(folder, names, search.cache_dir, barred)
         source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
-    return Found(source=source, named=names)
+        return Found(source=source, named=names, barred=barred)
+    return Found(source=source)
 
 
-def _own_fingerprint(source: Source) -> str:
-    """Return the fingerprint without the part of the files that a table names."""
-    return source.fingerprint.partition("+")[0]
+def _contents(
+    folder: str,
+    names: Sequence[str],
+    cache_dir: Path | None,
+    barred: frozenset[str] = frozenset(),
+) -> str:
+    """Return the fingerprint of the files together; those that are barred count by name only."""
+    readable = [name for name in names if name not in barred]
+    digests = dict(zip(readable, hash_files(folder, readable, cache_dir), strict=True))
+    return combine(names, [digests.get(name, ABSENT) for name in names])
 
 
-def changed_media(found: Sequence[Found], find_again: Callable[[], Sequence[Found]]) -> str:
-    """Return the path of a source that was changed, added or removed since it was found, or ""."""
-    try:
-        now = [item.source for item in find_again()]
-    except InputError as error:  # it is gone, or cannot be read any more
-        return f"an input ({error})"
-    before = [item.source for item in found]
-    differing = [source for source in (*now, *before) if (source in now) != (source in before)]
-    return differing[0].path if differing else ""
+def changed_media(found: Sequence[Found], cache_dir: Path | None) -> str:
+    """Return the path of a local source that has changed since it was found, or "".
+
+    One that cannot be read any more is an InputError: it may come back as it was.
+    """
+    for item in found:
+        if _differs(item, cache_dir):
+            return item.source.path
+    return ""
+
+
+def _differs(item: Found, cache_dir: Path | None) -> bool:
+    source = item.source
+    if source.kind == FILES:
+        names = [name for entry in item.entries for name in entry.names]
+        return _files_differ(source.path, names, source.fingerprint, cache_dir)
+    own, _, contents = source.fingerprint.partition("+")
+    folder = os.path.dirname(source.path)
+    if contents and _files_differ(folder, item.named, contents, cache_dir, item.barred):
+        return True
+    return bool(changed_sources([replace(source, fingerprint=own)], cache_dir))
+
+
+def _files_differ(
+    folder: str,
+    names: Sequence[str],
+    fingerprint: str,
+    cache_dir: Path | None,
+    barred: frozenset[str] = frozenset(),
+) -> bool:
+    if _contents(folder, names, cache_dir, barred) == fingerprint:
+        return False
+    for name in names:
+        with naming(os.path.join(folder, name)):
+            os.stat(os.path.join(folder, name))
+    return True
 
 
 def places_read(found: Iterable[Found]) -> list[str]:
@@ -204,25 +292,41 @@ def places_read(found: Iterable[Found]) -> list[str]:
     return list(places)
 
 
+def files_read(found: Iterable[Found]) -> Iterator[str]:
+    """Yield the paths of the media, tars and tables that are read, but not of files beside them."""
+    for item in found:
+        if item.source.kind == FILES:
+            yield from (os.path.join(item.source.path, entry.name) for entry in item.entries)
+        else:
+            yield item.source.path
+
+
 def folders_named(specs: Iterable[str]) -> list[str]:
     """Return the folders that are read whole, also those above a `**`."""
-    paths = [os.path.abspath(os.path.expanduser(spec)) for spec in specs if not is_url(spec)]
-    deep = [_fixed_folder(path) for path in paths if "**" in path]
+    local = [spec for spec in specs if not is_url(spec) or os.path.lexists(spec)]
+    paths = [os.path.abspath(os.path.expanduser(spec)) for spec in local]
+    deep = [fixed_folder(path) for path in paths if "**" in path]
     return [path for path in (*paths, *deep) if os.path.isdir(path)]
 
 
-def _match(pattern: str, spec: str) -> tuple[str, list[str]]:
+def _match(pattern: str, spec: str, left_out: list[str]) -> tuple[str, list[str]]:
     """Return the folder above the first wildcard, and the files below it that match.
+
+    Datasets that match are added to `left_out`.
 
     A folder that cannot be listed is an error; `glob` would silently leave it out.
     """
-    folder = _fixed_folder(pattern)
+    folder = fixed_folder(pattern)
     list(walk(folder) if "**" in pattern else _in(folder, ""))  # raises if it cannot be listed
     found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
     if not found:
         raise InputError(f"{spec} matches no file")
+    files, datasets = outside_datasets(sorted(found), pattern, spec, with_codes=False)
+    left_out.extend(os.path.relpath(path, folder) for path in datasets)
     # A folder that is linked into itself shows the same files at every depth.
-    once = {os.path.realpath(name): name for name in sorted(found, reverse=True)}
+    real = lru_cache(maxsize=None)(os.path.realpath)
+    places = ((real(os.path.dirname(f)), os.path.basename(f), f) for f in files[::-1])
+    once = {(parent, name): file for parent, name, file in places}
     return folder, sorted(os.path.relpath(name, folder) for name in once.values())
 
 
@@ -230,18 +334,3 @@ def _in(folder: str, below: str) -> list[str]:
     place = os.path.join(folder, below)
     with naming(place):
         return [os.path.join(below, name) for name in os.listdir(place)]
-
-
-def _fixed_folder(pattern: str) -> str:
-    """Return the folder above the first wildcard.
-
-    >>> _fixed_folder("/data/cats/*/a?.jpg")
-    '/data/cats'
-    """
-    parts: Iterator[str] = iter(pattern.split(os.sep))
-    fixed = []
-    for part in parts:
-        if glob.has_magic(part):
-            break
-        fixed.append(part)
-    return os.sep.join(fixed) or os.sep

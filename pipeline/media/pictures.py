@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _DEEP = ("I", "F")  # and I;16, I;16B, …
+MAX_PIXELS = 178_956_970  # Pillow's own limit
 _LONGEST = 1 << 15  # pixels: a longer picture is nearly a line, and scaling it takes gigabytes
 
 
@@ -28,11 +29,13 @@ class UnknownPictureError(ValueError):
     """The data is not a picture of a kind that Pillow knows."""
 
 
-def open_picture(data: bytes) -> Image:
+def open_picture(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
     """Decode a picture, or the first frame of an animation; ValueError says what is wrong."""
     pillow = needed("PIL.Image")
     if not data:
         raise ValueError("is empty")
+    # Pillow checks this wherever it learns a size, also inside files; it refuses twice as many.
+    pillow.MAX_IMAGE_PIXELS = max_pixels / 2
     try:
         picture = pillow.open(io.BytesIO(data))
     except pillow.UnidentifiedImageError:
@@ -58,7 +61,9 @@ def broken(error: Exception) -> Exception:
     from PIL.Image import MAX_IMAGE_PIXELS, DecompressionBombError
 
     if isinstance(error, DecompressionBombError) and MAX_IMAGE_PIXELS is not None:
-        return ValueError(f"has more than {2 * MAX_IMAGE_PIXELS} pixels; scale it down first")
+        return ValueError(
+            f"has more than {2 * MAX_IMAGE_PIXELS:.0f} pixels; scale it down, or raise --max-pixels"
+        )
     return ValueError(f"cannot be read as a picture: {error}")
 
 

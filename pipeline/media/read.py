@@ -12,7 +12,7 @@ from typing import Any
 
 from dataprep.pipeline.media.find import TARRED, is_listed
 from dataprep.pipeline.media.listing import ByteSpan, Entry, beside_name
-from dataprep.pipeline.media.values import Blob, Part, parts_of
+from dataprep.pipeline.media.values import Blob, Part, Surroundings, parts_of
 from dataprep.pipeline.sources import format_of, read_piece
 from dataprep.pipeline.sources.stream import is_url
 from dataprep.pipeline.types import Piece, Source
@@ -44,14 +44,20 @@ class Item:
 
 
 def read_items(
-    source: Source, piece: Piece, entries: Sequence[Entry], column: str, *, from_line: int
+    source: Source,
+    piece: Piece,
+    entries: Sequence[Entry],
+    column: str,
+    *,
+    from_line: int,
+    allow_outside: bool = False,
 ) -> Iterator[Item]:
     if is_listed(source):
         chosen = entries[piece.start : piece.stop]
         for line, entry in enumerate(chosen[from_line:], from_line):
             yield _entry_item(source, entry, line)
     else:
-        yield from _table_items(source, piece, column, from_line)
+        yield from _table_items(source, piece, column, from_line, allow_outside)
 
 
 def _entry_item(source: Source, entry: Entry, line: int) -> Item:
@@ -77,10 +83,13 @@ def _entry_item(source: Source, entry: Entry, line: int) -> Item:
     )
 
 
-def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> Iterator[Item]:
+def _table_items(
+    source: Source, piece: Piece, column: str, from_line: int, allow_outside: bool
+) -> Iterator[Item]:
     known = format_of(source.kind)
     is_local = known.names_files and not is_url(source.path)
     folder = os.path.dirname(source.path) if is_local else None
+    beside = Surroundings(folder=folder, allow_outside=allow_outside)
     first_line = max(0, piece.first_line)
     within = "" if piece.first_line >= 0 else f"#{piece.start}"  # shard of a stream
     short = os.path.basename(source.path) + within
@@ -108,14 +117,14 @@ def _table_items(source: Source, piece: Piece, column: str, from_line: int) -> I
             if line in reasons:
                 yield Item(**item, reason=reasons[line])
             else:
-                yield _row_item(item, by_line[line], column, folder, is_json=known.is_json)
+                yield _row_item(item, by_line[line], column, beside, is_json=known.is_json)
 
 
 def _row_item(
     item: Mapping[str, Any],
     row: Mapping[str, Any],
     column: str,
-    folder: str | None,
+    beside: Surroundings,
     *,
     is_json: bool,
 ) -> Item:
@@ -123,7 +132,7 @@ def _row_item(
         keys = ", ".join(row) or "none"
         return Item(**item, reason=f"no column {column!r} (keys: {keys}); set --column")
     try:
-        parts = parts_of(row[column], folder, is_json=is_json)
+        parts = parts_of(row[column], beside, is_json=is_json)
     except ValueError as error:
         return Item(**item, reason=f"column {column!r} {error}")
     columns = {key: value for key, value in row.items() if key != column}

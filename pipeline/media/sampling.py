@@ -47,6 +47,21 @@ def at_rate(shots: Iterable[Shot], fps: float) -> Iterator[Any]:
         due += step
 
 
+def at_most(frames: Iterable[Any], limit: int) -> Iterator[Any]:
+    """Yield the frames; ValueError if there are more than `limit`."""
+    for number, frame in enumerate(frames, 1):
+        check_number(number, limit)
+        yield frame
+
+
+def check_number(number: int, limit: int) -> None:
+    if number > limit:
+        raise ValueError(
+            f"has or gives more than {limit} frames; take fewer with --fps or --frames, cut it "
+            "into several, or raise --max-frames"
+        )
+
+
 def places(total: int, count: int) -> list[int]:
     """Return which frames to take: `count` of `total`, evenly spread; all if there are fewer.
 

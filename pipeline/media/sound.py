@@ -30,11 +30,14 @@ FULL_SCALE = 32767  # of 16 bits
 # instructions of the CPU; with soxr's HQ they are not.
 _QUALITY = "VHQ"
 _BLOCK = 1 << 20
+_USUAL_RATE = 48_000
 
 
-def read_waveform(blob: Blob, rate: int, loudness: Loudness) -> NDArray[np.float32]:
+def read_waveform(
+    blob: Blob, rate: int, loudness: Loudness, max_seconds: int
+) -> NDArray[np.float32]:
     """Return f32[samples] within -1..1; ValueError says what is wrong."""
-    waveform, own_rate = _read_mono(blob)
+    waveform, own_rate = _read_mono(blob, max_seconds)
     if not np.isfinite(waveform).all():
         raise ValueError("is damaged: some samples are not numbers; copy or make it again")
     return scaled(resample(waveform, own_rate, rate), loudness)
@@ -78,19 +81,28 @@ def wav_of(waveform: NDArray[np.float32], rate: int) -> bytes:
     return data.getvalue()
 
 
-def _mono_blocks(file: Any) -> Iterator[NDArray[np.float32]]:
+def _mono_blocks(file: Any, max_seconds: int) -> Iterator[NDArray[np.float32]]:
+    # Few samples may last long, and then become many; many may be stored in few bytes.
+    most = max_seconds * min(int(file.samplerate), _USUAL_RATE)
+    total = 0
     # Not file.blocks(): for a cut-off MP3 it returns memory that was never written to.
-    while len(block := file.read(_BLOCK, dtype="float32", always_2d=True)):
+    while len(block := file.read(max(1, _BLOCK // file.channels), dtype="float32", always_2d=True)):
+        total += len(block)
+        if total > most:
+            raise ValueError(
+                f"is longer than {max_seconds} seconds, or has more samples than {max_seconds} "
+                f"seconds have at {_USUAL_RATE} Hz; cut it into several, or raise --max-seconds"
+            )
         yield block.mean(axis=1, dtype=np.float32)
 
 
-def _read_mono(blob: Blob) -> tuple[NDArray[np.float32], int]:
+def _read_mono(blob: Blob, max_seconds: int) -> tuple[NDArray[np.float32], int]:
     soundfile = needed("soundfile")
     source = blob.opened()
     check_whole(source)
     try:
         with soundfile.SoundFile(source) as file:
-            blocks = list(_mono_blocks(file))
+            blocks = list(_mono_blocks(file, max_seconds))
             num_samples, rate = file.frames, int(file.samplerate)
     except soundfile.LibsndfileError as error:
         raise ValueError(f"cannot be read as sound: {error.error_string}") from None

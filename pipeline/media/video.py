@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.media.packages import needed
+from dataprep.pipeline.media.pictures import MAX_PIXELS
 from dataprep.pipeline.media.sampling import Prepare, Shot, at_rate, places
 from dataprep.pipeline.media.values import Blob
 from dataprep.pipeline.media.whole import COPY_AGAIN, check_whole
@@ -34,11 +35,13 @@ def is_video(head: bytes) -> bool:
     )
 
 
-def frames_at_rate(blob: Blob, fps: float, prepare: Prepare) -> Iterator[NDArray[np.uint8]]:
+def frames_at_rate(
+    blob: Blob, fps: float, prepare: Prepare, max_pixels: int = MAX_PIXELS
+) -> Iterator[NDArray[np.uint8]]:
     """Yield frames one at a time, because a long video does not fit into memory."""
     source = blob.opened()
     check_whole(source)
-    with _opened(source) as (container, stream):
+    with _opened(source, max_pixels) as (container, stream):
         for frame in at_rate(_shots(container, stream), fps):
             yield prepare(frame.to_image())
 
@@ -52,27 +55,29 @@ def _shots(container: Any, stream: Any) -> Iterator[Shot]:
         yield Shot(start=start, stop=start + length, frame=frame)
 
 
-def frames_by_count(blob: Blob, count: int, prepare: Prepare) -> list[NDArray[np.uint8]]:
+def frames_by_count(
+    blob: Blob, count: int, prepare: Prepare, max_pixels: int = MAX_PIXELS
+) -> list[NDArray[np.uint8]]:
     source = blob.opened()
     check_whole(source)
-    with _opened(source) as (container, stream):
+    with _opened(source, max_pixels) as (container, stream):
         total = sum(1 for packet in _packets(container, stream) if packet.size)
-    frames, num_decoded = _pick(source, count, total, prepare)
+    frames, num_decoded = _pick(source, count, total, prepare, max_pixels)
     if num_decoded != total:  # a packet need not be a frame
-        frames, num_decoded = _pick(source, count, num_decoded, prepare)
+        frames, num_decoded = _pick(source, count, num_decoded, prepare, max_pixels)
     if not frames:
         raise ValueError("has no frames")
     return frames
 
 
 def _pick(
-    source: str | io.BytesIO, count: int, total: int, prepare: Prepare
+    source: str | io.BytesIO, count: int, total: int, prepare: Prepare, max_pixels: int
 ) -> tuple[list[NDArray[np.uint8]], int]:
     """Return the frames to take if there are `total`, and how many frames there really are."""
     wanted = set(places(total, count))
     frames = []
     num_decoded = 0
-    with _opened(source) as (container, stream):
+    with _opened(source, max_pixels) as (container, stream):
         for frame in _decoded(container, stream):
             if num_decoded in wanted:
                 frames.append(prepare(frame.to_image()))
@@ -81,7 +86,7 @@ def _pick(
 
 
 @contextmanager
-def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
+def _opened(source: str | io.BytesIO, max_pixels: int) -> Iterator[tuple[Any, Any]]:
     av = needed("av")
     if isinstance(source, io.BytesIO):
         source.seek(0)
@@ -92,10 +97,12 @@ def _opened(source: str | io.BytesIO) -> Iterator[tuple[Any, Any]]:
             stream = container.streams.video[0]
             if stream.codec_context is None:
                 raise ValueError("has a kind of video that cannot be decoded; convert it")
+            # FFmpeg refuses larger frames before it makes room for one, also later in the stream.
+            stream.codec_context.options = {"max_pixels": str(max_pixels)}
             stream.thread_type = "AUTO"
             if stream.codec_context.name == "mjpeg":
                 # Other codecs mark damaged frames, and would refuse the start of a cut-out scene.
-                stream.codec_context.options = {"err_detect": "explode"}
+                stream.codec_context.options |= {"err_detect": "explode"}
             yield container, stream
     except av.FFmpegError as error:
         raise ValueError(f"cannot be read as a video: {error.strerror}") from None

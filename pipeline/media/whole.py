@@ -18,6 +18,8 @@ import os
 from collections.abc import Callable
 from typing import BinaryIO, Literal
 
+from dataprep.pipeline.opening import open_regular
+
 Order = Literal["little", "big"]
 
 COPY_AGAIN = "copy it again, or if this is all there is, rewrite it with ffmpeg"
@@ -33,7 +35,7 @@ def check_whole(source: str | io.BytesIO) -> None:
         source.seek(0)
         return
     try:
-        with open(source, "rb") as file:
+        with open_regular(source) as raw, io.BufferedReader(raw) as file:
             _check(file)
     except OSError as error:
         raise ValueError(f"cannot be read: {source}: {error.strerror or error}") from None

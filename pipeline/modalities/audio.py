@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs import AudioConfig
 from dataprep.configs.base import CodebookLayout
+from dataprep.configs.modalities import AudioConfig
 from dataprep.pipeline.modalities.block import Wrapped, frame_fault, whole_frames
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -43,13 +43,16 @@ class AudioBlock:
         return True
 
     @property
-    def max_id(self) -> int:
+    def max_code_id(self) -> int:
         shifts = self._shifts()
         highest = int(shifts[0 if self.layout == "first" else -1]) + self.codebook_size - 1
         if self.layout == "delay":
             highest = max(highest, self.fill)
-        tags = [int(i) for i in (*self.start, *self.end)]
-        return max(highest + self.code_offset, *tags, 0)
+        return highest + self.code_offset
+
+    @property
+    def max_id(self) -> int:
+        return max(self.max_code_id, *(int(i) for i in (*self.start, *self.end)), 0)
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
         """Take a list of K codebooks, or one list that goes frame by frame."""

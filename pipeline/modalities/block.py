@@ -55,7 +55,12 @@ class Block(Protocol):
         """The type of codes that come as bytes without a header."""
 
     @property
-    def max_id(self) -> int: ...
+    def max_code_id(self) -> int:
+        """The largest id between the tags."""
+
+    @property
+    def max_id(self) -> int:
+        """The largest id, tags included."""
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
         """Return the codes of one record as one list, frame by frame; ValueError if their shape

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs import VisionConfig
+from dataprep.configs.modalities import VisionConfig
 from dataprep.pipeline.modalities.block import Wrapped, frame_fault, whole_frames
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -42,10 +42,13 @@ class VisionBlock:
         return False
 
     @property
-    def max_id(self) -> int:
+    def max_code_id(self) -> int:
         highest = max(self.codebook_size - 1, self.end_of_frame, self.end_of_media)
-        tags = [int(i) for i in (*self.start, *self.end)]
-        return max(highest + self.code_offset, *tags, 0)
+        return highest + self.code_offset
+
+    @property
+    def max_id(self) -> int:
+        return max(self.max_code_id, *(int(i) for i in (*self.start, *self.end)), 0)
 
     def flatten(self, codes: NDArray[Any], /) -> NDArray[Any]:
         """Take a list, or the array of an .npy: [frames, 256], [16, 16] or [frames, 16, 16]."""

@@ -2,10 +2,12 @@
 
 recipe       what make_dataset needs to know about this command
 corpus       tokenized datasets as one sequence of documents, mapped
+inputs       the check of their files, each once in a run
 blocks       blocks of codes that must not be cut, and those that were
 plan         lengths ─► which tokens of which documents are in which row
 strategies/  STRATEGIES: best_fit, first_fit, concat, pad
 rows         pieces of documents ─► rows with masks, as arrays
+lost         documents of which tokens are lost, as the dataset lists them
 worker       a task: planned rows ─► one shard
 manifest     markers of the tasks ─► the manifest, and where files go
 """

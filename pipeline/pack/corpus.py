@@ -3,7 +3,7 @@
     document  ─►  dataset, shard, entry of the index  ─►  byte ranges in the mapped shard
 
 Holds file maps and indices, never tokens: `riegeli` copies those. Only masks are small enough to be
-decoded here.
+decoded here. A file is checked against its manifest before anything in it is used (`inputs`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError, counted
+from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype
-from dataprep.pipeline.storage.entries import BlockTags
+from dataprep.pipeline.storage.alike import difference
+from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype, index_dtype
+from dataprep.pipeline.storage.entries import BlockTags, DocumentShard
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from dataprep.pipeline.storage.masks import MASKS, MaskKind, weights_of
 from dataprep.pipeline.storage.riegeli import MappedShard
@@ -62,8 +65,10 @@ class _Shard:
 class Corpus:
     """The documents of one or more tokenized datasets, numbered through."""
 
-    def __init__(self, folders: list[Path]) -> None:
+    def __init__(self, folders: list[Path], marks: Path | None = None) -> None:
+        """Open the datasets; `marks`: a folder in which processes mark the files they checked."""
         self.folders = folders
+        self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]
         for folder, manifest in zip(folders, self.manifests, strict=True):
             _check_alike(folder, manifest, folders[0], self.manifests[0])
@@ -74,6 +79,21 @@ class Corpus:
         ]
         self._starts = offsets_of([shard.num_documents for _, shard, _ in self._entries])
         self._open: dict[int, _Shard] = {}
+
+    def mark_checks_in(self, marks: Path) -> None:
+        """From now on, mark the files that were checked in this folder."""
+        self._checks = FileChecks(marks)
+
+    def changed(self) -> str:
+        """Return the first dataset that is not the one that was opened any more, or ''."""
+        for folder, manifest in zip(self.folders, self.manifests, strict=True):
+            try:
+                if read_manifest(folder) == manifest:
+                    continue
+            except CorruptError:
+                pass  # it is gone, or being made again
+            return str(folder)
+        return ""
 
     @property
     def num_documents(self) -> int:
@@ -192,34 +212,48 @@ class Corpus:
         else:
             if len(self._open) >= MAX_OPEN_SHARDS:
                 self._open.pop(next(iter(self._open))).mapped.close()
-            folder, entry, manifest = self._entries[number]
-            mapped = MappedShard(folder / entry.path, entry.num_bytes, np.array(entry.record_bytes))
-            width = 2 + len(manifest.masks)
-            head = np.empty((len(mapped.places), width), U32)
-            size = np.full(len(head), 4 * width)
-            to = np.arange(len(head)) * 4 * width
-            mapped.copy_ranges(mapped.places, size, head, to)
-            self._open[number] = _Shard(
-                mapped=mapped,
-                index=self._load_index(number),
-                masks=manifest.masks,
-                head=head.astype(np.int64),
-            )
+            self._open[number] = self._open_shard(number)
         return self._open[number]
 
-    def _load_index(self, number: int) -> NDArray[Any]:
-        folder, entry, _ = self._entries[number]
-        path = folder / entry.index.path
-        try:
-            # A plain array over the map: indexing np.memmap itself is far slower.
-            index: NDArray[Any] = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (FileNotFoundError, ValueError) as error:
-            raise CorruptError(f"cannot read {path}: {error}") from None
-        if len(index) != entry.num_documents:
+    def _open_shard(self, number: int) -> _Shard:
+        folder, entry, manifest = self._entries[number]
+        self._checks.check(folder, entry)
+        sizes = np.array(entry.record_bytes, np.int64)
+        width = 2 + len(manifest.masks)
+        head = np.zeros((len(sizes), width), U32)
+        mapped = MappedShard(folder / entry.path, entry.num_bytes, sizes)
+        if sizes.min(initial=4 * width) >= 4 * width:
+            to = np.arange(len(head)) * 4 * width
+            mapped.copy_ranges(mapped.places, np.full(len(head), 4 * width), head, to)
+        if not _are_heads(head.astype(np.int64), entry, manifest):
             raise CorruptError(
-                f"{path} lists {counted(len(index), 'document')}, not {entry.num_documents}"
+                f"{folder / entry.path} does not hold the records that its manifest lists; "
+                "make the dataset again"
             )
-        return index
+        return _Shard(
+            mapped=mapped,
+            index=self._load_index(number),
+            masks=manifest.masks,
+            head=head.astype(np.int64),
+        )
+
+    def _load_index(self, number: int) -> NDArray[Any]:
+        folder, entry, manifest = self._entries[number]
+        self._checks.check(folder, entry.index)
+        return map_array(folder, entry.index, index_dtype(manifest.masks), entry.num_documents)
+
+
+def _are_heads(head: NDArray[np.int64], entry: DocumentShard, manifest: TokenizedManifest) -> bool:
+    """Return whether these numbers begin records of the sizes and sums that the manifest lists."""
+    each = np.array([1, *(MASKS[name].numbers for name in manifest.masks)], np.int64)
+    token_bytes = head[:, 1] * TOKEN_DTYPES[manifest.token_dtype].itemsize
+    numbers = np.delete(head, 1, axis=1) @ each
+    sizes = 4 * head.shape[1] + token_bytes + -token_bytes % 4 + 4 * numbers
+    sums = (int(head[:, 0].sum()), int(head[:, 1].sum()))
+    return bool((sizes == np.array(entry.record_bytes, np.int64)).all()) and sums == (
+        entry.num_documents,
+        entry.num_tokens,
+    )
 
 
 def _is_wanted(mask: str, manifest: TokenizedManifest) -> bool:
@@ -238,14 +272,9 @@ def _read_tokenized(folder: Path) -> TokenizedManifest:
 def _check_alike(
     folder: Path, manifest: TokenizedManifest, first: Path, other: TokenizedManifest
 ) -> None:
-    for name, mine, theirs in (
-        ("tokenizer", manifest.tokenizer.sha256, other.tokenizer.sha256),
-        ("token_dtype", manifest.token_dtype, other.token_dtype),
-    ):
-        if mine != theirs:
-            raise ConfigError(
-                f"{folder} and {first} cannot be packed together: {name} {mine} is not {theirs}"
-            )
+    found = difference(manifest, other)
+    if found:
+        raise ConfigError(f"{folder} and {first} cannot be packed together: {found}")
 
 
 def _in_piece_order(found: list[MaskParts], kind: MaskKind) -> MaskParts:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs import PackConfig
+import numpy as np
+
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
 from dataprep.pipeline.jobs.workspace import Identity
-from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.plan import PackPlan
+from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.lost import find_lost, lost_lines
+from dataprep.pipeline.pack.plan import PackPlan, rows_path
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, RowShard
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, PackedManifest
+from dataprep.pipeline.storage.manifest import (
+    FORMAT_VERSION,
+    PackedManifest,
+    TokenizedManifest,
+    files_of,
+)
 from dataprep.pipeline.storage.masks import blocks_among
+from dataprep.pipeline.storage.provenance import LOST
 from dataprep.pipeline.storage.rows import ends_dtype
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
-NEUTRAL = {"inputs", "out", "workers"}  # keys that do not decide what is written
+# Keys that do not decide what is written.
+NEUTRAL = {"inputs", "out", "workers", "task_timeout", "allow_duplicates"}
 
 
 def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
@@ -32,7 +42,13 @@ def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
         "kind": "packed",
         "config": config.model_dump(mode="json", exclude=NEUTRAL),
         "sources": [manifest.fingerprint for manifest in corpus.manifests],
+        # What tokenize made of its inputs may differ: records that killed its workers are left out.
+        "contents": [_contents(manifest) for manifest in corpus.manifests],
     }
+
+
+def _contents(manifest: TokenizedManifest) -> str:
+    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
 
 
 def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], work: Path) -> Draft:
@@ -45,12 +61,26 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
             Move(
                 path=shard_file(stem_of(work, task_name(task)), 0, ENDINGS[role]),
                 name=_name(role, i, len(full)),
-                num_bytes=marker.files[role].num_bytes,
+                file=marker.files[role],
             )
             for i, (task, marker) in enumerate(full)
             for role in FOLDERS
         ],
+        texts=_texts(corpus, plan, work),
     )
+
+
+def _texts(corpus: Corpus, plan: PackPlan, work: Path) -> dict[str, Iterator[str]]:
+    """Return the list of documents of which tokens are lost, if there are any."""
+    if not plan.counts.documents_truncated + plan.counts.documents_dropped:
+        return {}
+    return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work)))}
+
+
+def _windows(plan: PackPlan, work: Path) -> Iterator[DocumentPieces]:
+    for window in sorted({task.window for task in plan.tasks}):
+        names = ("document", "start", "length")
+        yield DocumentPieces(**{name: np.load(rows_path(work, window, name)) for name in names})
 
 
 def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> PackedManifest:
@@ -82,6 +112,7 @@ def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> 
         max_id=max(manifest.max_id for manifest in corpus.manifests),
         pad=plan.pad,
         compression=config.compression,
+        strategy=config.strategy,
         masks=corpus.masks,
         shards=tuple(_shard_entry(marker, i, len(full)) for i, marker in enumerate(full)),
         counts=_counts(plan, markers, full),

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dataprep.configs import PackConfig
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.jobs.plans import PLAN, read_plan, write_plan
+from dataprep.pipeline.files import Written, commit_files, make_folder, sync_folder, temporary
+from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
@@ -39,13 +40,14 @@ class PackTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackPlan:
-    """What workers are told; the rows are in files beside it."""
+    """What workers are told; what is in each row stands in files beside it."""
 
     folders: tuple[str, ...]
     config: PackConfig
     capacity: int
     pad: int
     row_bytes: int  # size of the tokens of a row
+    rows: dict[str, Written]  # the files that say what is in each row
     tasks: tuple[PackTask, ...]
     counts: Counts
 
@@ -68,26 +70,26 @@ def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
 def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) -> PackPlan:
     """Plan all rows, or use the plan of an earlier run."""
     folders = tuple(str(folder.absolute()) for folder in corpus.folders)
-    if (work / PLAN).exists():
-        # The same datasets may have moved since.
-        plan = replace(read_plan(work, PackPlan), folders=folders)
-    else:
+    plan = find_plan(work, PackPlan)
+    if plan is None or not all(file.is_at(work / ROWS / name) for name, file in plan.rows.items()):
         report("plan", {"documents": corpus.num_documents})
         plan = _new_plan(corpus, config, folders, work)
+    # The same datasets may have moved since.
+    plan = replace(plan, folders=folders)
     write_plan(work, plan)
     return plan
 
 
 def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: Path) -> PackPlan:
-    (work / ROWS).mkdir(exist_ok=True)
+    make_folder(work / ROWS)
     row_bytes = (config.seq_len + 1) * TOKEN_DTYPES[corpus.token_dtype].itemsize
     most = min(config.shard_rows, max(1, config.shard_bytes // row_bytes))
     counts = Counts()
     tasks: list[PackTask] = []
+    rows: dict[str, Written] = {}
     for number, window in enumerate(plan_rows(corpus, config)):
         counts += window.counts
-        for name in ("document", "start", "length", "row_offsets"):
-            save_array(rows_path(work, number, name), getattr(window, name))
+        rows |= _write_rows(window, number, work)
         step = _rows_of_a_shard(window.num_rows, most, row_bytes)
         for start in range(0, window.num_rows, step):
             stop = min(start + step, window.num_rows)
@@ -98,9 +100,22 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
         capacity=config.seq_len + 1,
         pad=_pad_id(corpus, config),
         row_bytes=row_bytes,
+        rows=rows,
         tasks=tuple(tasks),
         counts=counts,
     )
+
+
+def _write_rows(window: RowPlan, number: int, work: Path) -> dict[str, Written]:
+    """Write, durably, which tokens are in the rows of a window."""
+    paths = {}
+    for name in ("document", "start", "length", "row_offsets"):
+        path = rows_path(work, number, name)
+        save_array(temporary(path), getattr(window, name))
+        paths[path.name] = path
+    written = commit_files(paths)
+    sync_folder(work / ROWS)
+    return written
 
 
 def _rows_of_a_shard(num_rows: int, most: int, row_bytes: int) -> int:

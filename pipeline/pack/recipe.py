@@ -6,30 +6,41 @@ out/.work/tasks/*             committed shards, each with its marker
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs import PackConfig
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.jobs import make_dataset, silent
-from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
+from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.inputs import CHECKED
 from dataprep.pipeline.pack.manifest import identity_of, make_draft
 from dataprep.pipeline.pack.plan import PackPlan, make_plan, plan_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
-from dataprep.pipeline.pack.worker import RowsMarker, task_name
+from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
+from dataprep.pipeline.storage.manifest import MANIFEST
+from dataprep.pipeline.twice import refuse_twice
 
 
-def pack(config: PackConfig, *, overwrite: bool = False, report: Report = silent) -> Outcome:
+def pack(
+    config: PackConfig,
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    reads: Sequence[str] = (),
+) -> Outcome:
     """Make the packed dataset, or continue an interrupted run, or find it complete."""
-    return make_dataset(recipe_of(config), overwrite=overwrite, report=report)
+    return make_dataset(recipe_of(config), overwrite=overwrite, report=report, reads=reads)
 
 
 def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
@@ -41,7 +52,7 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
         reads=lambda corpus: config.inputs,
         folders=lambda corpus: config.inputs,
         begin=partial(_begin, config),
-        changed=lambda corpus: "",  # a dataset with a manifest does not change
+        changed=Corpus.changed,
         draft=_draft,
         check=_check_rows,
     )
@@ -56,6 +67,8 @@ def pack_plan_of(config: PackConfig) -> Counts:
 def _corpus(config: PackConfig) -> Corpus:
     if not config.inputs:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
+    if not config.allow_duplicates:
+        refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
     corpus = Corpus([Path(folder) for folder in config.inputs])
     if "weight" in corpus.masks and STRATEGIES[config.strategy].quirks(config).shift_full_rows:
         raise ConfigError(
@@ -67,8 +80,11 @@ def _corpus(config: PackConfig) -> Corpus:
 
 def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Work[RowsMarker]:
     make_tasks_folder(work)
+    shutil.rmtree(work / CHECKED, ignore_errors=True)  # each run checks its inputs anew
+    corpus.mark_checks_in(work / CHECKED)
     plan = make_plan(corpus, config, work, report)
-    markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], RowsMarker)
+    stems = [stem_of(work, task_name(task)) for task in plan.tasks]
+    markers = trusted_markers(stems, RowsMarker, ENDINGS)
     left = [plan.tasks[i] for i in markers.left()]
     num_workers = config.workers or usable_cores()
     begun: dict[str, Any] = {
@@ -82,6 +98,7 @@ def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Wo
         worker="dataprep.pipeline.pack.worker",
         markers=markers,
         num_workers=num_workers,
+        task_timeout=config.task_timeout,
         describe=lambda i: f"rows {plan.tasks[i].start} to {plan.tasks[i].stop}",
         begun=begun,
     )

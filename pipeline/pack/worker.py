@@ -21,8 +21,9 @@ from dataprep.pipeline.jobs.commits import (
 )
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.inputs import CHECKED
 from dataprep.pipeline.pack.plan import PackPlan, PackTask, rows_path
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
@@ -85,6 +86,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
             if keep:
                 writer.write(record)
         report.count(rows=len(records), num_bytes=sum(map(len, records)))
+        send(at(None))
     report.flush()
 
     def commit() -> None:
@@ -169,7 +171,7 @@ class _Sums:
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, PackPlan)
-    corpus = Corpus([Path(folder) for folder in plan.folders])
+    corpus = Corpus([Path(folder) for folder in plan.folders], work / CHECKED)
 
     def run(job: int, send: Send) -> Commit:
         return run_task(plan.tasks[job], plan, corpus, work, send)

@@ -9,7 +9,9 @@
 
 What is inside, in the order of the data:
 
-    find  endings  remote  hub  fingerprint    names to sources
+    find (patterns)  endings  remote  hub       names to sources
+    fingerprint                                of the content, for identities
+    encoded                                    datasets of codes, checked against their manifest
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
       parquet  arrow                           row groups, record batches ─► tables ─► records
@@ -21,7 +23,7 @@ What is inside, in the order of the data:
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """
 
-from dataprep.pipeline.sources.find import changed_sources, find_sources
+from dataprep.pipeline.sources.find import changed_sources, find_sources, list_left_out
 from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.sources.read import count_records, read_piece
 from dataprep.pipeline.sources.split import lines_before, split_source
@@ -32,6 +34,7 @@ __all__ = [
     "find_sources",
     "format_of",
     "lines_before",
+    "list_left_out",
     "read_piece",
     "split_source",
 ]

@@ -19,7 +19,7 @@ from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Wanted
 from dataprep.pipeline.sources.lines import LineBlock, find_separators, seek_position, split_lines
-from dataprep.pipeline.sources.stream import ByteStream, check_encoding
+from dataprep.pipeline.sources.stream import ByteStream, check_encoding, open_stream
 from dataprep.pipeline.types import Piece, Records, Source
 
 _COUNT_BYTES = 1 << 20
@@ -33,7 +33,7 @@ def open_blocks(
     source: Source, wanted: Wanted, split: Callable[..., Iterator[LineBlock]]
 ) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
     """Open a whole source; yield its stream and its blocks, cut by `split`."""
-    with ByteStream(source.path, source.compression, chunk_bytes=wanted.batch_bytes) as stream:
+    with open_stream(source, chunk_bytes=wanted.batch_bytes) as stream:
         yield (
             stream,
             split(
@@ -52,9 +52,8 @@ def open_lines(
     """Open a range of bytes, or the whole of a compressed source; yield its stream and blocks."""
     is_whole = bool(source.compression)
     start, stop = (0, sys.maxsize) if is_whole else (piece.start, piece.stop)
-    with ByteStream(
-        source.path,
-        source.compression,
+    with open_stream(
+        source,
         start=seek_position(start, separator),
         chunk_bytes=wanted.batch_bytes,
     ) as stream:
@@ -114,7 +113,7 @@ def split_lines_apart(source: Source, separator: bytes, target_bytes: int) -> li
         target_bytes = max(1, source.num_bytes)
     ranges = cuts.byte_ranges(source.num_bytes, target_bytes)
     if len(ranges) > 1:  # only the reader of the first range would see the mark of an encoding
-        with ByteStream(source.path, "", chunk_bytes=4) as chunks:
+        with open_stream(source, chunk_bytes=4) as chunks:
             check_encoding(next(iter(chunks), b""), source.path)
     return ranges
 
@@ -139,7 +138,7 @@ def count_lines(source: Source, separator: bytes, starts: Sequence[int]) -> list
     counts = np.ones(len(later), np.int64)
     edge = b""  # the last bytes, which may be the start of a separator
     position = 0  # of the next chunk
-    with ByteStream(source.path, "", chunk_bytes=_COUNT_BYTES) as chunks:
+    with open_stream(source, chunk_bytes=_COUNT_BYTES) as chunks:
         for chunk in chunks:
             data = edge + chunk if edge else chunk
             ends = find_separators(data, separator) + (position - len(edge) + width)

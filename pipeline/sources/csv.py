@@ -30,7 +30,7 @@ from dataprep.pipeline.sources.csv_rows import RowFinder
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, without_bom
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
-from dataprep.pipeline.sources.stream import ByteStream, is_url
+from dataprep.pipeline.sources.stream import ByteStream, is_url, open_stream
 from dataprep.pipeline.sources.tables import check_columns
 from dataprep.pipeline.types import Offsets, Piece, RecordError, Records, Source
 
@@ -100,9 +100,7 @@ class Csv(Format):
         self, source: Source, piece: Piece, wanted: Wanted
     ) -> Iterator[tuple[ByteStream, Iterator[LineBlock]]]:
         stop = sys.maxsize if source.compression else piece.stop
-        with ByteStream(
-            source.path, source.compression, start=piece.start, chunk_bytes=wanted.batch_bytes
-        ) as stream:
+        with open_stream(source, start=piece.start, chunk_bytes=wanted.batch_bytes) as stream:
             yield stream, self._rows(iter(stream), source.path, piece.start, stop, wanted)
 
     def _rows(
@@ -133,7 +131,7 @@ class Csv(Format):
 
     def _row_starts(self, source: Source) -> Iterator[Offsets]:
         """Yield, some at a time, where the rows after the first one start."""
-        with ByteStream(source.path, "", chunk_bytes=_SCAN_BYTES) as stream:
+        with open_stream(source, chunk_bytes=_SCAN_BYTES) as stream:
             position, chunks = without_bom(iter(stream), source.path)
             rows = RowFinder(self._delimiter, position)
             for chunk in chunks:

@@ -9,11 +9,13 @@ a.tar.gz      refused: must be decompressed first
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+import re
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.stream import is_url
 
+_QUERY = re.compile(r"\?[\w.~%+-]+=.*|#.*")
 _COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
@@ -27,16 +29,25 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     >>> kind_by_name("a/b.jsonl.gz"), kind_by_name("a/b.md")
     (('jsonl', 'gz'), None)
     """
-    name = path.lower()
-    if name.startswith(("http://", "https://")):
-        name = urlsplit(name).path
-    name = name.partition("::")[0]
+    name = _file_name(path)
     stem, ending = _split_ending(name)
     compression = _COMPRESSIONS.get(ending, "")
     known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression
+
+
+def _file_name(path: str) -> str:
+    """Return the part of a path or URL that ends like the file, in lower case.
+
+    >>> _file_name("zip://A.jsonl::x.zip"), _file_name("simplecache::https://h/a.csv?sig=***")
+    ('zip://a.jsonl', 'https://h/a.csv')
+    """
+    if not is_url(path):
+        return path.lower()
+    links = path.lower().split("::")
+    return _QUERY.sub("", next((link for link in links if "://" in link), links[-1]))
 
 
 def _split_ending(name: str) -> tuple[str, str]:
@@ -57,7 +68,7 @@ def is_found_in_folders(path: str) -> bool:
 
 
 def _is_packed(path: str) -> bool:
-    return path.lower().partition("::")[0].endswith(_PACKED)
+    return _file_name(path).endswith(_PACKED)
 
 
 def table_endings() -> list[str]:

@@ -1,12 +1,14 @@
 """Find the sources that the user names.
 
     path, glob        local files, by their endings (endings.py)
-    folder            all readable files below it, or a dataset saved by `datasets` (hub.py)
+    folder            all readable files below it; a dataset saved by `datasets` (hub.py) or made by
+                      `dataprep encode` (encoded.py) is read as such
     URL               fsspec (remote.py)
     hf:…              hub.py
     synthetic:…       synthetic.py
 
-Sources are sorted by path. Each has the fingerprint of its content.
+A file that exists is never taken for a pattern or a chain. Sources are sorted by path; each has the
+fingerprint of its content.
 """
 
 from __future__ import annotations
@@ -15,41 +17,88 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.sources import hub, synthetic
+from dataprep.pipeline.sources.encoded import (
+    check_content,
+    dataset_around,
+    refuse_orphans,
+    shards_of,
+)
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.patterns import fixed_folder, outside_datasets
 from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
-from dataprep.pipeline.types import Source
+from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
+_NAMED = 3  # files that a message about left-out files names
 
 
-def find_sources(spec: str, *, separator: str = "", cache_dir: Path | None = None) -> list[Source]:
-    """Return the sources that `spec` names; `separator` separates the documents of a `.txt`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundPaths:
+    """What an input names: the files that are read, and those in its folder that are not."""
+
+    paths: list[str]
+    left_out: list[str] = field(default_factory=list)  # relative to the folder
+
+
+def find_sources(
+    spec: str,
+    *,
+    separator: str = "",
+    max_ratio: int = DEFAULT_MAX_RATIO,
+    cache_dir: Path | None = None,
+    left_out: list[str] | None = None,
+) -> list[Source]:
+    """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
+
+    Names of files in a folder that are not read are added to `left_out`.
+    """
+    (spec,) = hidden([spec])
     if spec.startswith(synthetic.PREFIX):
         return [synthetic.find_synthetic(spec)]
     if spec.startswith(hub.PREFIX):
         name = hub.parse_hub_name(spec)
         if name.streaming:
             return [hub.streamed_source(name)]
-        paths = hub.hub_arrow_files(name)
+        found = FoundPaths(paths=hub.hub_arrow_files(name))
     elif spec.startswith("file://"):
-        paths = _find_local(unquote(urlsplit(spec).path))
-    elif is_url(spec):
-        paths = find_urls(spec)
+        found = _find_local(unquote(urlsplit(spec).path))
+    elif is_url(spec) and not os.path.lexists(spec):
+        found = FoundPaths(paths=find_urls(spec))
     else:
-        paths = _find_local(spec)
-    return _describe(paths, separator, cache_dir)
+        found = _find_local(spec)
+    if left_out is not None:
+        left_out += found.left_out
+    sources = _describe(found.paths, separator, max_ratio, cache_dir)
+    check_content(sources)
+    return sources
 
 
-def _describe(paths: Sequence[str], separator: str, cache_dir: Path | None) -> list[Source]:
+def list_left_out(names: Sequence[str]) -> str:
+    """
+    >>> list_left_out(["a.md", "b.bin", "c.pdf", "d.pdf", "e.pdf"])
+    'left out: a.md, b.bin, c.pdf and 2 more (not read from a folder by their endings)'
+    """
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"left out: {', '.join(names[:_NAMED])}{more} (not read from a folder by their endings)"
+
+
+def _describe(
+    paths: Sequence[str], separator: str, max_ratio: int, cache_dir: Path | None
+) -> list[Source]:
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
             kinds = list(pool.map(_kind, paths))
@@ -65,6 +114,7 @@ def _describe(paths: Sequence[str], separator: str, cache_dir: Path | None) -> l
             fingerprint=fingerprint,
             compression=compression,
             separator=separator if FORMATS[kind].has_separator else "",
+            max_ratio=max_ratio,
         )
         for path, (kind, compression), (num_bytes, fingerprint) in zip(
             paths, kinds, fingerprints, strict=True
@@ -81,19 +131,19 @@ def _kind(path: str) -> tuple[str, str]:
     return sniff_kind(path)
 
 
-def _find_local(spec: str) -> list[str]:
+def _find_local(spec: str) -> FoundPaths:
     """Return absolute paths, so that a worker may run in any folder."""
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isfile(path):
-        return [path]
+        return FoundPaths(paths=[path])
     if os.path.isdir(path):
         if hub.is_saved(path):
-            return hub.saved_arrow_files(path)
+            return FoundPaths(paths=hub.saved_arrow_files(path))
         return _in_folder(path)
     folder, at, split = path.rpartition("@")
     if at and hub.is_saved(folder):
-        return hub.saved_arrow_files(folder, split)
-    if glob.has_magic(path):
+        return FoundPaths(paths=hub.saved_arrow_files(folder, split))
+    if glob.has_magic(path) and not os.path.lexists(path):
         return _by_pattern(path, spec)
     if os.path.exists(path):
         raise InputError(f"{spec} is neither a file nor a folder")
@@ -102,11 +152,12 @@ def _find_local(spec: str) -> list[str]:
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
-def _by_pattern(pattern: str, spec: str) -> list[str]:
+def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     """Return the files that match; a folder that cannot be listed is an error, not left out."""
     found = sorted(glob.glob(pattern, recursive=True))
     _check_folders(pattern, spec)
-    files = [name for name in found if not os.path.isdir(name)]
+    matched = [name for name in found if not os.path.isdir(name)]
+    files, datasets = outside_datasets(matched, pattern, spec, with_codes=True)
     for name in files:
         if not os.path.isfile(name):
             raise InputError(
@@ -116,37 +167,41 @@ def _by_pattern(pattern: str, spec: str) -> list[str]:
         what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
     # A folder that is linked into itself shows the same files at every depth.
-    once = {os.path.realpath(name): name for name in reversed(files)}
-    return sorted(once.values())
+    folder_of = lru_cache(maxsize=None)(os.path.realpath)
+    places = ((folder_of(os.path.dirname(f)), os.path.basename(f), f) for f in reversed(files))
+    once = {(folder, name): file for folder, name, file in places}
+    top = fixed_folder(pattern)
+    return FoundPaths(
+        paths=sorted(once.values()), left_out=[os.path.relpath(path, top) for path in datasets]
+    )
 
 
 def _check_folders(pattern: str, spec: str) -> None:
     """Raise an InputError if a folder that the pattern goes through cannot be listed."""
-    fixed = (
-        pattern[: next(i for i, c in enumerate(pattern) if c in "*?[")].rpartition("/")[0] or "/"
-    )
 
     def refuse(error: OSError) -> None:
         raise InputError(f"cannot list {error.filename} (for {spec}): {error.strerror}")
 
     deep = "**" in pattern
-    for _, folders, _ in os.walk(fixed, onerror=refuse):
+    for _, folders, _ in os.walk(fixed_folder(pattern), onerror=refuse):
         if not deep:
             folders.clear()
 
 
-def _in_folder(folder: str) -> list[str]:
-    files = sorted(_walk(folder, set()))
-    if not files and kind_of(folder) == "unfinished":
-        raise InputError(
+def _in_folder(folder: str) -> FoundPaths:
+    if kind_of(folder) == "unfinished":
+        raise CorruptError(
             f"{folder} is an unfinished dataset; finish it with the command that makes it"
         )
+    left_out: list[str] = []
+    files = sorted(_walk(folder, set(), left_out))
+    refuse_orphans(files, folder)
     if not files:
         raise InputError(
             f"no readable file in {folder}; name the files: {folder}/*.jsonl "
             f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
         )
-    return files
+    return FoundPaths(paths=files, left_out=[os.path.relpath(path, folder) for path in left_out])
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
@@ -156,7 +211,7 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     return [s for s, (_, found) in zip(local, now, strict=True) if s.fingerprint != found]
 
 
-def _walk(folder: str, seen: set[str]) -> Iterator[str]:
+def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     """Yield the readable files below `folder`; linked folders are followed once."""
     real = os.path.realpath(folder)
     if real in seen:
@@ -165,11 +220,12 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
     if hub.is_saved(folder):
         yield from hub.saved_arrow_files(folder)
         return
-    kind = kind_of(folder)
-    if kind == "encoded":
-        yield from _walk(os.path.join(folder, "shards"), seen)
+    dataset = dataset_around(folder)
+    if dataset:
+        yield from shards_of(dataset)
         return
-    if kind:  # an output that lies below its own input must not be read by the next run
+    if kind_of(folder):  # an output that lies below its own input must not be read by the next run
+        left_out.append(f"{folder}/")
         return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
@@ -178,8 +234,10 @@ def _walk(folder: str, seen: set[str]) -> Iterator[str]:
         # The listing says what an entry is; only a link must be followed to find out.
         is_link = entry.is_symlink()
         if os.path.isdir(path) if is_link else entry.is_dir():
-            yield from _walk(path, seen)
+            yield from _walk(path, seen, left_out)
         elif is_found_in_folders(path):
             if not (os.path.isfile(path) if is_link else entry.is_file()):
                 raise InputError(f"{path} is not a readable file; is it a pipe or a broken link?")
             yield path
+        else:
+            left_out.append(path)

@@ -25,6 +25,7 @@ import msgspec
 import xxhash
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.opening import check_regular, open_regular
 
 ABSENT = "absent"
 PREFIX = "xxh3-128:"
@@ -47,7 +48,7 @@ def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tupl
     marks: list[Mark] = []
     for path in paths:
         try:
-            marks.append(_mark(os.stat(path)))
+            marks.append(_mark(check_regular(path)))
         except OSError as error:
             raise _unreadable(path, error) from error
     hashed = _hash_all(paths, marks, cache_dir)
@@ -66,7 +67,7 @@ def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> lis
     for name in names:
         with suppress(OSError, ValueError):  # ValueError: a name that no file can have
             path = os.path.join(folder, name)
-            found[path] = _mark(os.stat(path))
+            found[path] = _mark(check_regular(path))
     hashed = dict(zip(found, _hash_all(list(found), list(found.values()), cache_dir), strict=True))
     digests = (hashed.get(os.path.join(folder, name), ABSENT) for name in names)
     return [digest if isinstance(digest, str) else ABSENT for digest in digests]
@@ -153,7 +154,7 @@ def _chunks(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:
 
 def _hash(path: str, mark: Mark) -> str | OSError:
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path) as file:
             state = xxhash.xxh3_128()
             buffer = memoryview(bytearray(min(mark[0] + 1, _READ_BYTES)))
             while (count := file.readinto(buffer)) > 0:

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl
 import xxhash
 
 from dataprep.pipeline.errors import DataprepError, InputError
+from dataprep.pipeline.opening import open_regular
 from dataprep.pipeline.sources.arrow import batch_sizes
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source
@@ -90,13 +91,16 @@ def saved_arrow_files(folder: str, split: str = "") -> list[str]:
     files = [
         os.path.join(folder, file["filename"]) for file in _read_json(state_path, "_data_files")
     ]
+    outside = [file for file in files if os.path.dirname(file) != folder]
+    if outside:
+        raise InputError(f"{state_path} names {outside[0]}, which is not in its folder")
     if not files:
         raise InputError(f"{folder} holds no data: {state_path} names no file")
     return files
 
 
 def _read_json(path: str, key: str) -> list[Any]:
-    with naming(path), open(path, "rb") as file:
+    with naming(path), open_regular(path) as file:
         content = file.read()
     try:
         value = json.loads(content)

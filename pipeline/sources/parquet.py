@@ -71,7 +71,12 @@ def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
         place = stack.enter_context(closing(open_file(path))) if is_url(path) else path
         with table_errors(path, "Parquet"):
             # Read ahead only over a network: for local files it would hold whole row groups.
-            file = pq.ParquetFile(place, buffer_size=1 << 20, pre_buffer=is_url(path))
+            file = pq.ParquetFile(
+                place,
+                buffer_size=1 << 20,
+                pre_buffer=is_url(path),
+                page_checksum_verification=True,  # where a page has one
+            )
         stack.callback(file.close)
         check_columns(keys, file.schema_arrow.names, path)
         yield file

@@ -1,7 +1,7 @@
 """Files behind URLs: any protocol of fsspec, also chained, e.g. `zip://*.jsonl::data.zip`.
 
-The fingerprint of a URL is made from what its store reports (size, ETag, time), not from the
-content.
+The fingerprint of a URL is made from its address without credentials and from what its store
+reports (size, ETag, time), not from the content.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from typing import Any
 import xxhash
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.endings import is_found_in_folders
 from dataprep.pipeline.sources.hub import SAVED_MARKS
-from dataprep.pipeline.sources.stream import naming
+from dataprep.pipeline.sources.stream import filesystem_of, naming
 
-# Names under which stores report a mark of the content; `ukey` covers `created` and the like.
-_MARKS = ("ETag", "etag", "CRC", "md5", "sha256", "generation", "mtime", "LastModified")
+# What stores report that changes when a file is only read.
+_VOLATILE = {"time", "atime", "accessTime", "last_accessed", "LastAccessed"}
+# Names, which may hold credentials, or differ with the way that the file was named.
+_NAMES = {"name", "filename", "orig_filename", "path", "Key", "url", "href"}
 
 
 def find_urls(spec: str) -> list[str]:
     """Return the files, sorted, that a URL names: one file, a pattern or a folder."""
     with naming(spec):
-        import fsspec
-
-        filesystem, path = fsspec.url_to_fs(spec)
+        filesystem, path = filesystem_of(spec)
         filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
             found = [name for name in filesystem.glob(path) if filesystem.isfile(name)]
@@ -35,23 +36,34 @@ def find_urls(spec: str) -> list[str]:
             return [spec]
     if not found:
         raise InputError(f"no file matches {spec}")
-    return sorted(_url(spec, name) for name in found)
+    address = address_of(spec)
+    return sorted(hidden_like(spec, (_url(address, path, name) for name in found)))
 
 
 def fingerprint_url(url: str) -> tuple[int, str]:
     """Return (size or -1, `ukey:` + hash of what the store reports)."""
     with naming(url):
-        import fsspec
-
-        filesystem, path = fsspec.url_to_fs(url)
+        filesystem, path = filesystem_of(url)
         info = filesystem.info(path)
-        marks = [(name, str(info[name])) for name in _MARKS if name in info]
-        known = [str(filesystem.ukey(path)), info.get("size"), marks]
     size = info.get("size")
+    known = [
+        (key, redacted(str(info[key])))
+        for key in sorted(info)
+        if key not in _VOLATILE | _NAMES and not _is_name(info[key], path)
+    ]
     return (
         -1 if size is None else int(size),
-        f"ukey:{xxhash.xxh3_128_hexdigest(repr(known).encode())}",
+        f"ukey:{xxhash.xxh3_128_hexdigest(repr([identity_of(url), known]).encode())}",
     )
+
+
+def _is_name(value: object, path: str) -> bool:
+    """Return whether a store reports the file's own path, or a URL of it.
+
+    >>> _is_name("s3://b/1", "b/1"), _is_name("/b/1", "/b/1"), _is_name("0d5f1", "1")
+    (True, True, False)
+    """
+    return isinstance(value, str) and f"/{value}".endswith(f"/{path.lstrip('/')}")
 
 
 def _in_folder(paths: list[Any], spec: str) -> list[str]:
@@ -68,18 +80,23 @@ def _in_folder(paths: list[Any], spec: str) -> list[str]:
     ]
 
 
-def _url(spec: str, path: str) -> str:
-    """Return `spec` with its path replaced by `path`.
+def _url(spec: str, stripped: str, path: str) -> str:
+    """Return `spec`, whose path in its filesystem is `stripped`, with another path.
 
-    >>> _url("zip://*.jsonl::s3://b/x.zip", "a.jsonl")
+    >>> _url("zip://*.jsonl::s3://b/x.zip", "*.jsonl", "a.jsonl")
     'zip://a.jsonl::s3://b/x.zip'
-    >>> _url("simplecache::s3://b/*.jsonl", "b/a.jsonl")
+    >>> _url("simplecache::s3://b/*.jsonl", "b/*.jsonl", "b/a.jsonl")
     'simplecache::s3://b/a.jsonl'
+    >>> _url("ftp://me:pw@host/d/*.jsonl", "/d/*.jsonl", "/d/a.jsonl")
+    'ftp://me:pw@host/d/a.jsonl'
     """
     if "://" in path and "::" not in spec:
         return path
     links = spec.split("::")
     place = next((i for i, link in enumerate(links) if "://" in link), len(links) - 1)
     protocol, mark, _ = links[place].partition("://")
-    links[place] = path if "://" in path or not mark else f"{protocol}://{path}"
+    if mark and stripped and links[place].endswith(stripped):  # a host may stand before the path
+        links[place] = links[place].removesuffix(stripped) + path
+    else:
+        links[place] = path if "://" in path or not mark else f"{protocol}://{path}"
     return "::".join(links)

@@ -5,7 +5,7 @@
     .gz, .zst    decompressed here, because a file that was cut off must be an error: readers that
                  hide where a frame ends also hide that its end is missing
 
-Memory is bounded by the chunk size, even for files that grow a thousandfold. Knows nothing of
+Memory is bounded by the chunk size, and what a file may grow to by `max_ratio`. Knows nothing of
 lines or records.
 """
 
@@ -21,6 +21,9 @@ from typing import Any, Protocol
 import zstandard
 
 from dataprep.pipeline.errors import DataprepError, InputError
+from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.secrets import address_of, is_lost
+from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 UTF8_BOM = b"\xef\xbb\xbf"
 # Longest first: the mark of little-endian UTF-32 starts with that of UTF-16.
@@ -35,6 +38,9 @@ _FOREIGN_BOMS = (
 _ZST_FEED_BYTES = 1024
 
 
+_FREE_BYTES = 64 << 20  # may be as compressible as they like
+
+
 class File(Protocol):
     def read(self, size: int, /) -> bytes: ...
     def seek(self, position: int, /) -> int: ...
@@ -42,7 +48,22 @@ class File(Protocol):
 
 
 def is_url(path: str) -> bool:
-    return "://" in path or "::" in path
+    """Return whether it is a URL or a chain of them; a path from the root is neither.
+
+    >>> is_url("s3://b/a.jsonl"), is_url("zip://a::b.zip"), is_url("/data/a::b.jsonl")
+    (True, True, False)
+    """
+    return not path.startswith("/") and ("://" in path or "::" in path)
+
+
+def filesystem_of(url: str) -> tuple[Any, str]:
+    """Return the filesystem behind a URL by its public name, and the path in it."""
+    if is_lost(url):
+        raise InputError(f"the credentials of {url} are not recorded; name it with them")
+    import fsspec
+
+    filesystem, path = fsspec.url_to_fs(address_of(url))
+    return filesystem, str(path)
 
 
 @contextmanager
@@ -67,17 +88,15 @@ def naming(path: str) -> Iterator[None]:
 def open_file(path: str) -> Any:
     """Open a seekable binary file; the caller closes it."""
     with naming(path):
-        return _UrlFile(path) if is_url(path) else open(path, "rb", buffering=0)
+        return _UrlFile(path) if is_url(path) else open_regular(path)
 
 
 class _UrlFile(io.RawIOBase):
     """A file behind a URL; holds its filesystem, because an archive is closed without it."""
 
     def __init__(self, url: str) -> None:
-        import fsspec
-
         super().__init__()
-        self._filesystem, path = fsspec.url_to_fs(url)
+        self._filesystem, path = filesystem_of(url)
         self._file = self._filesystem.open(path, "rb")
 
     def read(self, size: int = -1) -> bytes:
@@ -118,8 +137,17 @@ class ByteStream:
     `stored_bytes` counts the bytes read from storage so far, compressed if the file is.
     """
 
-    def __init__(self, path: str, compression: str, *, start: int = 0, chunk_bytes: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        compression: str,
+        *,
+        start: int = 0,
+        chunk_bytes: int,
+        max_ratio: int = DEFAULT_MAX_RATIO,
+    ) -> None:
         assert start == 0 or not compression
+        self._max_ratio = max_ratio
         self.stored_bytes = 0
         self._path = path
         self._compression = compression
@@ -141,12 +169,21 @@ class ByteStream:
         self._file.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._compression == "gz":
-            return _gunzip(self._stored(), self._path, self._chunk_bytes)
-        if self._compression == "zst":
-            return _unzstd(self._stored(), self._path, self._chunk_bytes)
-        assert self._compression == ""
-        return self._stored()
+        if not self._compression:
+            return self._stored()
+        decompress = _DECOMPRESS[self._compression]
+        return self._bounded(decompress(self._stored(), self._path, self._chunk_bytes))
+
+    def _bounded(self, content: Iterator[bytes]) -> Iterator[bytes]:
+        total = 0
+        for chunk in content:
+            total += len(chunk)
+            if total > max(_FREE_BYTES, self.stored_bytes * self._max_ratio):
+                raise InputError(
+                    f"{self._path} grows from {self.stored_bytes:,} to more than {total:,} bytes, "
+                    f"by more than {self._max_ratio} times; if that is right, raise --max-ratio"
+                )
+            yield chunk
 
     def _stored(self) -> Iterator[bytes]:
         while True:
@@ -156,6 +193,16 @@ class ByteStream:
                 return
             self.stored_bytes += len(chunk)
             yield chunk
+
+
+def open_stream(source: Source, *, chunk_bytes: int, start: int = 0) -> ByteStream:
+    return ByteStream(
+        source.path,
+        source.compression,
+        start=start,
+        chunk_bytes=chunk_bytes,
+        max_ratio=source.max_ratio,
+    )
 
 
 def _broken(path: str, format_name: str, cause: str) -> InputError:
@@ -220,3 +267,6 @@ def _unzstd(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[by
         raise _broken(path, "zstd", "it ends too early")
     if num_gathered:
         yield b"".join(gathered)
+
+
+_DECOMPRESS = {"gz": _gunzip, "zst": _unzstd}

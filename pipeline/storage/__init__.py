@@ -6,6 +6,11 @@ rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back
 riegeli       where the bytes are in such a file, so that it can be memory-mapped
 entries       the typed entries of a manifest
+kinds         the three kinds of manifest, of these entries
+agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
+alike         whether the ids of two datasets mean the same
+parquet       the columns of a shard of codes
+checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 """

@@ -5,10 +5,17 @@
 
 from __future__ import annotations
 
+import _thread
+import os
+import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from mmap import mmap
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 from array_record.python import array_record_module
@@ -18,12 +25,15 @@ from dataprep.pipeline.errors import ResourceError
 
 # Options of every file that is read in random order or mapped.
 MAPPABLE = "group_size:1,uncompressed"
+WRITER_THREADS = 64  # that ArrayRecord starts with its first file
+HEAP_BYTES = 64 << 20  # of addresses that glibc reserves for a thread, up to eight times a core
 
 
 class RecordWriter:
     """ArrayRecord's writer, whose errors say what to do."""
 
     def __init__(self, path: Path, options: str) -> None:
+        _check_threads()
         self._path = path
         self._writer = array_record_module.ArrayRecordWriter(str(path), options)
 
@@ -45,9 +55,54 @@ class RecordWriter:
             ) from None
 
 
+@cache
+def _check_threads() -> None:
+    """Raise if ArrayRecord could not start its threads: it would wait for them for ever."""
+    if not (_has_room_for_stacks() and _can_start_threads()):
+        raise ResourceError(
+            f"cannot start {WRITER_THREADS} threads to write shards; use fewer --workers, or raise "
+            "the limit on memory (ulimit -v) or on processes (ulimit -u)"
+        )
+
+
+def _has_room_for_stacks() -> bool:
+    """Return whether a limit on addresses leaves room for a stack and a heap for each thread."""
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return True
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    stacks = WRITER_THREADS * (8 << 20 if stack == resource.RLIM_INFINITY else stack)
+    heaps = min(WRITER_THREADS, 8 * (os.cpu_count() or 1)) * HEAP_BYTES
+    try:
+        mmap(-1, stacks + heaps).close()
+    except OSError:
+        return False
+    return True
+
+
+def _can_start_threads() -> bool:
+    """Return whether the system lets us have so many; they are gone when this returns."""
+    before, gate = _thread._count(), _thread.allocate_lock()
+
+    def wait() -> None:
+        with gate:
+            pass
+
+    with gate:
+        try:
+            # Not `threading`: its `start` waits for ever for a thread that has no memory to begin.
+            for _ in range(WRITER_THREADS):
+                _thread.start_new_thread(wait, ())
+        except RuntimeError:
+            return False
+    while _thread._count() > before:
+        time.sleep(0.001)
+    return True
+
+
 def save_array(path: Path, array: NDArray[Any]) -> None:
     with open(path, "wb") as file:
-        np.save(file, array)
+        # NumPy writes to a file in a way of its own, whose errors do not say that a disk is full.
+        np.save(cast(Any, SimpleNamespace(write=file.write)), array)
 
 
 def check_written(path: Path, num_records: int) -> None:

@@ -1,4 +1,8 @@
-"""The typed entries of a manifest: files, shards, sources, the tokenizer, tags, the encoder."""
+"""The typed entries of a manifest: files, shards, sources, the tokenizer, tags, the encoder.
+
+Every value has a type with bounds, so that code behind `read_manifest` needs no checks: no number
+is negative or huge, no path leaves the dataset, no text has a zero byte, which no file's name has.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,42 @@ from msgspec import UNSET, Meta, UnsetType
 from dataprep.pipeline.types import Modality
 
 Size = Annotated[int, Meta(ge=0, le=1 << 53)]  # a number of bytes, tokens, records …
+SizeIfKnown = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1: unknown
+Positive = Annotated[int, Meta(ge=1, le=1 << 31)]
+TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
+SeqLen = Annotated[int, Meta(ge=1, le=1 << 26)]
+Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
+FilePath = str  # relative to the dataset; `agreement` checks it, for the sake of its message
+Xxh3 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+Fingerprint = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Json = dict[str, Any]  # as it is in the file; code that needs a part of it knows its model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileEntry:
-    path: str  # relative to the dataset
+    path: FilePath
     num_bytes: Size
-    xxh3_128: str
+    xxh3_128: Xxh3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginsEntry:
     """The provenance of a shard of documents."""
 
-    path: str
+    path: FilePath
     first_piece: Size  # number of its task's first piece, among the pieces of all tasks
     num_bytes: Size
-    xxh3_128: str
+    xxh3_128: Xxh3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentShard:
-    path: str
+    path: FilePath
     num_records: Size
     num_documents: Size
     num_tokens: Size
     num_bytes: Size
-    xxh3_128: str
+    xxh3_128: Xxh3
     record_bytes: tuple[Size, ...]  # size of each record
     index: FileEntry
     provenance: OriginsEntry
@@ -45,32 +57,32 @@ class DocumentShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShard:
-    path: str
+    path: FilePath
     num_records: Size
     num_tokens: Size  # of documents, padding left out
     num_bytes: Size
-    xxh3_128: str
+    xxh3_128: Xxh3
     index: FileEntry
     provenance: FileEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeShard:
-    path: str
+    path: FilePath
     num_records: Size
     num_tokens: Size
     num_bytes: Size
-    xxh3_128: str
+    xxh3_128: Xxh3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSource:
     """An input of tokenize; records = written + quarantined + dropped + empty."""
 
-    path: str
-    kind: str
-    bytes: int
-    fingerprint: str
+    path: Text
+    kind: Text
+    bytes: SizeIfKnown
+    fingerprint: Text
     records: Size
     written: Size
     quarantined: Size
@@ -83,10 +95,10 @@ class TextSource:
 class MediaSource:
     """An input of encode; records = written + quarantined + dropped."""
 
-    path: str
-    kind: str
-    bytes: int
-    fingerprint: str
+    path: Text
+    kind: Text
+    bytes: SizeIfKnown
+    fingerprint: Text
     records: Size
     written: Size
     quarantined: Size
@@ -99,42 +111,42 @@ class MediaSource:
 class DatasetSource:
     """An input of pack: a tokenized dataset."""
 
-    path: str
-    bytes: int
-    fingerprint: str
+    path: Text
+    bytes: SizeIfKnown
+    fingerprint: Text
     records: Size  # documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerEntry:
-    sha256: str
-    kind: str
+    sha256: Text
+    kind: Text
     vocab_size: Size
-    bos: Size | None
-    eos: Size | None
-    pad: Size | None
-    engine: Json
+    bos: TokenId | None
+    eos: TokenId | None
+    pad: TokenId | None
+    engine: Text  # what defines the ids: tokenizers, sentencepiece or bytes; not what made them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTags:
     """The tags around blocks of a modality, as ids."""
 
-    start: tuple[int, ...]
-    end: tuple[int, ...]
+    start: tuple[TokenId, ...]
+    end: tuple[TokenId, ...]
     named: bool  # whether the fields of an input name it; else it can only come from records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderEntry:
-    name: str
+    name: Text
     kind: Modality
     identity: Json
-    codebook_size: Size
-    tokens_per_frame: int | UnsetType = UNSET  # vision
-    num_codebooks: int | UnsetType = UNSET  # audio
-    rate: int | UnsetType = UNSET  # audio
-    made_with: dict[str, str]
+    codebook_size: Positive
+    tokens_per_frame: Positive | UnsetType = UNSET  # vision
+    num_codebooks: Positive | UnsetType = UNSET  # audio
+    rate: Positive | UnsetType = UNSET  # audio
+    made_with: dict[str, Text]
 
     @property
     def frame_codes(self) -> int:

@@ -4,125 +4,63 @@
     kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", without a check
 
 Written last and atomically, so that its presence means: complete and verified. Holds no clock
-time, host, worker count or output path: equal input and config give equal bytes. `config` and
-`identity` are plain JSON here: they belong to the models of `configs`, which a trainer lacks.
+time, host, worker count or output path: equal input and config give equal bytes. `checksum` is the
+fingerprint of all its other values.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import stat
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Literal
+from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import write_atomic
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.storage.documents import TokenDtype
-from dataprep.pipeline.storage.entries import (
-    BlockTags,
-    CodeShard,
-    DatasetSource,
-    DocumentShard,
-    EncoderEntry,
-    FileEntry,
-    Json,
-    MediaSource,
-    OriginsEntry,
-    RowShard,
-    Size,
-    TextSource,
-    TokenizerEntry,
+from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.storage.agreement import wrong_in
+from dataprep.pipeline.storage.entries import Json
+from dataprep.pipeline.storage.kinds import (
+    KINDS,
+    AnyFile,
+    AnyShard,
+    EncodedManifest,
+    Manifest,
+    PackedManifest,
+    TokenizedManifest,
+    files_of,
+    files_of_shard,
 )
-from dataprep.pipeline.storage.masks import MASKS, blocks_among
 
-FORMAT_VERSION = 1
+__all__ = [
+    "FORMAT_VERSION",
+    "KINDS",
+    "MANIFEST",
+    "MARK",
+    "WORK",
+    "AnyFile",
+    "AnyShard",
+    "EncodedManifest",
+    "Manifest",
+    "PackedManifest",
+    "TokenizedManifest",
+    "check_bytes",
+    "files_of",
+    "files_of_shard",
+    "kind_of",
+    "manifest_json",
+    "manifest_text",
+    "read_manifest",
+    "sealed",
+]
+
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
+CHECKSUM = "checksum"
 WORK = ".work"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizedManifest:
-    format_version: int
-    kind: Literal["tokenized"]
-    fingerprint: str
-    parents: tuple[str, ...]
-    config: Json
-    tokenizer: TokenizerEntry
-    vision: BlockTags | UnsetType = UNSET
-    audio: BlockTags | UnsetType = UNSET
-    sources: tuple[TextSource, ...]
-    seq_len: None = None
-    token_dtype: TokenDtype
-    max_id: Size
-    masks: tuple[str, ...]
-    shards: tuple[DocumentShard, ...]
-    counts: dict[str, Size]
-    identity: Json
-    files: tuple[FileEntry, ...] = ()
-
-    def tags_of(self, modality: str) -> BlockTags | None:
-        return _tags(self, modality)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackedManifest:
-    format_version: int
-    kind: Literal["packed"]
-    fingerprint: str
-    parents: tuple[str, ...]
-    config: Json
-    tokenizer: TokenizerEntry
-    vision: BlockTags | UnsetType = UNSET
-    audio: BlockTags | UnsetType = UNSET
-    sources: tuple[DatasetSource, ...]
-    seq_len: Size
-    token_dtype: TokenDtype
-    ends_dtype: TokenDtype
-    max_id: Size
-    pad: Size
-    compression: Literal["none", "zstd"]
-    masks: tuple[str, ...]
-    shards: tuple[RowShard, ...]
-    counts: dict[str, Size]
-    identity: Json
-    files: tuple[FileEntry, ...] | UnsetType = UNSET
-
-    def tags_of(self, modality: str) -> BlockTags | None:
-        return _tags(self, modality)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedManifest:
-    format_version: int
-    kind: Literal["encoded"]
-    fingerprint: str
-    parents: tuple[str, ...]
-    config: Json
-    tokenizer: None = None
-    masks: tuple[str, ...] = ()
-    token_dtype: TokenDtype
-    encoder: EncoderEntry
-    columns: dict[str, str]
-    sources: tuple[MediaSource, ...]
-    shards: tuple[CodeShard, ...]
-    counts: dict[str, Size]
-    identity: Json
-    files: tuple[FileEntry, ...] = ()
-
-
-Manifest = TokenizedManifest | PackedManifest | EncodedManifest
-AnyShard = DocumentShard | RowShard | CodeShard
-AnyFile = AnyShard | FileEntry | OriginsEntry
-KINDS: Mapping[str, type[Manifest]] = {
-    "tokenized": TokenizedManifest,
-    "packed": PackedManifest,
-    "encoded": EncodedManifest,
-}
+MARK = "dataprep-work"  # the file by which a work folder is known as one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,21 +71,47 @@ class _Head:
     kind: str
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    values = msgspec.to_builtins(manifest)
-    whole = {**values, "checksum": fingerprint(values)}
-    text = json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
-    write_atomic(folder / MANIFEST, text.encode())
+def manifest_text(manifest: Manifest) -> str:
+    """Return what manifest.json holds, with its checksum."""
+    wrong = wrong_in(manifest)
+    assert not wrong, f"the manifest would not be readable: {wrong}"
+    return sealed(msgspec.to_builtins(manifest)).decode()
+
+
+def sealed(values: Json) -> bytes:
+    """Return the bytes of a manifest with these values, and with their checksum."""
+    whole = {**values, CHECKSUM: fingerprint(values)}
+    return f"{json.dumps(whole, indent=1, ensure_ascii=False)}\n".encode()
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest and check every value in it, but not the files that it lists."""
     path, data = folder / MANIFEST, _read(folder)
+    kind = _kind_in(path, data)
+    try:
+        values = msgspec.json.decode(data)
+        manifest: Manifest = msgspec.json.decode(data, type=KINDS[kind])
+        same = msgspec.json.decode(msgspec.json.encode(manifest))
+        is_sealed = values.pop(CHECKSUM, None) == fingerprint(values)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise CorruptError(f"{path} is damaged ({error}); make the dataset again") from None
+    if not is_sealed:
+        raise CorruptError(
+            f"{path} was edited: its checksum does not match; make the dataset again"
+        )
+    wrong = _other_key(same, values) or wrong_in(manifest)
+    if wrong:
+        raise CorruptError(f"{path} is damaged: {wrong}; make the dataset again")
+    return manifest
+
+
+def _kind_in(path: Path, data: bytes) -> str:
+    """Return the kind; raise CorruptError if this dataprep cannot read such a manifest."""
     try:
         head = msgspec.json.decode(data, type=_Head)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        if isinstance(error, msgspec.ValidationError):
-            raise CorruptError(f"{path} is not a manifest of dataprep: {error}") from None
+    except msgspec.ValidationError as error:
+        raise CorruptError(f"{path} is not a manifest of dataprep: {error}") from None
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise CorruptError(f"{path} is damaged: {error}; make the dataset again") from None
     if head.format_version != FORMAT_VERSION:
         raise CorruptError(
@@ -156,16 +120,26 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if head.kind not in KINDS:
         raise CorruptError(f"{path} is of kind {head.kind!r}, which this dataprep cannot read")
-    try:
-        manifest: Manifest = msgspec.json.decode(data, type=KINDS[head.kind])
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise CorruptError(f"{path} is damaged ({error}); make the dataset again") from None
-    wrong = _wrong_in(manifest)
-    if wrong:
-        raise CorruptError(f"{path} is damaged: {wrong}; make the dataset again")
-    for entry in files_of(manifest):
-        _check_entry(entry, path)
-    return manifest
+    return head.kind
+
+
+def check_bytes(folder: Path) -> None:
+    """Raise CorruptError unless the manifest is byte by byte as it was written."""
+    data = _read(folder)
+    values = json.loads(data)
+    del values[CHECKSUM]
+    if data != sealed(values):
+        raise CorruptError(f"{folder / MANIFEST} is not as it was written; make the dataset again")
+
+
+def _other_key(wanted: Json, found: Json) -> str:
+    """Return which key is missing, or was not written by this dataprep, or ''."""
+    for key in {**wanted, **found}:
+        if key not in found or key not in wanted:
+            return f"it {'lacks' if key in wanted else 'has an unknown'} key {key!r}"
+        if wanted[key] != found[key]:
+            return f"{key!r} lacks a key, or has an unknown one"
+    return ""
 
 
 def manifest_json(folder: Path) -> Json:
@@ -174,97 +148,31 @@ def manifest_json(folder: Path) -> Json:
     return values
 
 
-def files_of(manifest: Manifest) -> Iterator[AnyFile]:
-    """Yield every file that the manifest lists."""
-    for shard in manifest.shards:
-        yield from files_of_shard(shard)
-    if manifest.files is not UNSET:
-        yield from manifest.files
-
-
-def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
-    """Return the shard itself and the files that belong to it."""
-    return (shard,) if isinstance(shard, CodeShard) else (shard, shard.index, shard.provenance)
-
-
-def check_sum(folder: Path) -> None:
-    """Raise CorruptError if the manifest is not as it was written."""
-    values = manifest_json(folder)
-    if values.pop("checksum", None) != fingerprint(values):
-        raise CorruptError(f"{folder}/{MANIFEST} was edited: its checksum does not match")
-
-
-def missing_file(manifest: Manifest, folder: Path) -> str:
-    """Return the first file that is missing or has the wrong size, or ''."""
-    for shard in manifest.shards:
-        for entry in files_of_shard(shard):
-            path = folder / entry.path
-            if not path.is_file() or path.stat().st_size != entry.num_bytes:
-                return str(path)
-    return ""
-
-
 def kind_of(folder: Path | str) -> str:
     """Return what dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
     place = Path(folder)
-    if (place / WORK).is_dir():
-        return "unfinished"
     try:
-        with open(place / MANIFEST, "rb") as file:
+        with open_regular(place / MANIFEST) as file:
             head = file.read(200)
-    except OSError:
-        return ""
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return "unfinished" if (place / WORK / MARK).exists() else ""
     return next((kind for kind in KINDS if f'"kind": "{kind}"'.encode() in head), "")
 
 
 def _read(folder: Path) -> bytes:
     try:
+        if not stat.S_ISREG((folder / MANIFEST).stat().st_mode):
+            raise CorruptError(f"{folder / MANIFEST} is not a file, so {folder} is not a dataset")
         return (folder / MANIFEST).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CorruptError(_missing(folder)) from None
     except OSError as error:
-        raise CorruptError(f"cannot read {folder / MANIFEST}: {error}") from None
-
-
-def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockTags | None:
-    tags: BlockTags | UnsetType = getattr(manifest, modality)
-    return None if isinstance(tags, UnsetType) else tags
-
-
-def _wrong_in(manifest: Manifest) -> str:
-    """Return what does not go together in a manifest, or ''."""
-    unknown = [mask for mask in manifest.masks if mask not in MASKS]
-    if unknown:
-        return f"it lists the mask {unknown[0]!r}, which this dataprep does not know"
-    if isinstance(manifest, EncodedManifest):
-        return _missing_counts(manifest, ("codes", "frames"))
-    if list(manifest.masks) != [mask for mask in MASKS if mask in {"loss", *manifest.masks}]:
-        return f"its masks are {', '.join(manifest.masks)}, which is not their order"
-    untagged = [mask for mask in blocks_among(manifest.masks) if manifest.tags_of(mask) is None]
-    if untagged:
-        return f"it has no tags for the mask {untagged[0]!r}"
-    names = [MASKS[mask].count for mask in manifest.masks]
-    if isinstance(manifest, PackedManifest):
-        names = ["target_tokens", "rows", "padding"]
-    return _missing_counts(manifest, ("tokens", *names))
-
-
-def _missing_counts(manifest: Manifest, names: Sequence[str]) -> str:
-    everywhere = ("documents_read", "documents_written", "documents_quarantined")
-    lost = [name for name in (*everywhere, *names) if name not in manifest.counts]
-    return f"its counts lack {lost[0]}" if lost else ""
-
-
-def _check_entry(entry: AnyFile, place: Path) -> None:
-    """Raise CorruptError for a path outside the dataset and for a negative size."""
-    path = PurePosixPath(entry.path)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in entry.path:
-        raise CorruptError(f"{place} names {entry.path!r}, which is outside the dataset")
-    if entry.num_bytes < 0:
-        raise CorruptError(f"{place} says that {entry.path} has {entry.num_bytes} bytes")
+        raise CorruptError(f"cannot read {folder / MANIFEST}: {error.strerror}") from None
 
 
 def _missing(folder: Path) -> str:
+    if folder.exists() and not folder.is_dir():
+        return f"{folder} is a file, not the folder of a dataset"
     if not folder.is_dir():
         return f"{folder} is not a dataset: there is no such folder"
     if (folder / WORK).is_dir():

@@ -21,6 +21,7 @@ nothing before it predicts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -29,16 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.ragged import IntegerLists, ranges
+from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype
 from dataprep.pipeline.storage.manifest import PackedManifest
-from dataprep.pipeline.storage.masks import (
-    MASKS,
-    MaskRuns,
-    check_runs,
-    dense_mask,
-    runs_of_numbers,
-)
+from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import Offsets
 
 
@@ -83,20 +78,12 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Many rows, as the packer has them."""
+    """Many rows."""
 
     tokens: NDArray[Any]  # u16|u32[rows, C]
     left_padding: Offsets  # i64[rows]
     ends: IntegerLists
     masks: tuple[IntegerLists, ...]  # the stored numbers of each mask
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    tokens: NDArray[Any]  # u16|u32[C]
-    left_padding: int
-    ends: Offsets  # i64[documents]
-    masks: tuple[MaskRuns, ...]
 
 
 def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
@@ -130,49 +117,37 @@ def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLay
     return tails.tobytes()
 
 
-def decode_row(data: bytes, layout: RowLayout) -> Row:
-    """Return the arrays of one row; tokens are a view of `data`."""
-    if len(data) < layout.tail_start:
-        raise CorruptError(f"a row of {len(data)} bytes is shorter than {layout.tail_start} bytes")
-    head = np.frombuffer(data, U32, 2 + len(layout.masks)).tolist()
-    counts = [n * each for n, each in zip((head[0], *head[2:]), layout.numbers, strict=True)]
-    if len(data) != layout.tail_start + sum(counts) * layout.ends.itemsize:
-        raise CorruptError(f"a row of {len(data)} bytes does not match its header {head}")
-    tail = np.frombuffer(data, layout.ends, sum(counts), layout.tail_start).astype(np.int64)
-    ends, *stored = np.split(tail, np.cumsum(counts)[:-1])
-    return Row(
-        tokens=np.frombuffer(data, layout.tokens, layout.capacity, layout.head_bytes),
-        left_padding=head[1],
-        ends=ends,
-        masks=tuple(
-            runs_of_numbers(numbers, MASKS[mask])
-            for numbers, mask in zip(stored, layout.masks, strict=True)
-        ),
+def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
+    """Return the arrays of many rows: what `encode_rows` was given."""
+    sizes = np.array([len(payload) for payload in payloads], np.int64)
+    short = np.flatnonzero(sizes < layout.tail_start)
+    if len(short):
+        raise CorruptError(
+            f"a row of {sizes[short[0]]} bytes is shorter than {layout.tail_start} bytes"
+        )
+    a, width = layout.head_bytes, 2 + len(layout.masks)
+    joined = b"".join(payload[:a] for payload in payloads)
+    head = np.frombuffer(joined, U32).reshape(-1, width).astype(np.int64)
+    counts = np.delete(head, 1, axis=1) * np.array(layout.numbers)
+    odd = np.flatnonzero(sizes != layout.tail_start + counts.sum(axis=1) * layout.ends.itemsize)
+    if len(odd):
+        raise CorruptError(
+            f"a row of {sizes[odd[0]]} bytes does not match its header {head[odd[0]].tolist()}"
+        )
+    b = layout.capacity
+    tokens = [np.frombuffer(payload, layout.tokens, b, a) for payload in payloads]
+    tails = np.frombuffer(b"".join(p[layout.tail_start :] for p in payloads), layout.ends)
+    places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+    ends, *masks = (
+        IntegerLists(
+            values=tails[ranges(places[:, p], counts[:, p])].astype(np.int64),
+            offsets=offsets_of(counts[:, p]),
+        )
+        for p in range(counts.shape[1])
     )
-
-
-def check_row(row: Row, *, max_id: int, pad: int, first_has_loss: bool = False) -> str:
-    """Return what is wrong with a row, or ''.
-
-    With `first_has_loss` the first token of a document may have loss.
-    """
-    capacity = len(row.tokens)
-    if int(row.tokens.max()) > max(max_id, pad):
-        return f"token id {int(row.tokens.max())} is above the largest allowed, {max_id}"
-    starts = np.concatenate(([row.left_padding], row.ends))
-    if not len(row.ends) or starts[-1] > capacity or (np.diff(starts) < 1).any():
-        return "document ends do not ascend within the row"
-    for runs in row.masks:
-        wrong = check_runs(runs, capacity)
-        if wrong:
-            return wrong
-    padding = np.ones(capacity, bool)
-    padding[starts[0] : starts[-1]] = False
-    if (row.tokens[padding] != pad).any():
-        return f"padding holds an id other than {pad}"
-    masks = [dense_mask(runs) for runs in row.masks]
-    if any(mask[padding].any() for mask in masks if mask.dtype == bool):
-        return "padding is in a mask"
-    if not first_has_loss and masks[0][starts[:-1]].any():
-        return "the first token of a document has loss"
-    return ""
+    return Rows(
+        tokens=np.stack(tokens) if tokens else np.zeros((0, b), layout.tokens),
+        left_padding=head[:, 1],
+        ends=ends,
+        masks=tuple(masks),
+    )

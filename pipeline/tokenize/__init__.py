@@ -3,8 +3,10 @@
 recipe       what make_dataset needs to know about this command
 vocabulary   special ids and tags, by the tokenizer's files and the config
 adopt        settings that the encoders of codes give, put into the config
+notes        what a user should know before the run starts
 plan         inputs ─► sources ─► pieces ─► tasks
 worker       a task: read ─► documents ─► shards
+careful      records that may kill the worker, cut out of their batch
 sample       a small part of the texts, encoded again by the reference
 sink         documents ─► shards, index, provenance, marker
 manifest     markers of the tasks ─► the manifest, and where files go

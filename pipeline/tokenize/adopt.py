@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import cast
 
-from dataprep.configs import ModalitiesConfig, TokenizeConfig
 from dataprep.configs.base import Model
 from dataprep.configs.load import validate
+from dataprep.configs.modalities import ModalitiesConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
 from dataprep.pipeline.encoders.makers import Made, Maker, read_made
 from dataprep.pipeline.errors import ConfigError

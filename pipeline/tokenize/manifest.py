@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from dataprep.pipeline.documents.rules import named_modalities
-from dataprep.pipeline.engine import Selection
+from dataprep.pipeline.engine import TokenizerFiles, reference_name
 from dataprep.pipeline.jobs.accounts import entry_of, sums_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
@@ -34,8 +32,8 @@ from dataprep.pipeline.types import Task
 
 NAME = "documents"
 ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # by folder
-MEASURED = ("seconds", "megabytes_per_second", "reference_megabytes_per_second")  # of a proof
-UNRECORDED = {"out", "workers", "pack", "encode"}  # config keys that do not concern the dataset
+# Config keys that do not concern the dataset.
+UNRECORDED = {"out", "workers", "task_timeout", "engine", "pack", "encode"}
 CODE_COUNTS = ("codes_dropped", "codes_thinned")
 
 
@@ -53,12 +51,10 @@ class _Committed:
         return shard_file(self.stem, self.number, FILES[role])
 
 
-def make_draft(
-    plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker], selection: Selection
-) -> Draft:
+def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]) -> Draft:
     committed = list(_committed(plan, work, markers))
     full = [c for c in committed if c.marker.num_documents]
-    manifest = _manifest(plan, committed, full, selection)
+    manifest = _manifest(plan, committed, full)
     first_lines = _first_lines(plan, committed)
     pieces = [
         {"source": piece.source, "first_line": first_lines[i]}
@@ -74,7 +70,7 @@ def make_draft(
             Move(
                 path=c.path(role),
                 name=_name(role, i, len(full)),
-                num_bytes=c.marker.files[role].num_bytes,
+                file=c.marker.files[role],
             )
             for i, c in enumerate(full)
             for role in ENDINGS
@@ -84,10 +80,7 @@ def make_draft(
 
 
 def _manifest(
-    plan: TokenizePlan,
-    committed: Sequence[_Committed],
-    full: Sequence[_Committed],
-    selection: Selection,
+    plan: TokenizePlan, committed: Sequence[_Committed], full: Sequence[_Committed]
 ) -> TokenizedManifest:
     sums = sums_of((c.marker.tallies for c in committed), len(plan.sources))
     on_error = plan.config.on_error
@@ -108,7 +101,7 @@ def _manifest(
         fingerprint=plan.fingerprint,
         parents=(),
         config=plan.config.model_dump(mode="json", exclude=UNRECORDED),
-        tokenizer=_tokenizer(plan, sum(sums, Counter[str]()), selection),
+        tokenizer=_tokenizer(plan.vocabulary.files),
         **tags,
         sources=tuple(sources),
         token_dtype=plan.token_dtype,
@@ -120,9 +113,7 @@ def _manifest(
     )
 
 
-def _tokenizer(plan: TokenizePlan, total: Counter[str], selection: Selection) -> TokenizerEntry:
-    files, by_reference = plan.vocabulary.files, total["by_reference"]
-    documents = {"engine": total["written"] - by_reference, "reference": by_reference}
+def _tokenizer(files: TokenizerFiles) -> TokenizerEntry:
     return TokenizerEntry(
         sha256=files.sha256,
         kind=files.kind,
@@ -130,16 +121,8 @@ def _tokenizer(plan: TokenizePlan, total: Counter[str], selection: Selection) ->
         bos=files.bos_id,
         eos=files.eos_id,
         pad=files.pad_id,
-        engine={**_without_speeds(selection), "documents": documents},
+        engine=reference_name(files),
     )
-
-
-def _without_speeds(selection: Selection) -> dict[str, Any]:
-    """Leave out what was measured: it differs from run to run, the manifest must not."""
-    values: dict[str, Any] = msgspec.to_builtins(selection)
-    if values["proof"] is not None:
-        values["proof"] = {k: v for k, v in values["proof"].items() if k not in MEASURED}
-    return values
 
 
 def _committed(
@@ -191,6 +174,8 @@ def _counts(
         "tokens": total["tokens"],
         "target_tokens": total["target_tokens"],
         "padding": 0,
+        "documents_with_special": total["with_special"],
+        "special_in_text": total["special_in_text"],
     }
     names = [MASKS[mask].count for mask in plan.masks[1:]]
     if blocks_among(plan.masks):

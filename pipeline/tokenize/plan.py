@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.lay_out import NoSpecialTokenError, add_document
 from dataprep.pipeline.documents.parts import Parts
 from dataprep.pipeline.documents.rules import (
@@ -24,12 +24,20 @@ from dataprep.pipeline.documents.rules import (
     make_rules,
     masks_of,
 )
+from dataprep.pipeline.engine import SpecialInText
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
-from dataprep.pipeline.sources import count_records, find_sources, format_of, split_source
+from dataprep.pipeline.sources import (
+    count_records,
+    find_sources,
+    format_of,
+    list_left_out,
+    split_source,
+)
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
+from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
@@ -40,6 +48,7 @@ TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to 
 NEUTRAL = frozenset(
     {
         *("inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors"),
+        *("max_ratio", "allow_duplicates", "task_timeout"),
         *("encode", "pack"),  # sections of other commands
     }
 )
@@ -57,6 +66,7 @@ class TokenizePlan:
     token_dtype: TokenDtype
     max_id: int
     identity: dict[str, Any]  # the fingerprint is its hash
+    left_out: str = ""  # what to say about files in folders that are not read
 
     @property
     def fingerprint(self) -> str:
@@ -65,17 +75,27 @@ class TokenizePlan:
 
 def find_all_sources(
     config: TokenizeConfig, cache_dir: Path | None
-) -> tuple[list[Source], list[int]]:
-    """Return the sources of all inputs, and which input each belongs to."""
+) -> tuple[list[Source], list[int], str]:
+    """Return the sources of all inputs, which input each belongs to, and what is left out."""
+    left_out: list[str] = []
     sources: list[Source] = []
     inputs: list[int] = []
     for i, item in enumerate(config.inputs):
         own = item.text_separator
         separator = config.text_separator if own is None else own
-        found = find_sources(item.path, separator=separator, cache_dir=cache_dir)
+        found = find_sources(
+            item.path,
+            separator=separator,
+            max_ratio=config.max_ratio,
+            cache_dir=cache_dir,
+            left_out=left_out,
+        )
         sources += found
         inputs += [i] * len(found)
-    return sources, inputs
+    if not config.allow_duplicates:
+        pairs = zip(sources, inputs, strict=True)
+        refuse_twice((config.inputs[i].path, source.path) for source, i in pairs)
+    return sources, inputs, list_left_out(left_out)
 
 
 def make_plan(
@@ -83,6 +103,7 @@ def make_plan(
     vocabulary: Vocabulary,
     sources: Sequence[Source],
     inputs: Sequence[int],
+    left_out: str = "",
 ) -> TokenizePlan:
     """Make the plan; `inputs` says which input each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
@@ -105,6 +126,7 @@ def make_plan(
         token_dtype=token_dtype(max_id),
         max_id=max_id,
         identity=_identity(config, vocabulary, sources, inputs, masks),
+        left_out=left_out,
     )
     for i in range(len(config.inputs)):
         _check_rules(rules_of(draft, i))
@@ -118,6 +140,10 @@ def rules_of(plan: TokenizePlan, index: int) -> Rules:
     """Return how the records of one input become documents."""
     dtype = TOKEN_DTYPES[plan.token_dtype]
     return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
+
+
+def special_in_text(config: TokenizeConfig, vocabulary: Vocabulary) -> SpecialInText:
+    return SpecialInText(vocabulary.files, config.special_in_text, vocabulary.marks)
 
 
 def _check_rules(rules: Rules) -> None:
@@ -143,9 +169,12 @@ def _identity(
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",
-        # Records have another layout with weights; without, older fingerprints stay as they are.
-        **({"masks": list(masks)} if "weight" in masks else {}),
+        "masks": list(masks),
         "config": config.model_dump(mode="json", exclude=set(NEUTRAL)),
+        "tags": {
+            modality: {"start": list(tags.start), "end": list(tags.end)}
+            for modality, tags in vocabulary.tags.items()
+        },
         "tokenizer": {
             "sha256": vocabulary.files.sha256,
             "bos": vocabulary.files.bos_id,

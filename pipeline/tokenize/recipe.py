@@ -7,43 +7,61 @@ out/shards, index, provenance, …      moved there when every task is done
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline import secrets
 from dataprep.pipeline.engine import (
     Selection,
     TokenizerFiles,
     rule_out,
     select_engine,
     single_threaded_environment,
+    why_ruled_out,
 )
-from dataprep.pipeline.errors import ConfigError, DataprepError
+from dataprep.pipeline.errors import ConfigError, DataprepError, short
 from dataprep.pipeline.jobs import make_dataset, silent
-from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
+from dataprep.pipeline.jobs.commits import (
+    TASKS,
+    Markers,
+    make_tasks_folder,
+    stem_of,
+    trusted_markers,
+)
 from dataprep.pipeline.jobs.executors import Message, usable_cores
 from dataprep.pipeline.jobs.limits import Limits
-from dataprep.pipeline.jobs.plans import read_plan, write_plan
+from dataprep.pipeline.jobs.plans import find_plan, write_plan
+from dataprep.pipeline.jobs.poison import forget_poison
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWorkError, Work
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import changed_sources
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
 from dataprep.pipeline.tokenize.manifest import make_draft
+from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, find_all_sources, make_plan
 from dataprep.pipeline.tokenize.sample import InexactEngineError, SampleCheck
-from dataprep.pipeline.tokenize.sink import DocumentsMarker
+from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
-from dataprep.pipeline.tokenize.worker import ENGINE
+from dataprep.pipeline.tokenize.worker import ENGINE, name_record
 
 
 def tokenize(
-    config: TokenizeConfig, *, cache_dir: Path, overwrite: bool = False, report: Report = silent
+    config: TokenizeConfig,
+    *,
+    cache_dir: Path,
+    overwrite: bool = False,
+    report: Report = silent,
+    reads: Sequence[str] = (),
 ) -> Outcome:
     """Make the tokenized dataset, or continue an interrupted run, or find it complete."""
-    return make_dataset(recipe_of(config, cache_dir), overwrite=overwrite, report=report)
+    return make_dataset(
+        recipe_of(config, cache_dir), overwrite=overwrite, report=report, reads=reads
+    )
 
 
 def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, DocumentsMarker]:
@@ -52,7 +70,7 @@ def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, D
         plan=partial(plan_of, config, cache_dir),
         identity=lambda plan: plan.identity,
         names=_paths,
-        reads=_paths,
+        reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path],
         begin=partial(_begin, config, cache_dir),
         changed=partial(_changed, cache_dir),
         draft=_draft,
@@ -67,9 +85,10 @@ def plan_of(config: TokenizeConfig, cache_dir: Path) -> TokenizePlan:
     if not config.tokenizer:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
     vocabulary = vocabulary_of(config)
-    sources, inputs = find_all_sources(config, cache_dir)
+    sources, inputs, left_out = find_all_sources(config, cache_dir)
     # Encoders set frames and codebooks, which the vocabulary does not depend on.
-    return make_plan(adopt_encoders(config, sources, inputs), vocabulary, sources, inputs)
+    adopted = adopt_encoders(config, sources, inputs)
+    return make_plan(adopted, vocabulary, sources, inputs, left_out)
 
 
 def _paths(plan: TokenizePlan) -> list[str]:
@@ -82,15 +101,19 @@ def _changed(cache_dir: Path, plan: TokenizePlan) -> str:
 
 
 def _draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]) -> Draft:
-    return make_draft(plan, work, markers, read_plan(work, Selection, ENGINE))
+    return make_draft(plan, work, markers)
 
 
 def _begin(
     config: TokenizeConfig, cache_dir: Path, plan: TokenizePlan, work: Path, report: Report
 ) -> Work[DocumentsMarker]:
+    notes = [*notes_of(plan), *_discard_untrusted(plan, work, cache_dir)]
     make_tasks_folder(work)
     write_plan(work, plan)
-    markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], DocumentsMarker)
+    if config.on_error == "fail":
+        forget_poison(work)
+    stems = [stem_of(work, task_name(task)) for task in plan.tasks]
+    markers = trusted_markers(stems, DocumentsMarker, FILES)
     left = markers.left()
     selection = _selection(config, plan, work, cache_dir, report)
     num_workers = config.workers or usable_cores()
@@ -98,12 +121,16 @@ def _begin(
         worker="dataprep.pipeline.tokenize.worker",
         markers=markers,
         num_workers=num_workers,
+        task_timeout=config.task_timeout,
+        name_record=partial(name_record, plan),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment=single_threaded_environment(),
+        environment={**single_threaded_environment(), **secrets.environment()},
         on_message=_sample_checker(selection, plan.vocabulary.files, cache_dir),
         begun={
             "engine": f"{selection.name} {selection.version}",
+            "notes": [*notes, *note_on_engine(selection)],
             "sources": len(plan.sources),
+            "left_out": plan.left_out,
             "tasks": len(plan.tasks),
             "tasks_done": len(plan.tasks) - len(left),
             "num_bytes": sum(plan.tasks[i].num_bytes for i in left),
@@ -135,14 +162,27 @@ def _sample_checker(
     return on_message
 
 
+def _discard_untrusted(plan: TokenizePlan, work: Path, cache_dir: Path) -> list[str]:
+    """Throw away what an engine did that another run has ruled out since; return what to say."""
+    begun = find_plan(work, Selection, ENGINE)
+    why = begun and why_ruled_out(begun, plan.vocabulary.files, cache_dir=cache_dir)
+    if begun is None or not why:
+        return []
+    if (work / TASKS).exists():
+        shutil.rmtree(work / TASKS)
+    (work / ENGINE).unlink()
+    engine = f"engine {begun.name} {begun.version}"
+    why = short(why, 100)
+    return [f"{engine} was ruled out since this run began ({why}), so its work was thrown away"]
+
+
 def _selection(
     config: TokenizeConfig, plan: TokenizePlan, work: Path, cache_dir: Path, report: Report
 ) -> Selection:
     """Return the engine: that of the interrupted run, unless the config asks for another."""
-    if (work / ENGINE).exists():
-        begun = read_plan(work, Selection, ENGINE)
-        if config.engine in ("auto", begun.name):
-            return begun
+    begun = find_plan(work, Selection, ENGINE)
+    if begun is not None and config.engine in ("auto", begun.name):
+        return begun
     report("engine", {})
     selection = select_engine(config.engine, plan.vocabulary.files, cache_dir=cache_dir)
     write_plan(work, selection, ENGINE)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import xxhash
 
 from dataprep.pipeline.engine import (
+    EncodedTexts,
     Engine,
+    EngineFailedError,
     Selection,
+    SpecialInText,
     TokenizerFiles,
     check_sample,
+    encode_texts,
     load_reference,
 )
 from dataprep.pipeline.errors import DataprepError
-from dataprep.pipeline.types import Ids, Offsets
 
 # One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
 # slower than a fast engine: one to two hundredths of the run.
@@ -34,24 +36,29 @@ class InexactEngineError(DataprepError):
 
 
 class SampledEngine:
-    """Pass texts on to the engine and keep a small sample of the ids, for the parent to check."""
+    """Encode the texts of documents and keep a small sample of the ids, for the parent to check.
 
-    def __init__(self, engine: Engine) -> None:
+    What is kept is what the engine gave: `in_text` changes the ids of few texts, by the reference.
+    """
+
+    def __init__(self, engine: Engine, in_text: SpecialInText) -> None:
         self._engine = engine
+        self._in_text = in_text
         self._credit = 0.0
         self._is_first = True  # batch of the task
         self._sample: Sample = []
+        self._by_reference = 0
 
     def begin_task(self) -> None:
         self._is_first = True
 
-    def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
-        ids, offsets = self._engine.encode(texts)
+    def encode(self, texts: Sequence[str], /) -> EncodedTexts:
+        ids, offsets = encode_texts(self._engine, texts)
         choice = self._choose(texts)
         if choice is not None:
             part = ids[int(offsets[choice]) : int(offsets[choice + 1])]
             self._sample.append((texts[choice], part.tolist()))
-        return ids, offsets
+        return self._in_text.settle(texts, ids, offsets)
 
     def _choose(self, texts: Sequence[str]) -> int | None:
         """Return which text of a batch to keep: one in every task, then as the credit allows."""
@@ -70,8 +77,11 @@ class SampledEngine:
                 return choice
         return None
 
-    def last_by_reference(self) -> Offsets:
-        return getattr(self._engine, "last_by_reference", lambda: np.zeros(0, np.int64))()
+    def take_by_reference(self) -> int:
+        """Return how many texts the reference encoded for a fast engine since the last call."""
+        so_far: int = getattr(self._engine, "num_reference", 0)
+        count, self._by_reference = so_far - self._by_reference, so_far
+        return count
 
     def take_sample(self) -> Sample:
         sample, self._sample = self._sample, []
@@ -93,5 +103,5 @@ class SampleCheck:
             self._reference = load_reference(self._files)
         try:
             check_sample(self._reference, [t for t, _ in sample], [ids for _, ids in sample])
-        except DataprepError as error:
+        except (DataprepError, EngineFailedError) as error:  # also if only the reference fails
             raise InexactEngineError(str(error)) from None

@@ -66,7 +66,8 @@ class Tally:
     marked: dict[str, int] = field(default_factory=dict)  # tokens by MaskKind.count
     codes_dropped: int = 0  # of partial frames
     codes_thinned: int = 0  # of frames or codebooks that the config leaves out
-    by_reference: int = 0  # documents with a text that only the reference may encode
+    special_in_text: int = 0  # special tokens that texts spell, of bad records too
+    with_special: int = 0  # documents and bad records whose texts spell one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +175,10 @@ class ShardSink:
         errors = [e for e in batch.errors if start <= e.line < stop]
         owners = lines.owners(np.array([e.line for e in errors], np.int64)).tolist()
         bad = Counter(owners)
+        special, with_special = Counter[int](), Counter[int]()
+        for owner, e in zip(owners, errors, strict=True):
+            special[owner] += e.special
+            with_special[owner] += e.special > 0
         if errors:  # written as they come: there may be more of them than fit in memory
             with open(temporary(self._path("errors")), "a", encoding="utf-8") as file:
                 for owner, e in zip(owners, errors, strict=True):
@@ -184,6 +189,8 @@ class ShardSink:
             tally = self._tally(piece)
             tally.empty += empty[i]
             tally.bad += bad[i]
+            tally.special_in_text += special[i]
+            tally.with_special += with_special[i]
             tally.read = tally.written + tally.empty + tally.bad
             self._lines[str(piece)] = line
             self._cursor = Cursor(piece=piece, line=line)
@@ -250,8 +257,10 @@ def _sums(
     Its documents begin at `starts`, their tokens at `tokens`.
     """
     sums = {"written": np.diff(starts).tolist(), "tokens": np.diff(tokens).tolist()}
-    for name in ("codes_dropped", "codes_thinned", "by_reference"):
-        before = np.concatenate(([0], np.cumsum(origins[name], dtype=np.int64)))
+    counts = {name: origins[name] for name in ("codes_dropped", "codes_thinned", "special_in_text")}
+    counts["with_special"] = origins["special_in_text"] > 0
+    for name, values in counts.items():
+        before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
         sums[name] = np.diff(before[starts]).tolist()
     return sums
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import (
     Tags,
     Vocabulary,
@@ -19,9 +19,14 @@ from dataprep.pipeline.documents.rules import (
     named_modalities,
 )
 from dataprep.pipeline.engine import (
+    BadTextsError,
+    Marked,
     TokenizerFiles,
+    encode_texts,
     load_reference,
+    mark_literals,
     resolve_tokenizer,
+    special_in_literals,
     template_ids,
     with_special,
 )
@@ -38,11 +43,22 @@ def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
     # Both load the tokenizer, which takes a second and half a gigabyte, so only if needed.
     wraps = any(adds_special_tokens(config, i) for i in range(len(config.inputs)))
     prefix, suffix = template_ids(files) if wraps else ((), ())
+    literals, marks = [config.prepend_text, config.subfield_separator], dict[str, Marked]()
+    special = [0, 0]
+    if config.special_in_text == "parse":
+        special = [len(found) for found in special_in_literals(files, literals)]
+    else:
+        literals, marks = mark_literals(files, literals)
     return Vocabulary(
         files=files,
         tags=_tags(config, files),
         text_prefix=tuple(prefix),
         text_suffix=tuple(suffix),
+        prepend_text=literals[0],
+        subfield_separator=literals[1],
+        prepend_special=special[0],
+        separator_special=special[1],
+        marks=marks,
     )
 
 
@@ -73,6 +89,10 @@ def _spelled(texts: Sequence[str], files: TokenizerFiles) -> dict[str, tuple[int
     wanted = sorted({*texts} - {""})
     if not wanted:
         return {"": ()}
-    ids, offsets = load_reference(files).encode(wanted)
+    try:
+        ids, offsets = encode_texts(load_reference(files), wanted)
+    except BadTextsError as bad:
+        (place, reason), *_ = bad.reasons.items()
+        raise ConfigError(f"the tag {wanted[place]!r} {reason}; set it to a list of ids") from None
     parts = np.split(ids, offsets[1:-1])
     return {"": (), **{t: tuple(part.tolist()) for t, part in zip(wanted, parts, strict=True)}}

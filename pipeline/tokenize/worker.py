@@ -6,8 +6,8 @@ Every process that runs tasks calls `begin`, whatever started it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,8 @@ from dataprep.pipeline.documents.together import (
     gather,
     process_together,
 )
-from dataprep.pipeline.engine import Selection, find_unencodable, load_engine
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.engine import Selection, load_engine
+from dataprep.pipeline.errors import DataprepError, InputError, ResourceError
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -30,11 +30,13 @@ from dataprep.pipeline.jobs.commits import (
     stem_of,
 )
 from dataprep.pipeline.jobs.plans import read_plan
-from dataprep.pipeline.jobs.progress import Reporter
+from dataprep.pipeline.jobs.poison import TaskPoison, poison_of
+from dataprep.pipeline.jobs.progress import Example, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.sources import format_of, lines_before, read_piece
-from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
+from dataprep.pipeline.tokenize.careful import apart, between, span_of
+from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
 from dataprep.pipeline.types import Records, Task
@@ -60,16 +62,23 @@ def run_task(
     report = Reporter(task.index, send)
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
-    for group in gather(_read(task, plan, cursor, remaining)):
-        batch, lines = process_together(group, engine, find_unencodable)
+    poison = poison_of(work, task.index)
+    groups = gather(_read(task, plan, cursor, remaining))
+    for group, alone in chain.from_iterable(apart(group, poison) for group in groups):
+        send(at(span_of(group), alone=alone))
+        batch, lines = process_together(group, engine)
+        send(at(None))
+        examples = _places(batch, lines)
         if batch.errors and plan.config.on_error == "fail":
-            raise InputError(_first_error(batch, lines, plan, task))
+            raise _refusal(plan, task, next(examples), batch.errors[0].offset, poison)
         sink.add(batch, lines)
         report.count(
             documents=len(batch.origins),
             tokens=len(batch.documents.tokens),
             num_bytes=batch.num_bytes,
             errors=len(batch.errors),
+            by_reference=engine.take_by_reference(),
+            examples=examples,
         )
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
@@ -103,42 +112,46 @@ def _take(records: Records, count: int) -> tuple[Records, int]:
     if total <= count:
         return records, count - total
     lines = np.sort(np.append(records.lines, [e.line for e in records.errors]))
-    stop = int(lines[count])
-    num = int((records.lines < stop).sum())
-    columns, rows = records.columns, records.rows
-    limited = replace(
-        records,
-        lines=records.lines[:num],
-        offsets=records.offsets[:num],
-        next_line=stop,
-        columns=None if columns is None else {k: v[:num] for k, v in columns.items()},
-        rows=None if rows is None else rows[:num],
-        errors=[e for e in records.errors if e.line < stop],
-    )
-    return limited, 0
+    return between(records, 0, int(lines[count])), 0
 
 
-def _first_error(batch: Processed, lines: PieceLines, plan: TokenizePlan, task: Task) -> str:
-    error = batch.errors[0]
-    ((_, place_of_piece, number),) = lines.within(error.line, error.line + 1)
-    piece = task.pieces[place_of_piece]
-    source = plan.sources[piece.source]
-    first_line = piece.first_line
-    if first_line < 0:
-        first_line = lines_before(source, piece)
-    place = f"{format_of(source.kind).unit} {first_line + number} of {source.path}"
-    if error.offset >= 0:
-        place += f" (byte {error.offset})"
-    return (
-        f"{place}: {error.reason}. To leave bad records out, set --on-error skip; "
+def _places(batch: Processed, lines: PieceLines) -> Iterator[Example]:
+    """Yield the bad records of a batch: their piece, their line in it, and the reason."""
+    for error in batch.errors:
+        ((_, piece, number),) = lines.within(error.line, error.line + 1)
+        yield piece, number - 1, error.reason
+
+
+def _refusal(
+    plan: TokenizePlan, task: Task, record: Example, offset: int, poison: TaskPoison
+) -> DataprepError:
+    """Return the error that ends the run at a bad record."""
+    piece, line, reason = record
+    place = name_record(plan, task.index, piece, line)
+    if offset >= 0:
+        place += f" (byte {offset})"
+    known = poison.records.get((piece, line))
+    lacks_memory = known is not None and known.lacks_memory
+    more = "; use fewer --workers, or give the run more memory" if lacks_memory else ""
+    return (ResourceError if lacks_memory else InputError)(
+        f"{place}: {reason}{more}. To leave bad records out, set --on-error skip; "
         "to list them too, set --on-error quarantine"
     )
+
+
+def name_record(plan: TokenizePlan, task: int, piece: int, line: int) -> str:
+    """Return the place of a record for messages: line 17 of books.jsonl."""
+    part = plan.tasks[task].pieces[piece]
+    source = plan.sources[part.source]
+    first_line = part.first_line if part.first_line >= 0 else lines_before(source, part)
+    return f"{format_of(source.kind).unit} {first_line + line + 1} of {source.path}"
 
 
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, TokenizePlan)
-    engine = SampledEngine(load_engine(read_plan(work, Selection, ENGINE), plan.vocabulary.files))
+    chosen = load_engine(read_plan(work, Selection, ENGINE), plan.vocabulary.files)
+    engine = SampledEngine(chosen, special_in_text(plan.config, plan.vocabulary))
 
     def run(job: int, send: Send) -> Commit:
         return run_task(plan.tasks[job], plan, engine, work, send)

@@ -134,7 +134,7 @@ def test_weights_go_with_their_tokens_into_rows(
     data: st.DataObject, toy: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Every token of a row has the weight that it has in its document, for every strategy."""
-    from dataprep.configs import PackConfig
+    from dataprep.configs.pack import PackConfig
     from dataprep.pipeline.pack import pack
 
     folder = tmp_path_factory.mktemp("rows")

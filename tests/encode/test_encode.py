@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli, Sample
-from dataprep.configs import EncodeConfig, load_config
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.load import load_config
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.encode import encode
 from dataprep.pipeline.encode.plan import make_plan
@@ -37,8 +38,6 @@ from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
 from support.encoding import encode_here, png, rows_of
 from support.plugins import install_plugin
 from support.trees import tree
-
-Image = pytest.importorskip("PIL.Image")
 
 
 def codes_of(*pictures: bytes) -> list[int]:
@@ -105,7 +104,7 @@ def test_the_manifest_tells_encoder_counts_and_shards(finished: Path) -> None:
         ["manifest.json", *(shard["path"] for shard in manifest["shards"])]
     )
     assert manifest["columns"] == {
-        "vision": "list<item: uint16>",
+        "vision": "list<element: uint16>",
         "text": "string",
         "source": "string",
     }
@@ -236,7 +235,7 @@ def test_several_codebooks_are_a_list_of_lists(
         [[0, 1, 2], [66000, 66001, 66002]],
         [[0, 1], [66000, 66001]],
     ]
-    assert manifest["columns"]["audio"] == "list<item: list<item: uint32>>"
+    assert manifest["columns"]["audio"] == "list<element: list<element: uint32>>"
     assert manifest["counts"]["documents_dropped"] == 1  # too short for a code
 
 
@@ -357,9 +356,9 @@ def test_a_column_has_one_type_in_all_shards(tmp_path: Path) -> None:
     schemas = {str(pq.read_schema(p)) for p in sorted((tmp_path / "out" / "shards").iterdir())}
     assert len(schemas) == 1
     assert manifest["columns"] == {
-        "vision": "list<item: uint16>",
+        "vision": "list<element: uint16>",
         "x": "double",
-        "y": "list<item: string>",
+        "y": "list<element: string>",
         "source": "string",
     }
     found = rows_of(tmp_path / "out")
@@ -433,7 +432,7 @@ def test_a_bad_line_of_a_table_is_named_with_its_number(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     for name, reason in {
         "gone.png": "No such file",
-        "folder.png": "Is a directory",
+        "folder.png": "it is a folder",
         "nul\\u0000.png": "null byte",
     }.items():
         path.write_text(f'{{"image": "{name}"}}\n')
@@ -511,7 +510,7 @@ def test_an_input_that_changes_while_it_is_read_ends_the_run(tmp_path: Path) -> 
     config = {"inputs": [str(folder)], "encoder": "patches", "out": str(out)}
 
     def change(kind: str, values: Any) -> None:
-        (folder / "b.png").write_bytes(png(1))
+        (folder / "a.png").write_bytes(png(1))
 
     with pytest.raises(InputError, match="pictures changed while it was read"):
         encode(EncodeConfig.model_validate(config), cache_dir=tmp_path / "cache", report=change)

@@ -457,3 +457,24 @@ def test_converting_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(b"mine")
     with pytest.raises(ConfigError, match="already exists"):
         convert_checkpoint(tmp_path / "in.pkl", tmp_path / "w")
+
+
+def test_a_checkpoint_that_holds_itself_or_is_too_deep_is_refused(tmp_path: Path) -> None:
+    own: dict[str, Any] = {}
+    own["params"] = own
+    wide: dict[str, Any] = {}
+    for _ in range(40):  # ten to the fortieth leaves
+        wide = {str(i): wide for i in range(10)}
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"a": deep}
+    for tree, message in ((own, "twice"), (wide, "twice"), (deep, "nested more than")):
+        with pytest.raises(ConfigError, match=message):
+            converted(tree, tmp_path)
+
+
+def test_a_checkpoint_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for source in (tmp_path / "fifo", Path("/dev/zero")):
+        with pytest.raises(ConfigError, match="cannot read"):
+            convert_checkpoint(source, tmp_path / "out")

@@ -21,7 +21,8 @@ def test_a_worker_whose_parent_is_gone_exits_without_a_word(
     process = WorkerProcess("support.toy_worker", tmp_path, importable())
     process.start()
     # This ends the connection and nothing else, as a death does where no signal tells of it.
-    assert process.reap() == 1
+    death, _ = process.reap()
+    assert death.cause == "exit code 1"
     assert capfd.readouterr() == ("", "")
 
 

@@ -18,21 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli, Sample
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline import jobs
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
-from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.tokenize import sample as sample_check
 from dataprep.pipeline.tokenize import tokenize
 from support.inprocess import tokenize_here, write_lines
+from support.installed import COMMAND
+from support.manifests import edit_manifest
 from support.parents import workers_of
 from support.trees import tree
-
-COMMAND = [sys.executable, "-m", "dataprep.cli.main"]
 
 
 @pytest.fixture
@@ -66,30 +65,6 @@ def test_a_full_disk_exits_6_at_once_and_the_run_can_go_on(
     assert not (out / "manifest.json").exists()
     run_cli(*words)
     run_cli(*words_for(corpus, clean, "--shard-bytes", "500000"))
-    assert tree(out) == tree(clean)
-
-
-def test_a_folder_that_is_not_ours_is_never_removed(
-    run_cli: RunCli, corpus: Path, tmp_path: Path
-) -> None:
-    mine = tmp_path / "mine" / "shards"
-    mine.mkdir(parents=True)
-    (mine / "precious.tar").write_text("x")
-    result = run_cli(*words_for(corpus, mine.parent, "--overwrite"), check=False)
-    assert result.code == 2
-    assert (mine / "precious.tar").exists()
-
-
-def test_an_interrupted_overwrite_leaves_nothing_of_the_old_dataset(
-    run_cli: RunCli, corpus: Path, tmp_path: Path
-) -> None:
-    out, clean = tmp_path / "out", tmp_path / "clean"
-    run_cli(*words_for(corpus, out, "--shard-bytes", "70000"))
-    # As a kill leaves it right after the manifest is gone.
-    (out / ".work").mkdir()
-    (out / "manifest.json").unlink()
-    run_cli(*words_for(corpus, out))
-    run_cli(*words_for(corpus, clean))
     assert tree(out) == tree(clean)
 
 
@@ -325,10 +300,10 @@ def test_a_truncated_shard_is_refused_when_opened(
         (lambda m: m.update(format_version=99), "format version 99"),
         (lambda m: m.update(shards=[{}]), "is damaged"),
         (lambda m: m.pop("shards"), "missing required field `shards`"),
-        (lambda m: m["shards"][0].update(num_tokens=1), "the manifest says 1"),
-        (lambda m: m["counts"].update(tokens=1), "its manifest says 1"),
+        (lambda m: m["shards"][0].update(num_tokens=1), "add up to 1"),
+        (lambda m: m["counts"].update(tokens=1), "its tokens is 1, but its parts add up to"),
         (lambda m: m["sources"][0].update(records=1), "add up"),
-        (lambda m: m.update(shards=[]), "its manifest says|not in the manifest"),
+        (lambda m: m.update(shards=[]), "its parts add up to 0"),
         (lambda m: m.update(kind="foo"), "of kind 'foo'"),
     ],
 )
@@ -342,10 +317,7 @@ def test_a_changed_manifest_is_found(
     with pytest.raises(CorruptError):
         verify(copy)
     # What else is wrong with it shows where the checksum was changed to fit.
-    del manifest["checksum"]
-    (copy / "manifest.json").unlink()
-    whole = {**manifest, "checksum": fingerprint(manifest)}
-    (copy / "manifest.json").write_text(json.dumps(whole))
+    edit_manifest(copy, lambda values: None)
     with pytest.raises(CorruptError, match=message):
         verify(copy)
 
@@ -376,7 +348,7 @@ def test_a_complete_dataset_without_its_shards_is_not_nothing_to_do(
     shard.unlink()
     result = run_cli(*words_for(path, out), check=False)
     assert result.code == 5
-    assert f"{shard} is gone or damaged" in result.stderr
+    assert f"{shard} is missing" in result.stderr
     run_cli(*words_for(path, out, "--overwrite"))
 
 
@@ -433,23 +405,3 @@ def test_verify_against_names_the_file_that_differs(
     result = run_cli("verify", dataset, "--against", copy, check=False)
     assert result.code == 5
     assert "provenance/pieces.json differs" in result.stderr
-
-
-def test_the_manifest_does_not_depend_on_what_was_measured(
-    run_cli: RunCli, sample: Sample, tmp_path: Path, cache_dir: Path
-) -> None:
-    """Another cache holds another proof of the same: other times, the same bytes."""
-    cache = tmp_path / "cache"
-    shutil.copytree(cache_dir, cache)
-    path = write_lines(tmp_path / "in.jsonl", [{"text": "a"}])
-    words = ["tokenize", path, "--tokenizer", sample.tokenizer, "--engine", "fastokens", "--out"]
-    run_cli(*words, tmp_path / "a", env={"DATAPREP_CACHE": str(cache)})
-    changed = 0
-    for proof in (cache / "engines").iterdir():
-        values = json.loads(proof.read_text())
-        values |= {"seconds": 1.0, "megabytes_per_second": 2.0}
-        proof.write_text(json.dumps(values))
-        changed += 1
-    assert changed
-    run_cli(*words, tmp_path / "b", env={"DATAPREP_CACHE": str(cache)})
-    assert tree(tmp_path / "a") == tree(tmp_path / "b")

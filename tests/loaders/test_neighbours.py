@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dataprep.loaders import DataLoader, PackedDataset, open_dataset
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from support.packed import Packed, write_packed
 
 
@@ -28,7 +29,8 @@ def opened(packed: Packed) -> PackedDataset:
 
 
 def test_grain_reads_our_rows_as_a_source(packed: Packed) -> None:
-    grain = pytest.importorskip("grain")
+    import grain
+
     dataset = opened(packed)
     assert isinstance(dataset, grain.sources.RandomAccessDataSource)
     rows = grain.MapDataset.source(dataset).shuffle(seed=1).batch(10)
@@ -39,7 +41,8 @@ def test_grain_reads_our_rows_as_a_source(packed: Packed) -> None:
 
 
 def test_grain_asks_for_whole_batches(packed: Packed, monkeypatch: pytest.MonkeyPatch) -> None:
-    grain = pytest.importorskip("grain")
+    import grain
+
     asked: list[int] = []
     read = PackedDataset.__getitems__
 
@@ -54,8 +57,8 @@ def test_grain_asks_for_whole_batches(packed: Packed, monkeypatch: pytest.Monkey
 
 
 def test_the_loader_of_grain_goes_through_our_rows_and_resumes(packed: Packed) -> None:
-    grain = pytest.importorskip("grain")
-    python = pytest.importorskip("grain.python")
+    import grain
+    import grain.python as python
 
     def loader() -> Any:
         sampler = python.IndexSampler(
@@ -83,7 +86,8 @@ def test_the_loader_of_grain_goes_through_our_rows_and_resumes(packed: Packed) -
 
 
 def test_the_checkpoint_handler_of_grain_saves_our_state(packed: Packed, tmp_path: Path) -> None:
-    grain = pytest.importorskip("grain")
+    import grain
+
     loader, again = (DataLoader(packed.folder, batch_size=6) for _ in range(2))
     next(loader)
     handler = grain.checkpoint.CheckpointHandler()
@@ -121,6 +125,8 @@ def test_torch_reads_rows_by_number(packed: Packed) -> None:
     assert rows[5]["loss_mask"].dtype == torch.bool
     with pytest.raises(IndexError):
         rows[60]
+    with pytest.raises(ConfigError, match="verify 'x' is not one of"):
+        PackedRows(packed.folder, verify="x")  # type: ignore[arg-type]
     for workers in (0, 2):
         loader = torch.utils.data.DataLoader(
             rows, batch_size=7, shuffle=True, num_workers=workers, **spawned(workers)
@@ -135,14 +141,15 @@ def test_torch_has_our_batches_in_our_order_with_any_workers(packed: Packed, wor
     torch = pytest.importorskip("torch")
     from dataprep.loaders.torch import PackedBatches
 
-    ours = DataLoader(packed.folder, batch_size=8, epochs=2, seed=3, prefetch=0)
-    batches = PackedBatches(packed.folder, batch_size=8, epochs=2, seed=3, view="hf")
+    options: dict[str, Any] = {"batch_size": 8, "epochs": 2, "seed": 3, "view": "hf"}
+    ours = DataLoader(packed.folder, **options, prefetch=0)
+    batches = PackedBatches(packed.folder, **options)
     assert len(batches) == 15
     loader = torch.utils.data.DataLoader(
         batches, batch_size=None, num_workers=workers, **spawned(workers)
     )
     found = [batch["input_ids"].tolist() for batch in loader]
-    assert found == [ours[step]["inputs"].tolist() for step in range(15)]
+    assert found == [ours[step]["input_ids"].tolist() for step in range(15)]
 
 
 def test_torch_ranks_have_parts_of_every_batch_and_go_on_at_a_step(packed: Packed) -> None:
@@ -165,3 +172,20 @@ def test_torch_ranks_have_parts_of_every_batch_and_go_on_at_a_step(packed: Packe
 def spawned(workers: int) -> dict[str, Any]:
     """Forking would warn: this process has threads."""
     return {"multiprocessing_context": "spawn"} if workers else {}
+
+
+def test_torch_rows_can_be_verified_when_they_are_opened(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from dataprep.loaders.torch import PackedBatches, PackedRows
+
+    folder = write_packed(tmp_path / "d", num_rows=20).folder
+    shard = next((folder / "shards").glob("*.arrayrecord"))
+    data = bytearray(shard.read_bytes())
+    data[-3] ^= 1  # where no row is
+    shard.write_bytes(data)
+    PackedRows(folder)
+    PackedRows(folder, verify="off")[0]
+    with pytest.raises(CorruptError, match=shard.name):
+        PackedRows(folder, verify="open")
+    with pytest.raises(CorruptError, match=shard.name):
+        PackedBatches(folder, batch_size=2, verify="open")

@@ -118,6 +118,11 @@ def meshes(folder: str) -> None:
             [P(("data", "fsdp"), "seq"), P("data", ("fsdp", "seq")), P("seq", "data"), None],
         ),
     ]
+    one = DataLoader(folder, batch_size=16, prefetch=0, view="hf")
+    mesh = jax.make_mesh((8,), ("data",), devices=jax.devices()[:8])
+    with DataLoader(folder, batch_size=16, mesh=mesh, view="hf") as loader:
+        assert loader.element_spec["labels"].shape == (16, 33)
+        check_equal(loader[3], one[3])
     host = DataLoader(folder, batch_size=16, prefetch=0, view="maxtext")
     expected = [host[step] for step in range(3)]
     for shape, names, specs in cases:
@@ -224,10 +229,20 @@ def mistakes(folder: str) -> None:
         ("cannot be split evenly", {"batch_size": 6, "spec": P("data")}),
         ("cannot be split evenly", {"batch_size": {0: 8, 9: 6}, "spec": P("data")}),
         ("has 3 axes", {"batch_size": 8, "spec": P("data", "seq", None)}),
+        ("each at most once", {"batch_size": 8, "spec": P("data", "data")}),
+        ("each at most once", {"batch_size": 8, "spec": P(("seq", "data"), "seq")}),
+        ("must name axes of the mesh", {"batch_size": 8, "spec": P("model")}),
+        ("must name axes of the mesh", {"batch_size": 8, "spec": P(P.UNCONSTRAINED)}),
+        ("spec must be", {"batch_size": 8, "spec": "data"}),
+        ("spec must be", {"batch_size": 8, "spec": 7}),
+        ("mesh must be", {"batch_size": 8, "mesh": 7}),
+        ("mesh must be", {"batch_size": 8, "mesh": jax.devices()}),
+        # Its rows have a column more than most views.
+        ("rows of 33 tokens", {"batch_size": 8, "spec": P("data", "seq"), "view": "hf"}),
     ]
     for message, options in cases:
         with refused(message):
-            DataLoader(folder, mesh=mesh, **options)
+            DataLoader(folder, **{"mesh": mesh, **options})
 
     def view(rows: dict[str, Any]) -> dict[str, Any]:
         return {"x": rows["tokens"].sum(axis=1)}

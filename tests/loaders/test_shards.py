@@ -23,6 +23,7 @@ from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import Expand, empty_arrays
 from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.manifest import sealed
 from dataprep.pipeline.storage.riegeli import record_starts
 from support.packed import Packed, manifest_of, write_packed
 
@@ -284,7 +285,9 @@ def test_a_damaged_row_is_named_when_it_is_read(whole: Packed) -> None:
     data = bytearray(path.read_bytes())
     data[int(starts[9])] ^= 0x40  # of the number of its documents
     path.write_bytes(data)
-    dataset = opened(whole)
+    with pytest.raises(CorruptError, match=r"rows-00001.* is damaged: its xxh3-128 is"):
+        opened(whole)[64 + 8]
+    dataset = open_dataset(whole.folder, verify="off")
     dataset[[64 + 8, 64 + 10]]
     with pytest.raises(CorruptError, match=r"record 9 of .*rows-00001"):
         dataset[[64 + 8, 64 + 9]]
@@ -322,19 +325,24 @@ def test_a_thousand_shards_cost_twelve_bytes_a_row(tmp_path: Path) -> None:
     packed = write_packed(tmp_path / "d", num_rows=400, seq_len=4, rows_per_shard=400)
     manifest = json.loads((packed.folder / "manifest.json").read_bytes())
     (entry,) = manifest["shards"]
-    for i in range(1000):
+    names = [f"copy-{i:05d}-of-01000" for i in range(1000)]
+    for name in names:
         for key in ("arrayrecord", "npy"):
-            source = packed.folder / f"shards/rows-00000.{key}"
-            os.link(source, packed.folder / f"shards/copy-{i}.{key}")
+            source = (packed.folder / entry["path"]).with_suffix(f".{key}")
+            os.link(source, packed.folder / f"shards/{name}.{key}")
     manifest["shards"] = [
         {
             **entry,
-            "path": f"shards/copy-{i}.arrayrecord",
-            "index": {**entry["index"], "path": f"shards/copy-{i}.npy"},
+            "path": f"shards/{name}.arrayrecord",
+            "index": {**entry["index"], "path": f"shards/{name}.npy"},
+            "provenance": {**entry["provenance"], "path": f"provenance/{name}.npy"},
         }
-        for i in range(1000)
+        for name in names
     ]
-    (packed.folder / "manifest.json").write_text(json.dumps(manifest))
+    for count in ("rows", "tokens"):
+        manifest["counts"][count] *= 1000
+    del manifest["checksum"]
+    (packed.folder / "manifest.json").write_bytes(sealed(manifest))
     code = """
 import sys, tracemalloc
 import numpy as np
@@ -344,7 +352,7 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 manifest = read_manifest(folder)
 tracemalloc.start()
-shards = open_shards(folder, manifest, 1)
+shards = open_shards(folder, manifest, 1, "lazy")
 used, _ = tracemalloc.get_traced_memory()
 assert shards.fetch(np.array([399_999])).size[0] > 0
 print(used)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ def test_numpy_and_numba_give_the_same(weighted: Packed, columns: tuple[int, int
 def test_every_view_has_them(weighted: Packed, view: Any, name: str, shift: int) -> None:
     loader = DataLoader(weighted.folder, batch_size=8, shuffle=False, epochs=1, view=view)
     both = weighted.masks["weight"].astype(np.float32) * weighted.masks["loss"]
-    assert np.array_equal(loader[1][name], both[8:16, shift : shift + 600])
+    assert np.array_equal(loader[1][name], both[8:16, shift:])
     assert loader[1][name].dtype == np.float32
     assert ("loss_weights" in loader[1]) == (view != "lwm")
 
@@ -92,22 +94,49 @@ def test_padding_rows_weigh_nothing(weighted: Packed) -> None:
     assert not loader[1]["loss_weights"][8:].any()
 
 
+NAN, INFINITY, MINUS_ONE = 0x7E00, 0x7C00, 0xBC00
+
+
 @pytest.mark.parametrize("module", [by_numpy, by_numba])
-def test_a_weight_that_is_no_float16_is_an_error(module: Any) -> None:
-    layout = RowLayout(capacity=4, masks=("weight",), tokens=np.dtype("<u2"), ends=np.dtype("<u4"))
+@pytest.mark.parametrize("wanted", [("loss", "weight"), ("loss",)])
+@pytest.mark.parametrize(
+    ("ends", "loss", "weight", "cause"),
+    [
+        ([4], [4], [4, 4_000_000_000], "a loss weight of a row is not a positive number"),
+        ([4], [4], [4, NAN], "a loss weight of a row is not a positive number"),
+        ([4], [4], [4, INFINITY], "a loss weight of a row is not a positive number"),
+        ([4], [4], [4, MINUS_ONE], "a loss weight of a row is not a positive number"),
+        ([4], [4], [4, 0], "a loss weight of a row is not a positive number"),
+        ([4], [4], [3, 1], "the runs of a mask of a row do not ascend to its end"),
+        ([4], [3], [4, 1], "the runs of a mask of a row do not ascend to its end"),
+        ([3, 2], [4], [4, 1], "the ends of the documents of a row do not ascend"),
+        ([4], [4], [4, 1], ""),
+        ([4], [4], [4, 0x7BFF], ""),
+    ],
+)
+def test_both_ways_to_expand_find_the_same_damage_whatever_is_wanted(
+    module: Any,
+    wanted: tuple[str, ...],
+    ends: list[int],
+    loss: list[int],
+    weight: list[int],
+    cause: str,
+) -> None:
+    own = ("loss", "weight")
+    layout = RowLayout(capacity=4, masks=own, tokens=np.dtype("<u2"), ends=np.dtype("<u4"))
     rows = Rows(
         tokens=np.zeros((1, 4), "<u2"),
         left_padding=np.zeros(1, np.int64),
-        ends=IntegerLists(np.array([4]), np.array([0, 1])),
-        masks=(IntegerLists(np.array([4, 4_000_000_000]), np.array([0, 2])),),
+        ends=IntegerLists(np.array(ends), np.array([0, len(ends)])),
+        masks=tuple(IntegerLists(np.array(m), np.array([0, len(m)])) for m in (loss, weight)),
     )
     (payload,) = encode_rows(rows, layout)
     data = np.frombuffer(payload, np.uint8)
     found = RowBytes(
         memory=data, first=np.zeros(1, np.int64), size=np.array([len(data)]), in_blocks=False
     )
-    request = all_of_a_row(0, 4, ("weight",), ("weight",))
-    with pytest.raises(CorruptError):
+    request = replace(all_of_a_row(0, 4, wanted, own), segments=(), positions=())
+    with pytest.raises(CorruptError, match=cause) if cause else nullcontext():
         module.expand(found, layout, request, empty_arrays(request, 1), np.zeros(1, np.int64))
 
 

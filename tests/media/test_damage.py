@@ -9,6 +9,7 @@ import re
 import struct
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,11 @@ from PIL import Image
 
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.media import Item, PictureRules, SoundRules, decode_item
-from dataprep.pipeline.media.values import Blob, parts_of, paths_in
+from dataprep.pipeline.media.values import Blob, Surroundings, parts_of, paths_in
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count
 from dataprep.pipeline.media.whole import check_whole
 from support.encoding import encode_here
-from support.media import decode, encoded, items_of, picture, sine
+from support.media import RULES, decode, encoded, items_of, picture, sine
 
 SOUND = SoundRules(rate=16000, loudness="none")
 
@@ -472,15 +473,15 @@ def test_json_may_hold_structs_of_base64_or_a_path(tmp_path: Path) -> None:
 def test_a_struct_or_url_that_is_no_picture_has_a_reason(value: Any, reason: str) -> None:
     assert list(paths_in(value)) == []
     with pytest.raises(ValueError, match=reason):
-        parts_of(value, "/", is_json=True)
+        parts_of(value, Surroundings(folder="/"), is_json=True)
 
 
 # --- what people are told -----------------------------------------------------------------------
 
 
-def test_a_picture_of_too_many_pixels_is_to_be_scaled_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    assert decode(encoded(picture())).reason == "has more than 200 pixels; scale it down first"
+def test_a_picture_of_too_many_pixels_is_to_be_scaled_down() -> None:
+    found = decode(encoded(picture()), replace(RULES, max_pixels=200))
+    assert found.reason == "has more than 200 pixels; scale it down, or raise --max-pixels"
 
 
 def test_quarantined_records_have_their_file_and_line_apart(tmp_path: Path) -> None:

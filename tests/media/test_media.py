@@ -24,7 +24,7 @@ from dataprep.pipeline.media import (
     find_media,
 )
 from dataprep.pipeline.media.pictures import open_picture, to_square
-from dataprep.pipeline.media.values import parts_of
+from dataprep.pipeline.media.values import Surroundings, parts_of
 from dataprep.pipeline.media.video import is_video
 from support.media import RULES, decode, encoded, items_of, picture
 
@@ -82,7 +82,7 @@ def test_a_bad_picture_has_a_reason(data: bytes, reason: str) -> None:
 def test_a_picture_that_is_decoded_already_is_taken_as_it_is() -> None:
     # as `datasets` streams them
     image = Image.open(io.BytesIO(encoded(picture())))
-    (part,) = parts_of(image, None)
+    (part,) = parts_of(image, Surroundings(folder=None))
     item = Item(line=0, source="a", file="a", num_bytes=0, parts=[part])
     assert (next(iter(decode_item(item, RULES).frames)) == to_square(picture(), 32)).all()
     broken = Image.open(io.BytesIO(encoded(picture(), "JPEG")[:-200]))
@@ -106,9 +106,9 @@ def test_bytes_structs_base64_data_urls_and_paths_all_lead_to_the_picture(tmp_pa
         str(tmp_path / "a.png"),
     ]
     for value in values:
-        (part,) = parts_of(value, str(tmp_path))
+        (part,) = parts_of(value, Surroundings(folder=str(tmp_path)))
         assert part.read() == data
-    assert len(parts_of(values, str(tmp_path))) == len(values)
+    assert len(parts_of(values, Surroundings(folder=str(tmp_path)))) == len(values)
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,12 @@ def test_bytes_structs_base64_data_urls_and_paths_all_lead_to_the_picture(tmp_pa
 )
 def test_a_value_that_is_no_picture_has_a_reason(value: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        parts_of(value, "/")
+        parts_of(value, Surroundings(folder="/"))
 
 
 def test_a_path_in_a_table_that_is_not_local_is_refused() -> None:
     with pytest.raises(ValueError, match="only a local table"):
-        parts_of("a.png", None)
+        parts_of("a.png", Surroundings(folder=None))
 
 
 # --- folders and tars ---------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunCli
-from dataprep.configs import AudioConfig, TokenizeConfig, VisionConfig, load_config
+from dataprep.configs.load import load_config
+from dataprep.configs.modalities import AudioConfig, VisionConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import DataLoader
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.look.verify import verify

@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunCli, Sample
-from dataprep.configs import PackConfig
+from dataprep.configs.pack import PackConfig
 from dataprep.loaders import DataLoader, open_dataset
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
 from dataprep.pipeline.pack.plan import plan_rows
 from dataprep.pipeline.pack.rows import build_rows
@@ -259,8 +260,7 @@ def test_cut_blocks_are_counted_where_none_are_kept(
     assert packed.counts["blocks_cut"] == num_cut
 
 
-def test_tags_of_each_dataset_are_its_own(toy: Path, tmp_path: Path) -> None:
-    """Blocks of datasets whose tags differ in length are kept whole all the same."""
+def test_datasets_whose_blocks_differ_cannot_be_packed_together(toy: Path, tmp_path: Path) -> None:
     record = {"a": "abcdefg", "audio": [[1, 2, 3], [4, 5, 6]]}
     folders = []
     for end in ([93], [93, 94, 95, 96]):
@@ -270,10 +270,8 @@ def test_tags_of_each_dataset_are_its_own(toy: Path, tmp_path: Path) -> None:
         )
         folders += corpus.folders
     for order in (folders, folders[::-1]):
-        packed = Packed(Corpus(order), seq_len=12, strategy="best_fit")
-        for _, _, document, start, length in packed.pieces:
-            block = 7, 7 + (8 if order[document] == folders[0] else 11)
-            assert not block[0] < start + length < block[1]
+        with pytest.raises(ConfigError, match="cannot be packed together: tags of audio"):
+            Corpus(order)
 
 
 def lwm_rows(packed: Packed) -> Iterator[tuple[list[int], list[int], list[int]]]:

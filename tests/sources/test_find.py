@@ -23,6 +23,7 @@ import xxhash
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
+from dataprep.pipeline.sources.remote import fingerprint_url
 from dataprep.pipeline.types import Piece, Source
 
 PINNED = "Laboris incididunt sint minim cupidatat, laboris culpa eu ip"
@@ -307,6 +308,32 @@ def test_urls_are_read_like_paths(memory_files: Any, tmp_path: Path) -> None:
     assert source.fingerprint.startswith("ukey:")
     memory_files.pipe("/d/a.jsonl", lines * 2)
     assert find_sources("memory://d/a.jsonl")[0].fingerprint != source.fingerprint
+
+
+@pytest.mark.parametrize("name", ["1", "c", "a.jsonl"])
+def test_a_changed_file_has_another_fingerprint_whatever_its_name_is(
+    tmp_path: Path, name: str
+) -> None:
+    when = (2020, 1, 1, 0, 0, 0)
+    found = set()
+    for number in range(20):  # most checksums have any given digit
+        with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+            archive.writestr(zipfile.ZipInfo(name, when), f'{{"text": {number + 10}}}\n')
+        found.add(fingerprint_url(f"zip://{name}::{tmp_path}/x.zip"))
+    assert len(found) == 20
+
+
+def test_parameters_that_are_no_credentials_tell_files_apart(memory_files: Any) -> None:
+    def fingerprint(query: str) -> str:
+        memory_files.pipe_file(f"/get.jsonl?{query}", b"{}")
+        memory_files.store[f"/get.jsonl?{query}"].created = 0
+        (source,) = find_sources(f"memory://get.jsonl?{query}")
+        memory_files.store.clear()  # `rm` takes the name for a pattern
+        return source.fingerprint
+
+    marks = ["fileid=1", "fileid=2", "date=2024", "author=a", "keyword=b"]
+    assert len(set(map(fingerprint, marks))) == len(marks)
+    assert len({fingerprint(f"fileid=1&X-Amz-Signature={i}&se={i}") for i in range(2)}) == 1
 
 
 def test_files_inside_an_archive_are_read_through_chained_urls(tmp_path: Path) -> None:

@@ -9,14 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.hub import HubName, parse_hub_name
 from dataprep.pipeline.types import Piece, Source
-
-datasets = pytest.importorskip("datasets")
 
 README = """---
 configs:

@@ -422,7 +422,7 @@ def test_memory_is_bounded_also_for_an_endless_line(folder: Path, name: str) -> 
         content = gzip.compress(content, 1) * 4
     if name.endswith(".zst"):
         content = zstandard.ZstdCompressor().compress(content) * 16
-    source = source_of(folder, content, name)
+    source = source_of(folder, content, name, max_ratio=1 << 20)
     tracemalloc.start()
     _, errors, _ = read_all(source, batch_bytes=1 << 18, max_record_bytes=1 << 20)
     _, peak = tracemalloc.get_traced_memory()

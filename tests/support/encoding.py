@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
-from dataprep.configs import EncodeConfig
+from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encode.manifest import make_draft
 from dataprep.pipeline.encode.plan import make_plan
 from dataprep.pipeline.encode.recipe import begin_work
 from dataprep.pipeline.encode.worker import EncodeTasks
 from dataprep.pipeline.jobs import silent
-from dataprep.pipeline.jobs.publish import publish
+from dataprep.pipeline.jobs.publish import carry_out, prepare_publication
 from dataprep.pipeline.storage.manifest import manifest_json
 
 
@@ -38,7 +39,8 @@ def encode_here(out: Path, *inputs: Path, **config: Any) -> dict[str, Any]:
     tasks = EncodeTasks(planned.plan, work)
     for task in planned.plan.tasks:
         tasks.run(task, lambda message: None)()
-    publish(make_draft(planned, work, markers), out, work)
+    carry_out(prepare_publication(make_draft(planned, work, markers), work), out, work)
+    shutil.rmtree(work)
     return manifest_json(out)
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs import TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.engine import Selection, load_reference
+from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
-from dataprep.pipeline.jobs.publish import publish
+from dataprep.pipeline.jobs.plans import write_plan
+from dataprep.pipeline.jobs.poison import POISON, Poison
+from dataprep.pipeline.jobs.publish import carry_out, prepare_publication
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.manifest import manifest_json
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.tokenize.manifest import make_draft
+from dataprep.pipeline.tokenize.plan import special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.sink import DocumentsMarker
 from dataprep.pipeline.tokenize.worker import run_task
@@ -39,18 +43,21 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
     return path
 
 
-def tokenize_here(out: Path, **config: Any) -> dict[str, Any]:
-    """The manifest of a dataset made without workers."""
+def tokenize_here(out: Path, *, poison: Poison | None = None, **config: Any) -> dict[str, Any]:
+    """The manifest of a dataset made without workers; `poison`: what earlier tries found."""
     plan = plan_of(TokenizeConfig.model_validate({**config, "out": str(out)}), out / "cache")
     work = out / ".work"
     work.mkdir(parents=True)
     make_tasks_folder(work)
-    engine = SampledEngine(load_reference(plan.vocabulary.files))
+    if poison is not None:
+        write_plan(work, poison, POISON)
+    in_text = special_in_text(plan.config, plan.vocabulary)
+    engine = SampledEngine(load_reference(plan.vocabulary.files), in_text)
     for task in plan.tasks:
         run_task(task, plan, engine, work, lambda message: None)()
     markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], DocumentsMarker)
-    selection = Selection(name="tokenizers", version="0")
-    publish(make_draft(plan, work, markers, selection), out, work)
+    carry_out(prepare_publication(make_draft(plan, work, markers), work), out, work)
+    shutil.rmtree(work)
     return manifest_json(out)
 
 

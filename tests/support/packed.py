@@ -18,9 +18,10 @@ from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype
 from dataprep.pipeline.storage.entries import BlockTags, FileEntry, RowShard, TokenizerEntry
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
+    MANIFEST,
     PackedManifest,
+    manifest_text,
     read_manifest,
-    write_manifest,
 )
 from dataprep.pipeline.storage.masks import (
     MASKS,
@@ -29,6 +30,7 @@ from dataprep.pipeline.storage.masks import (
     runs_of_parts,
     stored_numbers,
 )
+from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows, ends_dtype
 
 PAD = 3
@@ -77,6 +79,7 @@ def write_packed(
     token_dtype: str = "uint16",
     pad_side: str = "right",
     compression: str = "none",
+    strategy: str = "best_fit",
 ) -> Packed:
     rng = np.random.default_rng(seed)
     capacity = seq_len + 1
@@ -109,7 +112,7 @@ def write_packed(
         ),
         layout,
     )
-    _write(folder, payloads, layout, masks, seq_len, rows_per_shard, compression, seed)
+    _write(folder, payloads, layout, masks, seq_len, rows_per_shard, compression, strategy, seed)
     return Packed(
         folder=folder,
         tokens=tokens.astype(np.int32),
@@ -150,33 +153,37 @@ def _write(
     seq_len: int,
     rows_per_shard: int,
     compression: str,
+    strategy: str,
     seed: int,
 ) -> None:
-    (folder / "shards").mkdir(parents=True)
+    for part in ("shards", "provenance"):
+        (folder / part).mkdir(parents=True)
     options = "uncompressed" if compression == "none" else "zstd:3"
     entries = []
+    count = -(-len(payloads) // rows_per_shard)
     for number, first in enumerate(range(0, len(payloads), rows_per_shard)):
         own = payloads[first : first + rows_per_shard]
-        path = folder / f"shards/rows-{number:05d}.arrayrecord"
+        name = f"rows-{number:05d}-of-{count:05d}"
+        path = folder / f"shards/{name}.arrayrecord"
         writer = array_record_module.ArrayRecordWriter(str(path), f"group_size:1,{options}")
         for payload in own:
             writer.write(payload)
         writer.close()
-        index = path.with_suffix(".npy")
+        index, provenance = path.with_suffix(".npy"), folder / f"provenance/{name}.npy"
         np.save(index, np.array([len(payload) for payload in own], "<u4"))
-        files = _entry(folder, path), _entry(folder, index)
+        np.save(provenance, np.zeros(0, ROW_PIECE))  # the loader reads none
         entries.append(
             RowShard(
-                **asdict(files[0]),
+                **asdict(_entry(folder, path)),
                 num_records=len(own),
                 num_tokens=len(own) * layout.capacity,
-                index=files[1],
-                provenance=files[1],
+                index=_entry(folder, index),
+                provenance=_entry(folder, provenance),
             )
         )
     identity = {"seed": seed, "shards": [entry.xxh3_128 for entry in entries]}
     tokenizer = TokenizerEntry(
-        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine={}
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine="bytes"
     )
     tags: dict[str, Any] = {
         mask: BlockTags(start=(), end=(), named=True) for mask in blocks_among(masks)
@@ -186,19 +193,24 @@ def _write(
         kind="packed",
         fingerprint=fingerprint(identity),
         parents=(),
-        config={},
+        config={"pack": {"strategy": strategy}},
         tokenizer=tokenizer,
         sources=(),
         seq_len=seq_len,
         token_dtype=cast(TokenDtype, layout.tokens.name),
         ends_dtype=cast(TokenDtype, layout.ends.name),
-        max_id=0,
+        max_id=np.iinfo(layout.tokens).max,
         pad=PAD,
         compression=cast(Any, compression),
+        strategy=strategy,
         **tags,
         masks=tuple(masks),
         shards=tuple(entries),
-        counts={**dict.fromkeys(COUNTS, 0), "rows": len(payloads)},
+        counts={
+            **dict.fromkeys(COUNTS, 0),
+            "rows": len(payloads),
+            "tokens": len(payloads) * layout.capacity,
+        },
         identity=identity,
     )
     write_manifest(folder, manifest)
@@ -222,3 +234,7 @@ def manifest_of(packed: Packed) -> PackedManifest:
     manifest = read_manifest(packed.folder)
     assert isinstance(manifest, PackedManifest)
     return manifest
+
+
+def write_manifest(folder: Path, manifest: PackedManifest) -> None:
+    (folder / MANIFEST).write_text(manifest_text(manifest), "utf-8")

@@ -23,7 +23,8 @@ from typing import Any
 
 from dataprep.pipeline.errors import BY_NAME
 from dataprep.pipeline.jobs.executors import run_local
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
+from dataprep.pipeline.jobs.trail import Span
+from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 
 TESTS = Path(__file__).parents[1]
 MODULE = "support.toy_worker"
@@ -43,6 +44,7 @@ def act_out(
     acts: Mapping[int, Sequence[str]],
     *,
     num_workers: int = 1,
+    task_timeout: float | None = None,
     on_message: Callable[[dict[str, Any]], None] = lambda message: None,
     **environment: str,
 ) -> None:
@@ -53,6 +55,7 @@ def act_out(
         work=work,
         environment={**importable(), **environment},
         num_workers=num_workers,
+        task_timeout=task_timeout,
         describe=lambda job: f"job {job}",
         on_message=on_message,
     )
@@ -86,6 +89,9 @@ def jobs_of(work: Path, what: str) -> list[int]:
 
 
 def begin(work: Path) -> RunJob:
+    time.sleep(float(os.environ.get("SLOW_START", "0")))
+    if "EXIT_AT_START" in os.environ:
+        os._exit(int(os.environ["EXIT_AT_START"]))
     acts = json.loads((work / "acts.json").read_text())
 
     def run(job: int, send: Send) -> Commit:
@@ -123,6 +129,11 @@ def _do(step: str, work: Path, job: int, send: Send) -> None:
         "wait": partial(_wait_for, work / argument),
         "talk": threading.Thread(target=send, args=[{"type": "told", "value": LARGE}]).start,
         "hang": partial(time.sleep, 3600),
+        "loop": _loop,
+        "live": partial(_live, argument, send),
+        "panic": _panic,
+        "at": lambda: send(at(_span(argument), alone=False)),
+        "alone": lambda: send(at(_span(argument), alone=True)),
         "print": partial(_print, argument),
         "tell": lambda: send({"type": "told", "value": TELL[argument]()}),
         "leave": partial(_leave_program, work),
@@ -153,6 +164,32 @@ def _fail(name: str) -> None:
         "BrokenPipeError": BrokenPipeError,
     }
     raise errors[name]("because of the test")
+
+
+def _loop() -> None:
+    while True:
+        pass
+
+
+def _live(seconds: str, send: Send) -> None:
+    """Send signs of life for so long."""
+    deadline = time.monotonic() + float(seconds)
+    while time.monotonic() < deadline:
+        send(at(None))
+        time.sleep(0.05)
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it."""
+
+
+def _panic() -> None:
+    raise PanicException("because of the test")
+
+
+def _span(lines: str) -> Span:
+    start, stop = map(int, lines.split())
+    return (0, start), (0, stop)
 
 
 def _wait_for(path: Path) -> None:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.documents import together
+from dataprep.pipeline.documents.process import ORIGIN, Processed
+from dataprep.pipeline.documents.together import PieceLines
+from dataprep.pipeline.storage.documents import Documents
+from dataprep.pipeline.tokenize.sink import ShardSink
+from dataprep.pipeline.types import RecordError
 from support.inprocess import tokenize_here
 from support.toy import write_toy_tokenizer
 
@@ -81,3 +88,25 @@ def test_small_files_are_encoded_in_one_call(
     monkeypatch.setattr(together, "process", counting)
     made(tmp_path / "out", tmp_path, tokenizer)
     assert sizes == [1, 50]  # one call for each input
+
+
+def test_bad_records_are_counted_in_one_pass_whatever_the_number_of_pieces(tmp_path: Path) -> None:
+    count = 10_000
+    none = Documents(tokens=np.zeros(0, "<u2"), ends=np.zeros(0, np.int64), masks=())
+    batch = Processed(
+        documents=none,
+        origins=np.zeros(0, ORIGIN),
+        errors=tuple(RecordError(line=i, offset=0, reason="", special=i % 3) for i in range(count)),
+        empty_lines=np.zeros(0, np.int64),
+        next_line=count,
+        num_bytes=0,
+    )
+    sink = ShardSink(tmp_path / "0", (0, 1) * (count // 2), (), 1 << 20, done=[])
+    lines = PieceLines(places=np.arange(count), firsts=np.arange(count + 1))
+    began = time.process_time()
+    sink.add(batch, lines)
+    assert time.process_time() - began < 1.2  # some 3 s if every piece looks at every error
+    for source, tally in sink._open.tallies.items():
+        mine = [i % 3 for i in range(int(source), count, 2)]
+        assert (tally.bad, tally.special_in_text) == (len(mine), sum(mine))
+        assert tally.with_special == sum(n > 0 for n in mine)

@@ -10,6 +10,7 @@ name before anything is called.
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from dataprep.pipeline.encoders.vqgan.weights import (
     write_tensors,
 )
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.opening import open_regular
+
+MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,9 @@ def convert_checkpoint(source: Path, target: Path) -> Converted:
     tree = read_pickle(source)
     if set(tree) == {"params"} and isinstance(tree["params"], Mapping):
         tree = tree["params"]
-    tensors: Tensors = {name: _as_float32(name, value) for name, value in _flatten(tree)}
+    tensors: Tensors = {
+        name: _as_float32(name, value) for name, value in _flatten(tree, str(source))
+    }
     network = architecture_of({name: t.shape for name, t in tensors.items()}, str(source))
     check_finite(tensors, str(source))
     write_tensors(tensors, target)
@@ -53,7 +59,7 @@ def convert_checkpoint(source: Path, target: Path) -> Converted:
 
 def read_pickle(path: Path) -> Mapping[str, Any]:
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as raw, io.BufferedReader(raw) as file:
             tree = _ArraysOnly(file).load()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from None
@@ -127,13 +133,23 @@ _KNOWN = {
 }
 
 
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{name}.")
-        else:
+def _flatten(tree: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+    """Yield the leaves with their names joined by dots, in order."""
+    seen = {id(tree)}
+    waiting: list[tuple[str, Any]] = [("", tree)]
+    while waiting:
+        name, value = waiting.pop()
+        if not isinstance(value, Mapping):
             yield name, value
+            continue
+        if name.count(".") > MAX_DEPTH:
+            raise ConfigError(f"{place} is nested more than {MAX_DEPTH} levels deep")
+        prefix = f"{name}." if name else ""
+        for key, inner in list(value.items())[::-1]:
+            if isinstance(inner, Mapping) and id(inner) in seen:  # it may even hold itself
+                raise ConfigError(f"{place} holds the same table of parameters twice")
+            seen.add(id(inner))
+            waiting.append((f"{prefix}{key}", inner))
 
 
 def _as_float32(name: str, value: Any) -> NDArray[np.float32]:

@@ -2,13 +2,12 @@
 
     code_points   every code point in contexts that show its class: aéb, 1é234, !!é!!
     specimens     words, scripts, white space and emoji that random texts are made of
-    fuzz          a seed -> the same random texts each time, and plain ones to measure speed on
+    fuzz          a seed -> the same random texts each time
     sweep         all of these as documents: "aéb aêb aëb …"
     compare       two encodings -> the texts whose ids differ: [1, 4]
     trial         a document differs -> each unit alone -> é is bad, or the engine is ruled out
-    speed         plain text -> MB/s of each engine on one thread, as workers use it
     record        the result as a file in the cache: Proof(engine="fastokens", equal=True, …)
-    prove         runs the trials of several engines together
+    prove         runs the trial of an engine, or finds its result in the cache
 
-`select` calls `prove_all` and takes the fastest engine that is equal.
+`select` takes the first engine of a fixed order that is equal; none is ever timed.
 """

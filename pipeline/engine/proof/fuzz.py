@@ -1,4 +1,4 @@
-"""Make random texts that are hard to tokenize, and plain ones to measure speed on.
+"""Make random texts that are hard to tokenize.
 
 The same seed gives the same texts. They have white space, numbers, contractions, runs of one
 character, many scripts, combining marks, emoji sequences, line ends, code, whole and damaged added
@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dataprep.pipeline.engine.proof.specimens import (
-    COMMON_WORDS,
     PROSE,
     RUN_CHARACTERS,
     SCRIPTS,
     SNIPPETS,
     SPACES,
-    SYLLABLES,
 )
 
 FEW = 1000  # with fewer texts than this, no long ones
@@ -55,30 +53,6 @@ def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> list[str]
     if not few:
         lengths = (LONG_DOCUMENT, LONG_DOCUMENT, LONG_DOCUMENT, LONGEST_DOCUMENT)
         texts += [fuzzer.long_text(n) for n in lengths]
-    return texts
-
-
-def plain_text(num_characters: int, seed: int) -> list[str]:
-    """Return documents of ordinary prose, code and dialogue, a few thousand characters each."""
-    generator = random.Random(seed)
-    common, syllables = COMMON_WORDS.split(), SYLLABLES.split()
-
-    def word() -> str:
-        # Common words by Zipf's law, and rare ones, because engines cache the words they have seen.
-        if generator.random() < 0.8:
-            return common[int(len(common) ** generator.random()) - 1]
-        return "".join(generator.choices(syllables, k=generator.randint(1, 4)))
-
-    texts = []
-    while num_characters > 0:
-        sentences = []
-        for _ in range(generator.randint(2, 30)):
-            words = [word() for _ in range(generator.randint(6, 24))]
-            sentences.append(f"{' '.join(words).capitalize()}. ")
-            if generator.random() < 0.3:
-                sentences.append(generator.choice(PROSE))
-        texts.append("".join(sentences))
-        num_characters -= len(texts[-1])
     return texts
 
 

@@ -30,9 +30,6 @@ class Proof:
     bad_code_points: tuple[tuple[int, int], ...] = ()  # inclusive ranges; left to the reference
     num_bad_code_points: int = 0
     swept: Swept = field(default_factory=Swept)
-    seconds: float = 0.0
-    megabytes_per_second: float = 0.0  # of plain text, on one thread
-    reference_megabytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,21 +118,3 @@ PROSE = (
     "这个问题比我们想象的要复杂得多，需要更多的时间来研究。",
     "User: How do I reset my password?\nAssistant: Open Settings > Account, then “Reset”.\n",
 )
-# Most frequent first.
-COMMON_WORDS = """
-the of and to in a is that for it as was with be by on not he his but at are this have from or had
-an they which one you were all her she there would their we him been has when who will no more if
-out so up said what its about than into them can only other time new some could these two may
-first then do any like my now over such our man me even most made after also did many off before
-must well back through years much where your way down should because long each just state people
-those mr how too little good world make very year still see own work men day get here old between
-both life being under three never know same last another while us might great go come since
-against right came take used himself few house american use place during high without again home
-around small however found
-"""
-SYLLABLES = """
-ab ac ad al am an ap ar as at be ber bra ca ce ch co com con de den di do dor en er es fa fi for
-ga ge gra ha he hi ho im in ing is ity ja ka ki la le li lo ly ma me men mi mo na ne ni no nt or
-ous pa per pi pre pro qua ra re ri ro sa se si so sta sub ta te ter ti tion to tra un ur us va ve
-vi wa we wi xi
-"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dataprep.pipeline.engine.exact import CodePointFinder
-from dataprep.pipeline.engine.interface import Engine
+from dataprep.pipeline.engine.interface import Engine, EngineFailedError, failures_told
 from dataprep.pipeline.engine.proof.compare import describe_difference, differing
 from dataprep.pipeline.engine.proof.sweep import Chain
 from dataprep.pipeline.types import Ids, Offsets
@@ -20,10 +20,6 @@ ORDINARY = frozenset(map(chr, range(0x20, 0x7F))) | {"\n", "\t", "\r"}
 MAX_REDUCTIONS = 400
 
 Encoded = tuple[Ids, Offsets]
-
-
-class EngineFailedError(Exception):
-    """The engine raised or panicked on a text."""
 
 
 class Trial:
@@ -99,15 +95,8 @@ class Trial:
         self.why_not = self.why_not or why
 
     def _encode(self, texts: Sequence[str]) -> Encoded:
-        try:
+        with failures_told():
             ids, offsets = self.engine.encode(texts)
-        except MemoryError:
-            raise
-        except BaseException as error:
-            # A panic in Rust is not an Exception; a signal is not the engine's fault.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            raise EngineFailedError(f"{type(error).__name__}: {error}") from error
         if len(offsets) != len(texts) + 1:
             raise EngineFailedError(f"{len(texts)} texts gave {len(offsets) - 1} results")
         return ids, offsets

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dataprep.configs import PackConfig
 from dataprep.configs.base import Overflow, Side
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.pack.strategies.decreasing import best_fit_decreasing
 from dataprep.pipeline.pack.strategies.exact import MIXINGS, fill_exactly
 from dataprep.pipeline.pack.strategies.order import stable_order

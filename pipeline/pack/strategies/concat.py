@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dataprep.configs import PackConfig
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     Ints,

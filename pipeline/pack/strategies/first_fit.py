@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dataprep.configs import PackConfig
 from dataprep.configs.base import Overflow, Side
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies.order import stable_order
 from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces

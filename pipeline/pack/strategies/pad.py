@@ -8,8 +8,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dataprep.configs import PackConfig
 from dataprep.configs.base import Overflow, Side
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import Counts, RowPlan, checked

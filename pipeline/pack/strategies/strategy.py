@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dataprep.configs import PackConfig
+from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.pack.strategies.overflow import Blocks
 from dataprep.pipeline.pack.strategies.plan import RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window

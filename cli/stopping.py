@@ -1,0 +1,61 @@
+"""Signals end a command in order, with the exit code that says so: 130 Ctrl-C, 143 SIGTERM,
+129 SIGHUP.
+
+    the first signal       Stopped is raised; the run stops its workers and unlocks its folder
+    a second one, or       the process ends at once, and its workers with it
+    GRACE seconds later
+
+What is on disk is whole either way. Packages sometimes swallow exceptions (`except:` around an
+import) or turn them into others, so whatever a command ends with after a signal counts as stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from dataprep.cli.streams import say
+
+GRACE = 5.0  # seconds
+
+
+class Stopped(BaseException):
+    """A signal as an exception, so that workers are stopped before the process exits."""
+
+
+@contextmanager
+def stop_in_order() -> Iterator[None]:
+    """Exit with 128 + the number of a signal that comes meanwhile."""
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1:
+            os._exit(128 + came[0])
+        signal.setitimer(signal.ITIMER_REAL, GRACE)  # brings SIGALRM
+        raise Stopped
+
+    def give_up(number: int, frame: FrameType | None) -> None:
+        _exit_stopped(came[0])
+
+    signal.signal(signal.SIGALRM, give_up)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup
+            signal.signal(number, stop)
+    try:
+        yield
+    except BaseException:
+        if not came:
+            raise
+    if came:
+        _exit_stopped(came[0])
+
+
+def _exit_stopped(number: int) -> NoReturn:
+    say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
+    # Not sys.exit: an interpreter that ends gives SIGINT back its default, and a second one kills.
+    os._exit(128 + number)

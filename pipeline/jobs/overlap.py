@@ -1,0 +1,56 @@
+"""Refuse an output folder that is, holds or lies in what is read.
+
+Files are told apart by device and inode, so that links and other names of a mount do not matter:
+
+    --out data/out        input data/out/shards/a.jsonl       inside
+                          input local://data/out/a.jsonl      inside
+                          input link/a.jsonl, link -> data    inside, if the file is
+                          input b.jsonl, a hard link of a file in data/out
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.files import FileId, id_of, local_paths
+
+
+def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Raise ConfigError for an input inside `out`, and for `out` inside one of `folders`.
+
+    `reads` are files, folders and URLs; `folders` are read with all that they hold.
+    """
+    folders = list(folders)
+    target, inside = id_of(str(out)), _ids_below(out)
+    above = lru_cache(maxsize=None)(_ids_above)  # many files are in few folders
+    for address in (*reads, *folders):
+        for path in local_paths(address):
+            real = os.path.realpath(path)
+            own = id_of(real)
+            is_inside = target in (own, *above(os.path.dirname(real)))
+            if own is not None and target is not None and (is_inside or own in inside):
+                raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
+    around = {id_of(os.path.realpath(out)), *_ids_above(os.path.realpath(out.parent))}
+    for path in folders:
+        if id_of(os.path.realpath(path)) in around - {None}:
+            raise ConfigError(f"--out {out} lies in the input {path}; name another folder")
+
+
+def _ids_above(folder: str) -> frozenset[FileId | None]:
+    """Return the folder and all folders above it."""
+    places = (Path(folder), *Path(folder).parents)
+    return frozenset(id_of(str(place)) for place in places) - {None}
+
+
+def _ids_below(folder: Path) -> set[FileId]:
+    found = set()
+    for place, _, files in os.walk(folder):
+        for name in files:
+            identity = id_of(os.path.join(place, name))
+            if identity is not None:
+                found.add(identity)
+    return found

@@ -1,0 +1,198 @@
+"""Whose files are in the output folder: what is not ours is never removed.
+
+out/manifest.json              ours if its checksum fits; lists every file of the dataset
+out/.work/dataprep-work        the mark of a work folder; all in such a folder is ours
+out/.work/publish.json         files that an unfinished run has moved to their places
+out/.work/removed.json         the manifest of a dataset that is being removed
+out/shards/notes.txt           listed nowhere: somebody else's, so nothing is written or removed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.files import make_folder, sync_folder, temporary, write_atomic
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.publish import find_publication
+from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK
+
+MARK_TEXT = (
+    b"The work of an unfinished run of dataprep, which removes this folder and all in it.\n"
+    b"Run the same command again to continue.\n"
+)
+REMOVED = "removed.json"
+FOLDERS = ("shards", "index", "provenance")
+# What runs write into their work folder and its folders, with .tmp behind it until it is whole.
+WORK_FILES = {
+    "": rf"({MARK}|[a-z]+(-\d+)?\.json)(\.tmp)?|tasks|rows|checked|texts",
+    "tasks": r"\d{6}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
+    "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
+    "checked": r"[0-9a-f]+",
+    "texts": r"errors\.jsonl(\.tmp)?|provenance",
+    "texts/provenance": r"[a-z]+\.jsonl?(\.tmp)?",
+}
+
+
+def check_ours(out: Path) -> None:
+    """Raise if the folder holds files of others where we would write or remove some."""
+    if not out.is_dir():
+        return
+    check_work(out)
+    for name in FOLDERS:
+        if (out / name).is_symlink():
+            raise ConfigError(f"{out / name} is a link, which dataprep does not write through")
+    is_ours = (out / MANIFEST).exists() or (out / WORK / MARK).exists()
+    known = {MANIFEST, temporary(out / MANIFEST).name, WORK, *_listed_files(out)}
+    for name in _present(out, is_ours):
+        if name not in known:
+            raise ConfigError(
+                f"--out {out} holds {name}, which dataprep did not write; "
+                "move it away or name a new folder"
+            )
+
+
+def make_work(out: Path) -> Path:
+    """Return the work folder, marked as ours."""
+    work = out / WORK
+    if not (work / MARK).exists():
+        make_folder(work)
+        write_atomic(work / MARK, MARK_TEXT)
+    return work
+
+
+def remove_dataset(out: Path) -> None:
+    """Remove the files that a manifest or a work folder of ours lists. After a kill the same call
+    goes on: the manifest lies in the work folder until everything that it lists is gone."""
+    if not any((out / name).exists() for name in (MANIFEST, WORK)):
+        return
+    work = make_work(out)
+    if (out / MANIFEST).exists():
+        os.replace(out / MANIFEST, work / REMOVED)
+        sync_folder(work)
+        sync_folder(out)
+    for name in _listed_files(out):
+        (out / name).unlink(missing_ok=True)
+    for folder in FOLDERS:
+        with suppress(OSError):  # it is not there, or holds a file of somebody else
+            (out / folder).rmdir()
+    remove_work(work)
+    sync_folder(out)
+
+
+def remove_work(work: Path) -> None:
+    """Remove the work folder; its mark goes last, so that what a kill leaves is known as ours."""
+    for path in work.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != MARK:
+            path.unlink()
+    (work / MARK).unlink(missing_ok=True)
+    work.rmdir()
+
+
+def check_work(out: Path) -> None:
+    """Raise if there is a work folder that is not ours."""
+    work = out / WORK
+    if work.is_symlink() or (work.exists() and not work.is_dir()):
+        raise ConfigError(f"{work} is not a folder of dataprep; move it away or name another --out")
+    names = {path.name for path in work.iterdir()} if work.is_dir() else set()
+    if names <= {temporary(work / MARK).name}:  # a run was killed before its mark
+        return
+    if MARK not in names:
+        raise ConfigError(
+            f"{work} has no mark of dataprep ({MARK}), so it may be somebody else's; "
+            "remove it yourself, or name another --out"
+        )
+    try:
+        with open_regular(work / MARK) as file:
+            is_whole = file.readall() == MARK_TEXT and not (work / MARK).is_symlink()
+    except OSError:
+        is_whole = False
+    if not is_whole:
+        raise CorruptError(f"{work / MARK} is damaged; remove {work} yourself if it is not needed")
+    for folder, known in WORK_FILES.items():
+        for path in (work / folder).iterdir() if (work / folder).is_dir() else ():
+            if not re.fullmatch(known, path.name):
+                raise ConfigError(
+                    f"{work} holds {path.relative_to(work)}, which dataprep did not write; "
+                    "move it away: the folder is removed when the run ends"
+                )
+
+
+def check_plain(work: Path) -> None:
+    """Raise CorruptError if something else stands where a file of an unfinished run is expected."""
+    for folder in WORK_FILES:
+        for path in (work / folder).iterdir() if (work / folder).is_dir() else ():
+            is_ours = str(path.relative_to(work)) in WORK_FILES
+            if path.is_symlink() or not (path.is_dir() if is_ours else path.is_file()):
+                raise CorruptError(
+                    f"{path} is damaged: it is not what dataprep wrote there; "
+                    "remove it, or start again with --overwrite"
+                )
+
+
+def _present(out: Path, is_ours: bool) -> Iterator[str]:
+    """Yield what is in the folder: files, by their paths; where nothing is ours, folders too."""
+    for path in sorted(out.iterdir()):
+        if not is_ours or path.name not in FOLDERS:
+            yield path.name
+    for folder in FOLDERS if is_ours else ():
+        for place, folders, files in os.walk(out / folder):
+            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+            for name in sorted((*files, *links)):
+                yield os.path.relpath(os.path.join(place, name), out)
+
+
+def _listed_files(out: Path) -> list[str]:
+    """Return the files of the dataset that is there, is being removed or is being published."""
+    listed = [*_listed_by(out / MANIFEST), *_listed_by(out / WORK / REMOVED)]
+    publication = find_publication(out / WORK)
+    if publication is not None:
+        listed += [name for _, name, _ in publication.moves]
+    return [name for name in listed if _is_below(name)]
+
+
+def _listed_by(path: Path) -> Iterator[str]:
+    """Yield the files that a manifest lists, one of another version too."""
+    if not path.exists():
+        return
+    try:
+        with open_regular(path) as file:
+            values = json.loads(file.readall())
+        checksum = values.pop("checksum")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError, OSError):
+        raise ConfigError(
+            f"{path} is damaged or not a manifest of dataprep, so it is not known which files are "
+            "dataprep's; remove what you do not need yourself, or name another --out"
+        ) from None
+    if checksum != fingerprint(values):
+        raise CorruptError(
+            f"{path} was edited or damaged (its checksum does not fit), so it is not known which "
+            "files are dataprep's; remove the folder yourself, or name another --out"
+        )
+    yield from _paths_in(values)
+
+
+def _paths_in(values: Any) -> Iterator[str]:
+    """Yield the path of every entry that has a hash."""
+    if isinstance(values, dict):
+        if isinstance(values.get("path"), str) and "xxh3_128" in values:
+            yield values["path"]
+        values = list(values.values())
+    if isinstance(values, list):
+        for value in values:
+            yield from _paths_in(value)
+
+
+def _is_below(name: str) -> bool:
+    parts = Path(name).parts
+    return bool(parts) and not Path(name).is_absolute() and ".." not in parts

@@ -1,0 +1,146 @@
+"""Records that kill their worker: found, remembered, and then treated as bad records.
+
+    try 1    task 7 dies on the records 3200 to 3941 of piece 0      .work/poison.json: suspects
+    try 2    they are run one by one; it dies on record 3517         .work/poison.json: suspects
+    try 3    it dies on record 3517 again, with no other worker      .work/poison.json: records
+    try 4    record 3517 is bad: "a worker died of SIGSEGV on this record"
+
+The parent writes the file, workers read it before each task. What is written in the end depends
+only on which records are poison, not on when and how often workers died. The last try has the
+machine to itself, so that what many workers need is not taken for the fault of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dataprep.pipeline.errors import ResourceError
+from dataprep.pipeline.jobs.deaths import Death
+from dataprep.pipeline.jobs.plans import find_plan, write_plan
+from dataprep.pipeline.jobs.trail import Doing, Place, Span
+
+POISON = "poison.json"
+MAX_TRIES = 3
+MOST_IN_A_ROW = 3  # records that lacked memory: more are no accident of the records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoisonRecord:
+    task: int
+    place: Place
+    reason: str
+    lacks_memory: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poison:
+    """What is known so far, of all tasks; also the file."""
+
+    records: tuple[PoisonRecord, ...] = ()
+    suspects: Mapping[int, Span] = field(default_factory=dict)  # by task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPoison:
+    """What is known of one task."""
+
+    records: Mapping[Place, PoisonRecord]
+    suspects: Span | None
+
+    def touches(self, start: Place, stop: Place) -> bool:
+        """Return whether any record from `start` up to `stop` is poison or suspect."""
+        if self.suspects and start < self.suspects[1] and self.suspects[0] < stop:
+            return True
+        return any(start <= place < stop for place in self.records)
+
+    def singles_out(self, place: Place) -> bool:
+        return place in self.records or self.suspects_at(place)
+
+    def suspects_at(self, place: Place) -> bool:
+        return self.suspects is not None and self.suspects[0] <= place < self.suspects[1]
+
+
+def read_poison(work: Path) -> Poison:
+    """Return what is known; if the file is damaged, workers die again and it is found again."""
+    return find_plan(work, Poison, POISON) or Poison()
+
+
+def poison_of(work: Path, task: int) -> TaskPoison:
+    """Return what is known of a task, for its worker."""
+    known = read_poison(work)
+    return TaskPoison(
+        records={record.place: record for record in known.records if record.task == task},
+        suspects=known.suspects.get(task),
+    )
+
+
+def forget_poison(work: Path) -> None:
+    """Try every record again, as a run that stops at the first bad one does."""
+    (work / POISON).unlink(missing_ok=True)
+
+
+class Deaths:
+    """The deaths of the tasks of a run: who may try again, and which records are to blame."""
+
+    def __init__(self, work: Path) -> None:
+        self._work = work
+        self._known = read_poison(work)
+        self._by_task: dict[int, list[Place | None]] = {}  # since a record was found; where alone
+
+    def tries(self, task: int) -> int:
+        return len(self._by_task.get(task, ()))
+
+    def add(self, task: int, name: str, doing: Doing, death: Death) -> None:
+        """Note a death, and where to look closely; raise if the task has killed too many."""
+        span = doing.span if doing.job == task and death.may_be_poison else None
+        places = self._by_task.setdefault(task, [])
+        places.append(span[0] if span and doing.alone else None)
+        if len(places) >= MAX_TRIES:
+            if places[-1] is None or places[-1] != places[-2]:
+                raise ResourceError(_notice(name, death))
+            self._blame(task, places[-1], name, death)
+            places.clear()
+        elif span:
+            self._write(suspects={**self._known.suspects, task: span})
+
+    def _blame(self, task: int, place: Place, name: str, death: Death) -> None:
+        record = PoisonRecord(
+            task=task,
+            place=place,
+            reason=f"a worker {death.reason} on this record",
+            lacks_memory=death.lacks_memory,
+        )
+        records = (*self._known.records, record)
+        row = records[-MOST_IN_A_ROW - 1 :]
+        if len(row) > MOST_IN_A_ROW and all(map(_follows_for_memory, row, row[1:])):
+            # It is the memory that is wrong, not so many records in a row: they are as good as new.
+            self._write(records=records[: -MOST_IN_A_ROW - 1])
+            raise ResourceError(_notice(name, death))
+        self._write(records=records)
+
+    def _write(
+        self,
+        *,
+        records: tuple[PoisonRecord, ...] | None = None,
+        suspects: Mapping[int, Span] | None = None,
+    ) -> None:
+        known = self._known
+        self._known = replace(
+            known,
+            records=known.records if records is None else records,
+            suspects=known.suspects if suspects is None else suspects,
+        )
+        write_plan(self._work, self._known, POISON)
+
+
+def _follows_for_memory(before: PoisonRecord, after: PoisonRecord) -> bool:
+    (piece, line), (next_piece, next_line) = before.place, after.place
+    is_next = (before.task, piece, line + 1) == (after.task, next_piece, next_line)
+    return is_next and before.lacks_memory and after.lacks_memory
+
+
+def _notice(name: str, death: Death) -> str:
+    hint = f"; {death.hint}" if death.hint else ""
+    return f"workers died {MAX_TRIES} times ({death.cause}) on {name}{hint}; run again to continue"

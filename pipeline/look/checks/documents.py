@@ -1,0 +1,113 @@
+"""Check a shard of documents, its index and its provenance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.look.records import read_records
+from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.documents import (
+    check_documents,
+    decode_documents,
+    index_documents,
+    index_dtype,
+)
+from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.manifest import TokenizedManifest
+from dataprep.pipeline.storage.masks import MASKS, count_marked
+from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, read_pieces
+from dataprep.pipeline.types import Offsets
+
+OF_SOURCES = "{} of source {}"
+
+
+def said_of_documents(manifest: TokenizedManifest) -> dict[str, int]:
+    names = ["documents_written", "tokens", *(MASKS[mask].count for mask in manifest.masks)]
+    said = {name: manifest.counts[name] for name in names}
+    for i, source in enumerate(manifest.sources):
+        said[OF_SOURCES.format("documents", i)] = source.written
+        said[OF_SOURCES.format("tokens", i)] = source.tokens
+    return said
+
+
+def documents_checker(
+    folder: Path, manifest: TokenizedManifest
+) -> Callable[[DocumentShard], Counter[str]]:
+    sources = np.array([piece.source for piece in read_pieces(folder, manifest)], np.int64)
+    last = (-1, -1)  # piece and line of the document before
+
+    def check(shard: DocumentShard) -> Counter[str]:
+        counts, expected = _read(folder, manifest, shard)
+        index = map_array(folder, shard.index, expected.dtype, shard.num_documents)
+        if not np.array_equal(index, expected):
+            raise CorruptError(f"{folder / shard.index.path} does not match {shard.path}")
+        counts["documents_written"] = len(index)
+        counts["tokens"] = int(index["length"].sum(dtype=np.int64))
+        nonlocal last
+        piece, line = _origins(folder, shard, len(sources))
+        last = _check_order(folder, shard, last, piece, line)
+        _count_by_source(sources[piece], index["length"], counts)
+        return counts
+
+    return check
+
+
+def _read(
+    folder: Path, manifest: TokenizedManifest, shard: DocumentShard
+) -> tuple[Counter[str], NDArray[Any]]:
+    """Check every record; return the counts of the masks, and what the index must be."""
+    kinds = [MASKS[mask] for mask in manifest.masks]
+    parts = [np.zeros(0, index_dtype(manifest.masks))]
+    counts = Counter[str]({kind.count: 0 for kind in kinds})
+    for first, records in read_records(folder, shard):
+        for number, data in enumerate(records, first):
+            place = f"record {number} of {folder / shard.path}"
+            try:
+                found = decode_documents(data, manifest.token_dtype, manifest.masks)
+            except CorruptError as error:
+                raise CorruptError(f"{place}: {error}") from None
+            wrong = check_documents(found, manifest.max_id)
+            if wrong or len(data) != shard.record_bytes[number]:
+                raise CorruptError(f"{place}: {wrong or 'its size is not that of the manifest'}")
+            parts.append(index_documents(found, manifest.masks, number))
+            for runs, kind in zip(found.masks, kinds, strict=True):
+                counts[kind.count] += count_marked(runs, kind)
+    return counts, np.concatenate(parts)
+
+
+def _origins(folder: Path, shard: DocumentShard, num_pieces: int) -> tuple[Offsets, Offsets]:
+    """Return the piece, among all, and the line in it that each document came from."""
+    origins = map_array(folder, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
+    piece = shard.provenance.first_piece + origins["piece"].astype(np.int64)
+    if len(piece) and int(piece.max()) >= num_pieces:
+        path = folder / shard.provenance.path
+        raise CorruptError(f"{path} names piece {piece.max()} of {num_pieces}")
+    return piece, origins["line"].astype(np.int64)
+
+
+def _check_order(
+    folder: Path, shard: DocumentShard, last: tuple[int, int], piece: Offsets, line: Offsets
+) -> tuple[int, int]:
+    """Raise unless documents are in the order of their inputs; return the place of the last."""
+    pieces, lines = np.append(last[0], piece), np.append(last[1], line)
+    step = np.diff(pieces)
+    if ((step < 0) | ((step == 0) & (np.diff(lines) <= 0))).any():
+        raise CorruptError(
+            f"{folder / shard.provenance.path} does not follow the order of the inputs"
+        )
+    return int(pieces[-1]), int(lines[-1])
+
+
+def _count_by_source(source: Offsets, lengths: NDArray[Any], counts: Counter[str]) -> None:
+    """Count documents and tokens of each source."""
+    number, tokens = np.bincount(source), np.bincount(source, weights=lengths)
+    for i in np.flatnonzero(number).tolist():
+        counts[OF_SOURCES.format("documents", i)] += int(number[i])
+        counts[OF_SOURCES.format("tokens", i)] += int(tokens[i])

@@ -1,0 +1,93 @@
+"""Check a shard of rows, its index and its provenance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.load import recorded
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.look.records import read_records
+from dataprep.pipeline.look.row_rules import check_rows, dense_masks
+from dataprep.pipeline.pack.strategies import STRATEGIES
+from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.entries import RowShard
+from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.provenance import ROW_PIECE
+from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows
+from dataprep.pipeline.types import Offsets
+
+COUNTED = ("rows", "tokens", "target_tokens", "segments")
+
+
+def said_of_rows(manifest: PackedManifest) -> dict[str, int]:
+    return {name: manifest.counts.get(name, -1) for name in COUNTED}
+
+
+def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard], Counter[str]]:
+    layout = RowLayout.of_manifest(manifest)
+    pack = recorded(TokenizeConfig, manifest.config, folder).pack
+    quirks = STRATEGIES[pack.strategy].quirks(pack)
+
+    def check(shard: RowShard) -> Counter[str]:
+        path = folder / shard.path
+        sizes = map_array(folder, shard.index, U32, shard.num_records)
+        counts = Counter[str](rows=shard.num_records, segments=0, target_tokens=0)
+        starts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for first, records in read_records(folder, shard):
+            try:
+                rows = decode_rows(records, layout)
+            except CorruptError as error:
+                raise CorruptError(f"a row of {path} from {first} on: {error}") from None
+            wrong = check_rows(
+                rows,
+                layout,
+                max_id=manifest.max_id,
+                pad=manifest.pad,
+                first_has_loss=quirks.keep_first_loss,
+            )
+            if wrong:
+                raise CorruptError(f"row {first + wrong.row} of {path}: {wrong.reason}")
+            if [len(record) for record in records] != sizes[first : first + len(records)].tolist():
+                raise CorruptError(f"{folder / shard.index.path} does not match {path}")
+            loss = dense_masks(rows, layout)[0]
+            counts["target_tokens"] += int(np.count_nonzero(loss[:, 1:]))
+            starts.append(np.diff(rows.ends.offsets))
+            lengths.append(_lengths(rows))
+        pieces = np.concatenate(lengths)
+        counts["tokens"], counts["segments"] = int(pieces.sum()), len(pieces)
+        _check_provenance(folder, manifest, shard, np.concatenate(starts), pieces)
+        return counts
+
+    return check
+
+
+def _lengths(rows: Rows) -> Offsets:
+    """Return the length of every document in these rows."""
+    starts = np.concatenate(([0], rows.ends.values[:-1]))
+    starts[rows.ends.offsets[:-1]] = rows.left_padding
+    lengths: Offsets = rows.ends.values - starts
+    return lengths
+
+
+def _check_provenance(
+    folder: Path, manifest: PackedManifest, shard: RowShard, per_row: Offsets, lengths: Offsets
+) -> None:
+    """Raise unless the provenance names the pieces of every row, in order."""
+    path = folder / shard.provenance.path
+    pieces: NDArray[Any] = map_array(folder, shard.provenance, ROW_PIECE)
+    expected = np.repeat(np.arange(len(per_row)), per_row)
+    if not np.array_equal(pieces["row"], expected):
+        raise CorruptError(f"{path} does not list the segments of the rows of {shard.path}")
+    if not np.array_equal(pieces["length"], lengths):
+        raise CorruptError(f"{path} lists segments of other lengths than those of {shard.path}")
+    num_documents = sum(source.records for source in manifest.sources)
+    if len(pieces) and int(pieces["document"].max()) >= num_documents:
+        raise CorruptError(f"{path} names document {pieces['document'].max()} of {num_documents}")

@@ -1,0 +1,60 @@
+"""Open files that users, tables or configs name: only regular files, and never wait for one.
+
+    /data/a.jsonl                          opened
+    /dev/zero, a FIFO, a socket, /proc/…   NotRegularError at once: reading might never end
+
+Links are followed: what counts is where they lead.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from functools import lru_cache
+
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
+_KERNEL = ("/proc", "/sys")  # their files look regular, but may wait, or never end
+
+
+class NotRegularError(OSError):
+    """It exists, but is not a file with bytes on a disk."""
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file for reading, unbuffered; an OSError says what is wrong."""
+    check_regular(path)  # first, because opening a device may already do something
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        _check(os.fstat(descriptor), path)
+        return io.FileIO(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
+    """Return the status of a regular file; for libraries that open a file by its name."""
+    status = os.stat(path)
+    _check(status, path)
+    return status
+
+
+def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    what = _KINDS.get(stat.S_IFMT(status.st_mode), "")
+    if not what and status.st_dev in _kernel_devices():
+        what = "made by the kernel"
+    if what:
+        raise NotRegularError(errno.EINVAL, f"it is {what}, not a file on a disk", os.fspath(path))
+
+
+@lru_cache(maxsize=1)
+def _kernel_devices() -> frozenset[int]:
+    return frozenset(os.stat(place).st_dev for place in _KERNEL if os.path.ismount(place))

@@ -1,0 +1,69 @@
+"""Leave datasets out of what a pattern matches, as they are left out of a folder.
+
+    data/*/*/*.parquet     data/2024/01/a.parquet          read
+                           data/out/shards/a.parquet       data/out has a manifest: left out
+
+Else an output below its own input would be read by the next run. What lies in a dataset above the
+first wildcard was named by the user and is read.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from functools import cache
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.encoded import dataset_around
+from dataprep.pipeline.storage.manifest import kind_of
+
+
+def fixed_folder(pattern: str) -> str:
+    """Return the folder above the first wildcard.
+
+    >>> fixed_folder("/data/cats/*/a?.jpg")
+    '/data/cats'
+    """
+    fixed: list[str] = []
+    for part in pattern.split(os.sep):
+        if glob.has_magic(part):
+            break
+        fixed.append(part)
+    return os.sep.join(fixed) or os.sep
+
+
+def outside_datasets(
+    paths: Iterable[str], pattern: str, spec: str, *, with_codes: bool
+) -> tuple[list[str], list[str]]:
+    """Return the matched files to read, and the datasets that hold the others.
+
+    Shards of codes are read `with_codes`. An InputError says if all files are in datasets.
+    """
+    top = fixed_folder(pattern)
+
+    @cache
+    def dataset_of(folder: str) -> str:
+        if folder == top or folder == os.path.dirname(folder):
+            return ""
+        return folder if kind_of(folder) else dataset_of(os.path.dirname(folder))
+
+    @cache
+    def left_out_with(folder: str) -> str:
+        are_codes = with_codes and dataset_around(folder) not in ("", folder)
+        return "" if are_codes else dataset_of(folder)
+
+    files: list[str] = []
+    datasets: dict[str, None] = {}
+    for path in paths:
+        dataset = left_out_with(os.path.dirname(path))
+        if dataset:
+            datasets[dataset] = None
+        else:
+            files.append(path)
+    if datasets and not files:
+        raise InputError(
+            f"{spec} matches only files of datasets, as {next(iter(datasets))}, which patterns "
+            "leave out; name the folder of the dataset"
+        )
+    return files, list(datasets)

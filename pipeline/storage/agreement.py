@@ -1,0 +1,240 @@
+"""What must go together in a manifest: parts that name, count or hash the same thing.
+
+    fingerprint   is the hash of `identity`, which has the config and the sources
+    shards        are numbered 0, 1, … of as many as there are, their other files like them
+    counts        of shards and of sources add up to those of the dataset
+    dtypes        are the ones that the largest id and the longest row ask for
+
+Needs no file but the manifest, so that every reader can ask for it; `look.verify` compares the
+manifest with the data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UnsetType
+
+from dataprep.pipeline.errors import short
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.storage.documents import token_dtype
+from dataprep.pipeline.storage.entries import Json
+from dataprep.pipeline.storage.kinds import (
+    AnyShard,
+    EncodedManifest,
+    Manifest,
+    PackedManifest,
+    TokenizedManifest,
+    files_of,
+    files_of_shard,
+)
+from dataprep.pipeline.storage.masks import MASKS, blocks_among
+from dataprep.pipeline.types import MODALITIES
+
+ERRORS = "errors.jsonl"
+_FILE_NAME = re.compile(r"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+")
+_SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
+_SUMMED = ("tokens", "frames", "codes")  # over the sources
+_FATES = ("written", "quarantined", "dropped", "empty")  # what becomes of a record
+_EVERYWHERE = ("documents_read", "documents_written", "documents_quarantined")
+
+
+def wrong_in(manifest: Manifest) -> str:
+    """Return the first thing that does not go together, or ''."""
+    return next(_all_wrong(manifest), "")
+
+
+def _all_wrong(manifest: Manifest) -> Iterator[str]:
+    yield from _wrong_names(manifest)
+    yield from _wrong_masks(manifest)
+    yield from _wrong_identity(manifest)
+    if isinstance(manifest, TokenizedManifest):
+        yield from _wrong_ids(manifest)
+        yield from _wrong_documents(manifest)
+        yield from _wrong_sources(manifest)
+    elif isinstance(manifest, PackedManifest):
+        yield from _wrong_ids(manifest)
+        yield from _wrong_rows(manifest)
+    else:
+        yield from _wrong_encoder(manifest)
+        yield from _wrong_sources(manifest)
+
+
+# --- names ---
+
+
+def _wrong_names(manifest: Manifest) -> Iterator[str]:
+    for entry in files_of(manifest):
+        if not _FILE_NAME.fullmatch(entry.path):
+            yield f"it lists {short(entry.path)!r}, which is outside the dataset or no file of one"
+    shards: Sequence[AnyShard] = manifest.shards
+    for number, shard in enumerate(shards):
+        wanted = (number, len(shards))
+        names = [_SHARD_NAME.fullmatch(entry.path) for entry in files_of_shard(shard)]
+        found = {(m[1], int(m[2]), int(m[3])) if m else ("", -1, -1) for m in names}
+        if len(found) > 1 or next(iter(found))[1:] != wanted:
+            yield f"{shard.path} is not named as shard {number} of {len(shards)}"
+    seen = Counter(entry.path for entry in files_of(manifest))
+    yield from (f"it lists {path} twice" for path, count in seen.items() if count > 1)
+    has_errors = ERRORS in {entry.path for entry in manifest.files}
+    if has_errors != bool(manifest.counts.get("documents_quarantined")):
+        yield f"it {'lists' if has_errors else 'lacks'} {ERRORS}, unlike its count of such records"
+
+
+# --- identity ---
+
+
+def _wrong_identity(manifest: Manifest) -> Iterator[str]:
+    identity = manifest.identity
+    if fingerprint(identity) != manifest.fingerprint:
+        yield "its fingerprint is not the one of its identity"
+    config = manifest.config.get("pack", {}) if manifest.kind == "packed" else manifest.config
+    yield from _differing("config", _object(identity.get("config")), _object(config))
+    if isinstance(manifest, TokenizedManifest):
+        own = {key: getattr(manifest.tokenizer, key) for key in ("sha256", "bos", "eos", "pad")}
+        yield from _differing("tokenizer", _object(identity.get("tokenizer")), own)
+        for modality, tags in _object(identity.get("tags")).items():
+            if tags != _ids_of(manifest, modality):
+                yield f"its tags of {short(modality)} are not those of its identity"
+    said = identity.get("sources")
+    hashes = [source.fingerprint for source in manifest.sources]
+    if isinstance(said, list) and [_hash_of(source) for source in said] != hashes:
+        yield "its sources are not those of its identity"
+    if isinstance(manifest, PackedManifest) and list(manifest.parents) != hashes:
+        yield "its parents are not its sources"
+    if isinstance(manifest, PackedManifest) and config.get("strategy") != manifest.strategy:
+        yield "its strategy is not the one of its config"
+
+
+def _differing(what: str, identity: Json, own: Json) -> Iterator[str]:
+    """Yield the keys of the identity that are missing or different; those of the encoder are
+    compared with its entry."""
+    for key in identity:
+        if key.split(" ")[0] != "encoder" and (key not in own or own[key] != identity[key]):
+            yield f"its {what} has another {key} than its identity"
+
+
+def _ids_of(manifest: TokenizedManifest, modality: str) -> Json | None:
+    tags = manifest.tags_of(modality) if modality in MODALITIES else None
+    return None if tags is None else {"start": list(tags.start), "end": list(tags.end)}
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _hash_of(source: Any) -> Any:
+    return source.get("fingerprint") if isinstance(source, dict) else source
+
+
+# --- masks and ids ---
+
+
+def _wrong_masks(manifest: Manifest) -> Iterator[str]:
+    unknown = [mask for mask in manifest.masks if mask not in MASKS]
+    if unknown:
+        yield f"it lists the mask {unknown[0]!r}, which this dataprep does not know"
+    ordered = {"loss", *manifest.masks} if manifest.kind != "encoded" else set()
+    if list(manifest.masks) != [mask for mask in MASKS if mask in ordered]:
+        yield f"its masks are {', '.join(manifest.masks) or 'none'}, which is not their order"
+
+
+def _wrong_ids(manifest: TokenizedManifest | PackedManifest) -> Iterator[str]:
+    if manifest.token_dtype != token_dtype(manifest.max_id):
+        yield f"its token_dtype is {manifest.token_dtype}, but ids go up to {manifest.max_id}"
+    for mask in blocks_among(manifest.masks):
+        tags = manifest.tags_of(mask)
+        if tags is None:
+            yield f"it has no tags for the mask {mask!r}"
+        elif max((*tags.start, *tags.end), default=0) > manifest.max_id:
+            yield f"its tags of {mask} are above its largest id, {manifest.max_id}"
+
+
+# --- counts ---
+
+
+def _wrong_documents(manifest: TokenizedManifest) -> Iterator[str]:
+    shards = manifest.shards
+    names = [MASKS[mask].count for mask in manifest.masks]
+    yield from _missing(manifest.counts, (*_EVERYWHERE, "tokens", *names))
+    yield from _unequal(
+        manifest.counts,
+        tokens=sum(shard.num_tokens for shard in shards),
+        documents_written=sum(shard.num_documents for shard in shards),
+    )
+    for shard in shards:
+        if len(shard.record_bytes) != shard.num_records:
+            yield f"{shard.path} has another number of records than of their sizes"
+        if sum(shard.record_bytes) > shard.num_bytes:
+            yield f"{shard.path} is smaller than its records"
+
+
+def _wrong_rows(manifest: PackedManifest) -> Iterator[str]:
+    counts, shards = manifest.counts, manifest.shards
+    yield from _missing(counts, (*_EVERYWHERE, "tokens", "target_tokens", "rows", "padding"))
+    if manifest.ends_dtype != token_dtype(manifest.seq_len + 1):
+        yield f"its ends_dtype is {manifest.ends_dtype}, but seq_len is {manifest.seq_len}"
+    if manifest.pad > np.iinfo(manifest.token_dtype).max:
+        yield f"its pad {manifest.pad} is no {manifest.token_dtype}"
+    num_rows, tokens = sum(s.num_records for s in shards), sum(s.num_tokens for s in shards)
+    lost = ("tokens_truncated", "tokens_dropped", "tokens_in_dropped_rows")
+    yield from _unequal(
+        counts,
+        tokens=tokens,
+        rows=num_rows,
+        padding=num_rows * (manifest.seq_len + 1) - tokens,
+        documents_read=sum(source.records for source in manifest.sources),
+        documents_written=counts["documents_read"] - counts.get("documents_dropped", 0),
+        tokens_read=tokens - counts.get("tokens_shared", 0) + sum(counts.get(n, 0) for n in lost),
+    )
+    if manifest.seq_len != _object(manifest.config.get("pack")).get("seq_len", manifest.seq_len):
+        yield "its seq_len is not that of its config"
+
+
+def _wrong_encoder(manifest: EncodedManifest) -> Iterator[str]:
+    encoder, shards = manifest.encoder, manifest.shards
+    size = encoder.tokens_per_frame if encoder.kind == "vision" else encoder.num_codebooks
+    other = encoder.num_codebooks if encoder.kind == "vision" else encoder.tokens_per_frame
+    if isinstance(size, UnsetType) or not isinstance(other, UnsetType):
+        yield f"its encoder does not say how many codes a frame of {encoder.kind} has"
+    if manifest.token_dtype != token_dtype(encoder.codebook_size - 1):
+        yield f"its token_dtype is {manifest.token_dtype}, unlike a code of its encoder"
+    said = _object(manifest.identity.get("config")).items()
+    own = {k.removeprefix("encoder "): v for k, v in said if k.split(" ")[0] == "encoder"}
+    if manifest.config.get("encoder") != encoder.name or own != encoder.identity:
+        yield "its encoder is not that of its config"
+    yield from _missing(manifest.counts, (*_EVERYWHERE, "codes", "frames"))
+    yield from _unequal(
+        manifest.counts,
+        codes=sum(shard.num_tokens for shard in shards),
+        documents_written=sum(shard.num_records for shard in shards),
+        frames=sum(shard.num_tokens for shard in shards) // encoder.frame_codes,
+    )
+
+
+def _wrong_sources(manifest: TokenizedManifest | EncodedManifest) -> Iterator[str]:
+    """Yield the counts of sources that do not add up."""
+    total = Counter[str]()
+    for source in manifest.sources:
+        fates = {f"documents_{name}": getattr(source, name, 0) for name in _FATES}
+        if source.records != sum(fates.values()):
+            yield f"counts of {source.path} do not add up"
+        total.update(fates, documents_read=source.records)
+        total.update({n: getattr(source, n) for n in _SUMMED if hasattr(source, n)})
+    for name, value in total.items():
+        if manifest.counts.get(name, 0) != value:
+            yield f"counts of the sources do not add up to its {name}"
+
+
+def _missing(counts: Mapping[str, int], names: Sequence[str]) -> Iterator[str]:
+    yield from (f"its counts lack {name}" for name in names if name not in counts)
+
+
+def _unequal(counts: Mapping[str, int], **wanted: int) -> Iterator[str]:
+    for name, value in wanted.items():
+        if name in counts and counts[name] != value:
+            yield f"its {name} is {counts[name]}, but its parts add up to {value}"

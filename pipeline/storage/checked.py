@@ -1,0 +1,109 @@
+"""Read the files of a dataset only if they are what its manifest lists.
+
+    check_file      a plain file of the right size and hash
+    map_array       the array in an .npy file, whose type and length the caller knows
+    checked_array   both
+
+A dataset holds its files itself: a link is refused even where it leads to the right bytes, since
+these may be changed or removed without anyone thinking of the dataset.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.storage.kinds import AnyFile
+
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+_NPY_FIRST = len(_NPY_MAGIC) + 2  # the magic, then the length of the header in two bytes
+
+
+def check_file(folder: Path, entry: AnyFile) -> None:
+    """Raise CorruptError unless a file of the dataset in `folder` is as its manifest lists it."""
+    path = folder / entry.path
+    check_size(folder, entry)
+    try:
+        digest = hash_file(path)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
+    if digest != entry.xxh3_128:
+        raise CorruptError(
+            f"{path} is damaged: its xxh3-128 is {digest}, its manifest says {entry.xxh3_128}; "
+            "make the dataset again"
+        )
+
+
+def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
+    """Raise CorruptError unless it is a plain file of the right size; return its state."""
+    path = folder / entry.path
+    try:
+        is_link = path.is_symlink() or (path.parent != folder and path.parent.is_symlink())
+        found = path.lstat()
+    except OSError as error:
+        is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+        cause = "is missing" if is_gone else f"cannot be read: {error.strerror}"
+        raise CorruptError(f"{path} {cause}; make the dataset again") from None
+    if is_link or not stat.S_ISREG(found.st_mode):
+        what = "is or lies behind a link" if is_link else "is not a file"
+        raise CorruptError(f"{path} {what}; a dataset must hold its files itself")
+    if found.st_size != entry.num_bytes:
+        raise CorruptError(
+            f"{path} has {found.st_size} bytes, the manifest says {entry.num_bytes}; "
+            "make the dataset again"
+        )
+    return found
+
+
+# --- arrays ---
+
+
+def map_array(
+    folder: Path, entry: AnyFile, dtype: np.dtype[Any], length: int | None = None
+) -> NDArray[Any]:
+    """Return the array of an .npy file, mapped; None: of any length.
+
+    Nothing in the file decides what is read but the length, which the size of the file must fit.
+    """
+    path = folder / entry.path
+    try:
+        with open(path, "rb") as file:
+            first = file.read(_NPY_FIRST)
+            header = file.read(int.from_bytes(first[len(_NPY_MAGIC) :], "little"))
+            num_bytes = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
+    start = len(first) + len(header)
+    found = _length_in(header, dtype) if first.startswith(_NPY_MAGIC) else -1
+    if found < 0 or num_bytes != start + found * dtype.itemsize:
+        raise CorruptError(f"{path} is damaged: it does not hold an array of {dtype}")
+    if length is not None and found != length:
+        raise CorruptError(f"{path} has a length of {found:,}, by its manifest it is {length:,}")
+    if not found:
+        return np.zeros(0, dtype)
+    # A plain array over the map: indexing np.memmap itself is far slower.
+    return np.asarray(np.memmap(path, dtype, "r", start, (found,)))
+
+
+def _length_in(header: bytes, dtype: np.dtype[Any]) -> int:
+    """Return the length of an array of this type, by the header of its file; -1: another type."""
+    descr = re.escape(repr(np.lib.format.dtype_to_descr(dtype)).encode())
+    text = rb"\{'descr': " + descr + rb", 'fortran_order': False, 'shape': \(([0-9]{1,15}),\), \}"
+    match = re.fullmatch(text + rb" *\n", header)
+    return int(match[1]) if match else -1
+
+
+def checked_array(
+    folder: Path, entry: AnyFile, dtype: np.dtype[Any], length: int | None = None
+) -> NDArray[Any]:
+    """Check a file and return its array."""
+    check_file(folder, entry)
+    return map_array(folder, entry, dtype, length)

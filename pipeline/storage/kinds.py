@@ -1,0 +1,137 @@
+"""The three kinds of manifest as typed records: tokenized, packed, encoded.
+
+`entries` has what they list, `agreement` what must go together in them, `manifest` reads and
+writes them. `config` and `identity` are plain JSON here: they belong to the models of `configs`,
+which a trainer lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from dataprep.pipeline.storage.documents import TokenDtype
+from dataprep.pipeline.storage.entries import (
+    BlockTags,
+    CodeShard,
+    DatasetSource,
+    DocumentShard,
+    EncoderEntry,
+    FileEntry,
+    Fingerprint,
+    Json,
+    MediaSource,
+    OriginsEntry,
+    RowShard,
+    SeqLen,
+    Size,
+    Text,
+    TextSource,
+    TokenId,
+    TokenizerEntry,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizedManifest:
+    format_version: int
+    kind: Literal["tokenized"]
+    fingerprint: Fingerprint
+    parents: tuple[Fingerprint, ...]
+    config: Json
+    tokenizer: TokenizerEntry
+    vision: BlockTags | UnsetType = UNSET
+    audio: BlockTags | UnsetType = UNSET
+    sources: tuple[TextSource, ...]
+    seq_len: None = None
+    token_dtype: TokenDtype
+    max_id: TokenId
+    masks: tuple[str, ...]
+    shards: tuple[DocumentShard, ...]
+    counts: dict[str, Size]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+    def tags_of(self, modality: str) -> BlockTags | None:
+        return _tags(self, modality)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedManifest:
+    format_version: int
+    kind: Literal["packed"]
+    fingerprint: Fingerprint
+    parents: tuple[Fingerprint, ...]
+    config: Json
+    tokenizer: TokenizerEntry
+    vision: BlockTags | UnsetType = UNSET
+    audio: BlockTags | UnsetType = UNSET
+    sources: tuple[DatasetSource, ...]
+    seq_len: SeqLen
+    token_dtype: TokenDtype
+    ends_dtype: TokenDtype
+    max_id: TokenId
+    pad: TokenId
+    compression: Literal["none", "zstd"]
+    strategy: str  # how documents were put into rows
+    masks: tuple[str, ...]
+    shards: tuple[RowShard, ...]
+    counts: dict[str, Size]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+    @property
+    def one_document_a_row(self) -> bool:
+        return self.strategy == "pad"
+
+    def tags_of(self, modality: str) -> BlockTags | None:
+        return _tags(self, modality)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedManifest:
+    format_version: int
+    kind: Literal["encoded"]
+    fingerprint: Fingerprint
+    parents: tuple[Fingerprint, ...]
+    config: Json
+    tokenizer: None = None
+    masks: tuple[str, ...] = ()
+    token_dtype: TokenDtype
+    encoder: EncoderEntry
+    columns: dict[str, Text]
+    sources: tuple[MediaSource, ...]
+    shards: tuple[CodeShard, ...]
+    counts: dict[str, Size]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+
+Manifest = TokenizedManifest | PackedManifest | EncodedManifest
+AnyShard = DocumentShard | RowShard | CodeShard
+AnyFile = AnyShard | FileEntry | OriginsEntry
+KINDS: Mapping[str, type[Manifest]] = {
+    "tokenized": TokenizedManifest,
+    "packed": PackedManifest,
+    "encoded": EncodedManifest,
+}
+
+
+def files_of(manifest: Manifest) -> Iterator[AnyFile]:
+    """Yield every file that the manifest lists."""
+    for shard in manifest.shards:
+        yield from files_of_shard(shard)
+    yield from manifest.files
+
+
+def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
+    """Return the shard itself and the files that belong to it."""
+    return (shard,) if isinstance(shard, CodeShard) else (shard, shard.index, shard.provenance)
+
+
+def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockTags | None:
+    tags: BlockTags | UnsetType = getattr(manifest, modality)
+    return None if isinstance(tags, UnsetType) else tags

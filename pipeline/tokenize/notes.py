@@ -1,0 +1,58 @@
+"""What a user should know about a run before it starts, although nothing is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.rules import adds_bos, blocks_of, named_modalities
+from dataprep.pipeline.engine import Selection
+from dataprep.pipeline.errors import short
+from dataprep.pipeline.tokenize.plan import TokenizePlan
+
+
+def notes_of(plan: TokenizePlan) -> list[str]:
+    return [*_on_bos(plan), *_on_codes(plan)]
+
+
+def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
+    """Return whether there is a BOS, but none is added because it is EOS too."""
+    return config.add_bos == "auto" and bos is not None and not adds_bos(config, bos, eos)
+
+
+def note_on_engine(selection: Selection) -> list[str]:
+    """Say why the reference does the work itself, if a fast engine might have."""
+    if selection.proof is not None or not selection.rejected:
+        return []
+    why = "; ".join(f"{r.engine}: {short(r.why, 100)}" for r in selection.rejected)
+    return [f"{selection.name} does the work, as no fast engine can ({why})"]
+
+
+def _on_bos(plan: TokenizePlan) -> Iterator[str]:
+    files = plan.vocabulary.files
+    if leaves_bos_out(plan.config, files.bos_id, files.eos_id):
+        token = f"{files.eos_token!r} " if files.eos_token else ""
+        yield (
+            f"BOS and EOS are the same token, {token}(id {files.eos_id}), so no BOS is added; "
+            "--add-bos adds it before each document too"
+        )
+    if files.eos_id is None and plan.config.add_eos == "auto":
+        yield "the tokenizer names no EOS, so documents end without one; --eos-token names it"
+
+
+def _on_codes(plan: TokenizePlan) -> Iterator[str]:
+    """Say if codes have the ids of text: only their mask tells the two apart."""
+    config, named = plan.config, named_modalities(plan.config)
+    if config.compat == "lwm":  # as LWM means it
+        return
+    for modality, block in blocks_of(config, plan.vocabulary, wraps=False).items():
+        section = config.modalities.section(modality)
+        lowest = section.code_offset
+        # A code_offset that somebody set, be it 0, is meant.
+        if "code_offset" in section.model_fields_set or lowest >= plan.vocabulary.files.vocab_size:
+            continue
+        codes = f"{modality} codes" if modality in named else f"{modality} codes, if there are any,"
+        yield (
+            f"{codes} are ids {lowest}..{block.max_code_id}, which are text ids too; "
+            f"modalities.{modality}.code_offset moves them"
+        )

@@ -1,0 +1,167 @@
+"""How a command ends: signals at any moment, streams that are closed, full or not read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import RunCli
+from dataprep.cli.main import COMMANDS
+from support.installed import COMMAND, prepared
+from support.parents import members_of, wait_until_gone
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"text": "abc"}\n' * 20)
+    return [*COMMAND, "tokenize", str(path), "--tokenizer", "bytes", "--out", str(tmp_path / "out")]
+
+
+def test_help_lists_every_command_and_each_has_its_own(run_cli: RunCli) -> None:
+    listed = run_cli("--help").stdout
+    for name, about in COMMANDS.items():
+        assert f"{name} " in listed
+        assert about in listed
+        assert "Example: dataprep" in run_cli(name, "--help").stdout
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_full_stdout_is_an_error_but_the_dataset_is_whole(
+    run_cli: RunCli, words: list[str], tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*words, *flags], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 6
+    assert "cannot print the result to stdout: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    run_cli("verify", tmp_path / "out")
+
+
+def test_a_full_stderr_changes_nothing(run_cli: RunCli, words: list[str], tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "20 documents" in done.stdout
+    run_cli("verify", tmp_path / "out")
+
+
+def test_closed_streams_change_nothing(run_cli: RunCli, words: list[str], tmp_path: Path) -> None:
+    shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    assert subprocess.run([*shell, *words], timeout=60).returncode == 0
+    run_cli("verify", tmp_path / "out")
+    # An error has nowhere to be said, but its exit code stands.
+    assert subprocess.run([*shell, *COMMAND, "stats", "nowhere"], timeout=60).returncode == 5
+
+
+def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, "--help"], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Return whether Python has reached our first line; before it, signals are Python's own."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def stopped_by(words: list[str], number: int, after: float, again: float | None) -> tuple[int, str]:
+    """Send a signal after a while, and perhaps again; return the exit code and stderr."""
+    # Shells and nohup start programs with some signals ignored.
+    heed = f"import signal; signal.signal({number:d}, signal.SIG_DFL)"
+    process = subprocess.Popen(
+        prepared(heed, words),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    while not catches_sigterm(process.pid):
+        time.sleep(0.001)
+    time.sleep(after)
+    for pause in (0.0, again):
+        if pause is not None:
+            time.sleep(pause)
+            if process.poll() is None:
+                process.send_signal(number)
+    _, stderr = process.communicate(timeout=30)
+    wait_until_gone(process.pid)
+    assert not members_of(process.pid)
+    return process.returncode, stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "again"),
+    [
+        *((signal.SIGINT, again) for again in (None, 0.0, 0.02)),
+        *((signal.SIGTERM, again) for again in (None, 0.02)),
+        (signal.SIGHUP, None),
+    ],
+)
+def test_a_signal_at_any_moment_ends_the_run_with_its_code(
+    words: list[str], number: int, again: float | None
+) -> None:
+    fired = 0
+    for after in (0.0, 0.05, 0.2, 0.4):
+        code, stderr = stopped_by([*words, "--overwrite"], number, after, again)
+        assert code in (0, 128 + number), (after, stderr)  # 0: it had ended before
+        assert "Traceback" not in stderr
+        fired += code != 0
+    assert fired
+
+
+SWALLOWING = """
+import os, signal, sys, time
+import dataprep.cli.stopping as stopping
+from dataprep.cli.main import main
+import dataprep.cli.main as module
+
+def swallow(words):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+    except:
+        print("swallowed", file=sys.stderr)
+    while True:
+        time.sleep(0.01)
+
+stopping.GRACE = 0.3
+module.app_for = swallow
+main()
+"""
+
+
+def test_a_signal_that_a_package_swallows_ends_the_run_all_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWING], capture_output=True, text=True, timeout=30
+    )
+    assert done.stderr.startswith("swallowed\n")
+    assert done.returncode == 143
+    assert "stopped by SIGTERM" in done.stderr
+
+
+def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Path) -> None:
+    for words in (
+        ("tokenize", "x.jsonl", "--tokenizer", "y" * 300, "--out", "out"),
+        ("tokenize", "x.jsonl", "--tokenizer", "bytes", "--out", "y" * 300),
+        ("tokenize", "x.jsonl", "--config", "y" * 300),
+        ("tokenize", "x.jsonl", "--tokenizer", "bytes", "--prepend-text", "\udcff", "--out", "o"),
+    ):
+        (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
+        done = run_cli(*words, check=False)
+        assert done.code == 2, done.stderr
+        assert "Traceback" not in done.stderr

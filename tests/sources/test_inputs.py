@@ -1,0 +1,391 @@
+"""What an input may be: given once, checked where it is a dataset of codes, bounded where it is
+compressed; a folder says what it leaves out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from conftest import RunCli
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
+from dataprep.pipeline.media import find_media
+from dataprep.pipeline.secrets import hidden
+from dataprep.pipeline.sources import find_sources, read_piece, split_source
+from dataprep.pipeline.storage.manifest import MARK
+from dataprep.pipeline.tokenize import plan_of
+from dataprep.pipeline.twice import refuse_twice
+from dataprep.pipeline.types import Source
+from support.encoding import encode_here, png
+
+LINE = '{"text": "a"}\n'
+
+
+def write(path: Path, text: str = LINE) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def plan(*inputs: Path | str, **config: object) -> list[str]:
+    values = {"inputs": list(map(str, inputs)), "tokenizer": "bytes", "out": "o", **config}
+    return [source.path for source in plan_of(TokenizeConfig.model_validate(values), None).sources]
+
+
+# --- the same file twice ------------------------------------------------------------------------
+
+
+def other_spelling(path: Path) -> str:
+    return f"{path.parent}/./{path.name}"
+
+
+def linked(path: Path) -> str:
+    (path.parent / "link.jsonl").symlink_to(path)
+    return str(path.parent / "link.jsonl")
+
+
+def hard_linked(path: Path) -> str:
+    os.link(path, path.parent / "hard.jsonl")
+    return str(path.parent / "hard.jsonl")
+
+
+SPELLINGS: dict[str, Callable[[Path], str]] = {
+    "the same": str,
+    "another spelling": other_spelling,
+    "a link": linked,
+    "a hard link": hard_linked,
+    "a pattern": lambda path: f"{path.parent}/*.jsonl",
+    "its folder": lambda path: str(path.parent),
+    "a folder above": lambda path: str(path.parent.parent),
+    "a file URL": lambda path: f"file://{path}",
+    "a local URL": lambda path: f"local://{path}",
+}
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+def test_a_file_given_twice_is_an_error_that_names_both(tmp_path: Path, how: str) -> None:
+    path = write(tmp_path / "in" / "a.jsonl")
+    other = SPELLINGS[how](path)
+    with pytest.raises(ConfigError, match=r"is the same file as .*a\.jsonl.*--allow-duplicates"):
+        plan(path, other)
+    assert len(plan(path, other, allow_duplicates=True)) >= 2
+
+
+def test_links_within_one_folder_or_pattern_are_the_same_file_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.jsonl")
+    linked(path)
+    for spec in (tmp_path / "in", tmp_path / "in" / "*.jsonl", tmp_path / "**" / "*.jsonl"):
+        with pytest.raises(ConfigError, match=r"a\.jsonl"):
+            plan(spec)
+
+
+def test_equal_content_under_two_names_is_legal(tmp_path: Path) -> None:
+    assert len(plan(write(tmp_path / "a.jsonl"), write(tmp_path / "b.jsonl"))) == 2
+
+
+def test_two_entries_of_one_archive_are_two_files(tmp_path: Path) -> None:
+    shutil.make_archive(str(tmp_path / "x"), "zip", write(tmp_path / "in" / "a.jsonl").parent)
+    write(tmp_path / "in" / "b.jsonl")
+    archive = shutil.make_archive(str(tmp_path / "x"), "zip", tmp_path / "in")
+    (tmp_path / "link.zip").symlink_to(archive)
+    assert len(plan(f"zip://a.jsonl::{archive}", f"zip://b.jsonl::{archive}")) == 2
+    with pytest.raises(ConfigError, match="same file"):
+        plan(f"zip://a.jsonl::{archive}", f"zip://a.jsonl::{tmp_path}/link.zip")
+
+
+def test_a_member_of_an_archive_is_the_same_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = shutil.make_archive(str(tmp_path / "x"), "zip", write(tmp_path / "in/a.jsonl").parent)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for other in ("zip:///a.jsonl::~/x.zip", f"simplecache::zip://a.jsonl::local://{archive}"):
+        with pytest.raises(ConfigError, match="same file"):
+            plan(f"zip://a.jsonl::{archive}", other)
+
+
+def test_percent_signs_in_local_urls_are_part_of_the_name(tmp_path: Path) -> None:
+    plain, encoded = write(tmp_path / "a b.jsonl"), write(tmp_path / "a%20b.jsonl")
+    assert len(plan(plain, f"local://{encoded}")) == 2
+    for one, other in ((encoded, f"local://{encoded}"), (plain, f"file://{encoded}")):
+        with pytest.raises(ConfigError, match="same file"):
+            plan(one, other)
+
+
+def test_urls_are_the_same_file_unless_a_parameter_may_say_otherwise() -> None:
+    url = "https://h/get.jsonl?"
+    for other, is_same in (("fileid=1&sig=b", True), ("fileid=2&sig=a", False)):
+        named = hidden([f"{url}fileid=1&sig=a", f"{url}{other}"])
+        with pytest.raises(ConfigError, match="same file") if is_same else nullcontext():
+            refuse_twice((name, name) for name in named)
+
+
+def test_a_picture_given_twice_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.png").write_bytes(png(0))
+    given = (tmp_path / "in", tmp_path / "in" / "a.png")
+    with pytest.raises(ConfigError, match=r"a\.png .*is the same file as"):
+        encode_here(tmp_path / "no", *given)
+    encode_here(tmp_path / "yes", *given, allow_duplicates=True)
+
+
+def test_a_dataset_packed_twice_is_an_error(tmp_path: Path, run_cli: RunCli) -> None:
+    write(tmp_path / "a.jsonl")
+    run_cli("tokenize", "a.jsonl", "--tokenizer", "bytes", "--out", "tok")
+    (tmp_path / "link").symlink_to("tok")
+    flags = ("--seq-len", "8", "--out", "p")
+    for other in ("tok", "./tok", "link"):
+        ended = run_cli("pack", "tok", other, *flags, check=False)
+        assert ended.code == 2
+        assert "is the same file as" in ended.stderr
+    run_cli("pack", "tok", "link", *flags, "--allow-duplicates")
+
+
+# --- what a folder leaves out -------------------------------------------------------------------
+
+
+def test_a_folder_says_what_it_leaves_out(tmp_path: Path, run_cli: RunCli) -> None:
+    for name in ("a.jsonl", "readme.md", "x.bin", "sub/y.pdf", "z.doc", ".hidden"):
+        write(tmp_path / "in" / name)
+    said = "left out: readme.md, sub/y.pdf, x.bin and 1 more"
+    flags = ("--tokenizer", "bytes", "--out", "tok")
+    assert said in run_cli("tokenize", "in", *flags, "--dry-run").stderr
+    assert (
+        said
+        in json.loads(run_cli("tokenize", "in", *flags, "--dry-run", "--json").stdout)["left_out"]
+    )
+    assert said in run_cli("tokenize", "in", *flags).stderr
+    assert "left out" not in run_cli("tokenize", "in/*.jsonl", *flags[:2], "--out", "t2").stderr
+
+
+def test_a_folder_of_pictures_says_what_it_leaves_out(tmp_path: Path) -> None:
+    for name in ("a.txt", "notes.txt", "b.psd"):
+        write(tmp_path / name)
+    (tmp_path / "a.png").write_bytes(png(0))
+    left_out: list[str] = []
+    find_media(str(tmp_path), "vision", "image", None, left_out=left_out)
+    assert left_out == ["b.psd", "notes.txt"]
+
+
+def test_datasets_below_a_folder_are_left_out_and_said_to_be(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl")
+    (tmp_path / "begun" / ".work").mkdir(parents=True)
+    (tmp_path / "begun" / ".work" / MARK).touch()
+    left_out: list[str] = []
+    find_sources(str(tmp_path), left_out=left_out)
+    assert left_out == ["begun"]
+
+
+@pytest.mark.parametrize("command", ["tokenize", "encode"])
+def test_a_pattern_leaves_out_the_output_of_the_last_run(
+    tmp_path: Path, run_cli: RunCli, command: str
+) -> None:
+    (tmp_path / "data/in/1").mkdir(parents=True)
+    table = pa.table({"text": ["a"], "image": [png(0)]})
+    pq.write_table(table, tmp_path / "data/in/1/a.parquet")
+    how = ("--tokenizer", "bytes") if command == "tokenize" else ("--encoder", "patches")
+    pattern = "data/*/*/*" if command == "tokenize" else "data/*/*/*.parquet"
+    run = (command, pattern, *how, "--out", "data/out")
+    run_cli(*run)
+    assert run_cli(*run).stdout.startswith("nothing to do")
+    left_out: list[str] = []
+    find_media(f"{tmp_path}/data/*/*/*.parquet", "vision", "image", None, left_out=left_out)
+    find_sources(f"{tmp_path}/data/*/*/*", left_out=left_out)
+    assert left_out == ["out"]
+
+
+def test_a_pattern_that_matches_only_datasets_says_so(codes: Path) -> None:
+    pattern = f"{codes.parent}/*/shards/*.parquet"
+    assert len(find_sources(pattern)) == len(shards(codes))  # codes are text to tokenize
+    with pytest.raises(InputError, match=r"only files of datasets, as .*/codes,"):
+        find_media(pattern, "vision", "vision", None)
+
+
+# --- datasets of codes --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def codes_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("codes")
+    (folder / "in").mkdir()
+    for i in range(4):
+        (folder / "in" / f"{i}.png").write_bytes(png(i))
+    encode_here(folder / "codes", folder / "in", shard_records=1)
+    return folder / "codes"
+
+
+@pytest.fixture
+def codes(codes_once: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(codes_once, tmp_path / "codes"))
+
+
+def shards(codes: Path) -> list[Path]:
+    return sorted((codes / "shards").iterdir())
+
+
+def read_as_text(spec: Path) -> list[Source]:
+    return find_sources(str(spec))
+
+
+def read_as_media(spec: Path) -> list[Source]:
+    return [found.source for found in find_media(str(spec), "vision", "vision", None)]
+
+
+def flip(path: Path, at: int = 100) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a shard deleted": lambda codes: shards(codes)[1].unlink(),
+    "a shard copied": lambda codes: shutil.copy(shards(codes)[1], codes / "shards" / "x.parquet"),
+    "a bit flipped": lambda codes: flip(shards(codes)[2]),
+    "two shards swapped": lambda codes: os.rename(shards(codes)[0], shards(codes)[1]),
+    "a shard cut off": lambda codes: os.truncate(shards(codes)[0], 50),
+    "no manifest": lambda codes: (codes / "manifest.json").unlink(),
+    "a damaged manifest": lambda codes: os.truncate(codes / "manifest.json", 300),
+    "an unfinished run": lambda codes: (
+        (codes / "manifest.json").unlink(),
+        (codes / ".work").mkdir(),
+        (codes / ".work" / MARK).touch(),
+    ),
+    "a shard that is a link": lambda codes: (
+        shutil.move(shards(codes)[0], codes / "away"),
+        (codes / "shards" / "codes-00000-of-00004.parquet").symlink_to(codes / "away"),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("read", [read_as_text, read_as_media])
+def test_a_dataset_of_codes_is_whole_or_refused(
+    codes: Path, damage: str, read: Callable[[Path], list[Source]]
+) -> None:
+    assert len(read(codes)) == len(read(codes / "shards")) == len(shards(codes)) > 1
+    DAMAGE[damage](codes)
+    with pytest.raises(CorruptError):
+        read(codes)
+    with pytest.raises(CorruptError):
+        read(codes / "shards")
+
+
+def test_a_flipped_bit_ends_in_exit_code_5(codes: Path, run_cli: RunCli) -> None:
+    flip(shards(codes)[0])
+    flags = ("--tokenizer", "bytes", "--out", "o")
+    for given in (codes, shards(codes)[0], f"{codes}/shards/*.parquet"):
+        ended = run_cli("tokenize", given, "--fields", "vision", *flags, check=False)
+        assert ended.code == 5, ended.stderr
+        assert "is not what the manifest.json" in ended.stderr
+
+
+def test_shards_without_a_manifest_are_read_if_each_is_named(codes: Path) -> None:
+    (codes / "manifest.json").unlink()
+    assert [s.path for p in shards(codes) for s in find_sources(str(p))] == list(
+        map(str, shards(codes))
+    )
+    shutil.move(codes / "shards", codes.parent / "flat")
+    with pytest.raises(CorruptError, match=r"without its manifest\.json"):
+        find_sources(str(codes.parent / "flat"))
+
+
+def test_tables_of_others_with_such_names_are_no_concern(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "codes-00000-of-00002.parquet")
+    assert len(find_sources(str(tmp_path))) == 1
+
+
+def test_page_checksums_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [os.urandom(40).hex() for _ in range(200)]
+    pq.write_table(
+        pa.table({"text": texts}),
+        path,
+        write_page_checksum=True,
+        use_dictionary=False,
+        compression="none",
+    )
+    whole = path.read_bytes()
+    keys = frozenset({"text"})
+    for at in range(200, len(whole) // 2, 1500):
+        flip(path, at)
+        (source,) = find_sources(str(path))
+        ((piece, _),) = split_source(source, 0, 1 << 20, keys, False)
+        with pytest.raises(InputError, match="checksum"):
+            list(read_piece(source, piece, keys))
+        path.write_bytes(whole)
+
+
+def test_codes_are_written_with_page_checksums(codes: Path) -> None:
+    plain = pq.read_table(shards(codes)[0])
+    pq.write_table(plain, codes / "without.parquet", compression="zstd")
+    with_, without = shards(codes)[0].stat().st_size, (codes / "without.parquet").stat().st_size
+    assert with_ > without
+
+
+# --- compressed bombs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_file_that_grows_too_much_is_an_error_that_names_the_cap(
+    tmp_path: Path, ending: str, run_cli: RunCli
+) -> None:
+    content = LINE.encode() * (6 << 20)
+    path = tmp_path / f"bomb.jsonl.{ending}"
+    pack = gzip.compress if ending == "gz" else zstandard.ZstdCompressor().compress
+    path.write_bytes(pack(content))
+    assert len(content) > 200 * path.stat().st_size
+    ended = run_cli("tokenize", path, "--tokenizer", "bytes", "--out", "o", check=False)
+    assert ended.code == 3
+    assert f"bomb.jsonl.{ending} grows" in ended.stderr
+    assert "--max-ratio" in ended.stderr
+    (source,) = find_sources(str(path), max_ratio=1 << 20)
+    ((piece, _),) = split_source(source, 0, 1 << 30, frozenset({"text"}), False)
+    assert sum(len(r.lines) for r in read_piece(source, piece, frozenset({"text"}))) == 6 << 20
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a::b.jsonl", "a*.jsonl", "a[1].jsonl", "a?.jsonl", "x:y.jsonl"])
+def test_an_existing_file_wins_over_a_chain_or_a_pattern(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / name)
+    write(tmp_path / "ab.jsonl")
+    monkeypatch.chdir(tmp_path)
+    for spec in (name, str(tmp_path / name)):
+        (source,) = find_sources(spec)
+        assert source.path == str(tmp_path / name)
+        ((piece, _),) = split_source(source, 0, 1 << 20, frozenset({"text"}), True)
+        (records,) = read_piece(source, piece, frozenset({"text"}))
+        assert records.columns == {"text": ["a"]}
+
+
+def test_a_table_with_colons_in_its_name_is_encoded(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(0))
+    table = write(tmp_path / "t::1.jsonl", '{"image": "a.png"}\n')
+    assert encode_here(tmp_path / "o", table)["counts"]["documents_written"] == 1
+
+
+def test_a_saved_dataset_names_no_file_outside_its_folder(tmp_path: Path) -> None:
+    write(tmp_path / "secret.arrow")
+    for name in ("../secret.arrow", str(tmp_path / "secret.arrow")):
+        write(tmp_path / "d" / "state.json", json.dumps({"_data_files": [{"filename": name}]}))
+        with pytest.raises(InputError, match="not in its folder"):
+            find_sources(str(tmp_path / "d"))
+
+
+def test_files_of_the_kernel_are_no_inputs(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to("/proc/self/environ")
+    for spec in (tmp_path / "a.jsonl", tmp_path, tmp_path / "*.jsonl"):
+        with pytest.raises(InputError, match=r"a\.jsonl: it is made by the kernel"):
+            find_sources(str(spec))

@@ -1,0 +1,78 @@
+"""Run tokenize in this process, and let it die at its n-th change of the disk.
+
+    run_here(config, cache)               as `dataprep tokenize`, without processes
+    run_here(config, cache, dies_at=7)    raises Killed before the seventh fsync or rename
+
+What a dying run leaves is what SIGKILL leaves, since no code of the product catches `Killed`
+and nothing cleans up after a failed write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline import jobs
+from dataprep.pipeline.jobs.recipes import Outcome
+from dataprep.pipeline.tokenize import tokenize
+
+
+class Killed(BaseException):
+    """The run is dead."""
+
+
+def execute_here(
+    jobs: Sequence[int],
+    *,
+    worker: str,
+    work: Path,
+    on_message: Callable[[Mapping[str, Any]], None],
+    **others: Any,
+) -> None:
+    """An executor of one process, this one."""
+    run = import_module(worker).begin(work)
+
+    def send(message: Mapping[str, Any]) -> None:
+        if message["type"] in ("progress", "sample"):  # others are for whoever watches workers
+            on_message(message)
+
+    for job in jobs:
+        run(job, send)()
+
+
+@contextmanager
+def dying(at: int) -> Iterator[None]:
+    """Raise Killed at the n-th fsync or rename."""
+    left = at
+
+    def before(act: Callable[..., Any]) -> Callable[..., Any]:
+        def acts_or_dies(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise Killed
+            return act(*args, **options)
+
+        return acts_or_dies
+
+    with (
+        mock.patch.object(os, "fsync", before(os.fsync)),
+        mock.patch.object(os, "replace", before(os.replace)),
+    ):
+        yield
+
+
+def run_here(
+    config: TokenizeConfig, cache: Path, *, overwrite: bool = False, dies_at: int = 1 << 30
+) -> Outcome:
+    with (
+        mock.patch.dict(jobs.EXECUTORS, {"local": execute_here}),
+        dying(dies_at),
+    ):
+        return tokenize(config, cache_dir=cache, overwrite=overwrite)
