@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import signal
 import subprocess
@@ -19,6 +20,15 @@ from dataprep.pipeline.sample import sample_path
 # A timing never decides a test: machines are noisy.
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("here")
+
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile the modules once: where no bytecode is written, every command would do it again."""
+    for folder in ("cli", "configs", "loaders", "pipeline"):
+        compileall.compile_dir(ROOT / folder, quiet=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +70,10 @@ def sample() -> Sample:
 @pytest.fixture(scope="session", autouse=True)
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One cache for the whole session, never the user's: engine proofs are made once."""
-    path = tmp_path_factory.mktemp("cache")
+    base = tmp_path_factory.getbasetemp()
+    # Workers of xdist have folders of their own in the one of the session.
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dataprep-cache"
+    path.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATAPREP_CACHE", str(path))
         # A command whose files may not grow would leave cut bytecode, for all that follow it.

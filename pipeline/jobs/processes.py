@@ -130,11 +130,9 @@ def wait_for(workers: Iterable[WorkerProcess], timeout: float) -> list[WorkerPro
 def _like_a_command(environment: Mapping[str, str]) -> Iterator[None]:
     """Start processes with as little from this one as a shell would give them.
 
-    SIGINT is only for the parent, so it is blocked until the worker ignores it. The resource
-    tracker of multiprocess is started first, because its start unblocks SIGINT.
+    SIGINT is only for the parent, so it is blocked until the worker ignores it.
     """
-    with _environment_set({**environment, SAFE_PATH: "1"}), _nothing_taken_over():
-        resource_tracker.ensure_running()
+    with _environment_set({**environment, SAFE_PATH: "1"}), _nothing_taken_over(), _untracked():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             yield
@@ -174,6 +172,22 @@ def _nothing_taken_over() -> Iterator[None]:
         yield
     finally:
         spawn.get_preparation_data = usual
+
+
+@contextmanager
+def _untracked() -> Iterator[None]:
+    """Start processes without the resource tracker of multiprocess, which is one more interpreter.
+
+    It removes semaphores and shared memory that processes leave behind; workers have none.
+    """
+    usual, starter = resource_tracker.getfd, threading.get_ident()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    resource_tracker.getfd = lambda: nowhere if threading.get_ident() == starter else usual()
+    try:
+        yield
+    finally:
+        resource_tracker.getfd = usual
+        os.close(nowhere)
 
 
 @contextmanager

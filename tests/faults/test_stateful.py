@@ -69,6 +69,11 @@ class Runs(RuleBasedStateMachine):
         }
         return TokenizeConfig.model_validate(values)
 
+    def _published(self) -> tuple[int, int] | None:
+        """Return what tells the manifest that is there from one written later."""
+        path = self.out / "manifest.json"
+        return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+
     def _reference(self) -> Mapping[str, bytes]:
         if self.version not in self.references:
             fresh = self.folder / f"reference-{self.version}"
@@ -103,14 +108,14 @@ class Runs(RuleBasedStateMachine):
     @rule(moment=st.integers(1, 40), overwrite=st.booleans())
     def run_and_die(self, moment: int, overwrite: bool) -> None:
         self._reference()
-        had_manifest = (self.out / "manifest.json").exists()
+        before = self._published()
         try:
             run_here(self._config(self.out), self.cache, overwrite=overwrite, dies_at=moment)
         except Killed:
-            if (self.out / "manifest.json").exists():
-                if not had_manifest or overwrite:
+            if (after := self._published()) is not None:
+                if after != before:  # else it died before it began to write or remove
                     self.complete, self.begun = self.version, None
-                    self.is_damaged = self.is_damaged and not overwrite
+                    self.is_damaged = False
                 return
             self.complete = None
             if overwrite:

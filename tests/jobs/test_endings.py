@@ -42,7 +42,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def test_sigint_is_ignored_by_workers_from_their_first_moment(tmp_path: Path) -> None:
-    # A parent of its own, so that the resource tracker too is started by the first worker.
+    # A parent of its own, in which nothing of multiprocess has been started yet.
     work = tmp_path / "work"
     source = script(work, {job: [] for job in range(4)}, setup=INTERRUPTING, num_workers=4)
     result = python("-c", source, cwd=tmp_path)
@@ -60,8 +60,8 @@ def test_sigint_is_held_back_no_longer_than_a_start_takes(tmp_path: Path) -> Non
 def test_nothing_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     with started(tmp_path / "work") as process:
         wait_for_jobs(tmp_path / "work")
-        # The parent, two workers and the resource tracker.
-        assert len(members_of(process.pid)) == 4
+        # The parent and two workers.
+        assert len(members_of(process.pid)) == 3
         process.kill()
         process.communicate(timeout=30)
         wait_until_gone(process.pid)

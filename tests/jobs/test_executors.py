@@ -23,18 +23,8 @@ others: set[int] = set()  # started before the test: the fork server of other te
 
 
 def workers_alive() -> list[int]:
-    """Return the processes that this test started, zombies too, but for the resource tracker."""
-    children = [c for c in psutil.Process().children(recursive=True) if c.pid not in others]
-    return [c.pid for c in children if "resource_tracker" not in " ".join(_words(c))]
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.ZombieProcess:
-        return ["zombie"]
-    except psutil.NoSuchProcess:
-        return ["resource_tracker"]  # gone, so none of those that are left
+    """Return the processes that this test has started, zombies too."""
+    return [c.pid for c in psutil.Process().children(recursive=True) if c.pid not in others]
 
 
 @pytest.fixture(autouse=True)

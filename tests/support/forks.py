@@ -181,18 +181,16 @@ def main() -> None:
     from importlib import import_module
 
     import multiprocess
-    from multiprocess import resource_tracker
 
     for name in PRELOAD:
         import_module(f"dataprep.{name}")
     for name in PACKAGES:
         with suppress(ImportError):
             import_module(name)
-    # Workers are forked; the tracker, which every run would start again, is shared.
+    # Workers are forked.
     processes = import_module("dataprep.pipeline.jobs.processes")
     assert hasattr(processes, "get_context"), "workers are started in another way by now"
     processes.get_context = lambda kind: multiprocess.get_context("fork")  # type: ignore[attr-defined]
-    resource_tracker.ensure_running()
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become children of this
     for line in iter(sys.stdin.buffer.readline, b""):
         request = json.loads(line)

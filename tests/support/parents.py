@@ -51,7 +51,7 @@ def python(*words: str, cwd: Path, **options: Any) -> subprocess.CompletedProces
 
 
 def workers_of(parent: int) -> list[psutil.Process]:
-    """Return the living workers of a process; the resource tracker of multiprocess is none."""
+    """Return the living workers of a process."""
     workers = []
     for child in psutil.Process(parent).children():
         try:
