@@ -6,7 +6,6 @@ import compileall
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,16 @@ import hypothesis
 import pytest
 
 from dataprep.pipeline.sample import sample_path
+from support.forks import ForkServer
+from support.installed import COMMAND
 
 # A timing never decides a test: machines are noisy.
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("here")
 
 
+# Help is laid out for the width it finds, and tests look for whole phrases.
+PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -81,12 +84,21 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Iterator[ForkServer]:
+    """Forks run commands in a fifth of the time; without threads of packages, they are safe."""
+    with ForkServer(tmp_path_factory.mktemp("commands"), eager=False) as server:
+        yield server
+
+
 @pytest.fixture
-def run_cli(tmp_path: Path) -> RunCli:
+def run_cli(tmp_path: Path, commands: ForkServer) -> RunCli:
     """Run `dataprep ARGS` in a process of its own, by default in `tmp_path`.
 
     run_cli("stats", dataset, "--json").stdout          what it printed
     run_cli("stats", "nowhere", check=False).code       5
+
+    A fork of a process that has imported the commands, unless the environment is another one.
     """
 
     def run(
@@ -96,27 +108,42 @@ def run_cli(tmp_path: Path) -> RunCli:
         check: bool = True,
         timeout: float = 120,
     ) -> Finished:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "dataprep.cli.main", *map(str, args)],
-            cwd=cwd or tmp_path,
-            # Help is laid out for the width it finds, and tests look for whole phrases.
-            env={**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb", **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            start_new_session=True,
-        )
-        try:
-            stdout, stderr = process.communicate(timeout=timeout)
-        except BaseException:
-            # Its workers hold the pipes too: end the whole group, or this would wait for them.
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            raise
-        assert not check or process.returncode == 0, (
-            f"dataprep {' '.join(map(str, args))} ended with {process.returncode}\n{stdout}{stderr}"
-        )
-        return Finished(code=process.returncode, stdout=stdout, stderr=stderr)
+        words, place = list(map(str, args)), cwd or tmp_path
+        if env is None and dict(os.environ) == commands.environ:
+            ended = commands.start(words, env=PLAIN, cwd=place).wait(timeout)
+            finished = Finished(code=ended.code, stdout=ended.stdout, stderr=ended.stderr)
+        else:
+            finished = run_for_real(words, env or {}, place, timeout)
+        return checked(finished, words) if check else finished
 
     return run
+
+
+def run_for_real(
+    words: list[str], env: Mapping[str, str], cwd: Path, timeout: float = 120
+) -> Finished:
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=cwd,
+        env={**os.environ, **PLAIN, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except BaseException:
+        # Its workers hold the pipes too: end the whole group, or this would wait for them.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return Finished(code=process.returncode, stdout=stdout, stderr=stderr)
+
+
+def checked(finished: Finished, words: list[str]) -> Finished:
+    assert finished.code == 0, (
+        f"dataprep {' '.join(words)} ended with {finished.code}\n{finished.stdout}{finished.stderr}"
+    )
+    return finished

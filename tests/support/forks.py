@@ -37,7 +37,7 @@ PRELOAD = (
     *("pipeline.tokenize.worker", "pipeline.pack.worker", "pipeline.encode.worker"),
     *("pipeline.jobs.processes", "pipeline.look.verify"),
 )
-# What these import when they first need it.
+# What these import when they first need it; it is imported ahead if the server is to be `eager`.
 PACKAGES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "PIL.PngImagePlugin", "PIL.ImageOps")
 
 
@@ -97,16 +97,17 @@ class Run:
 class ForkServer:
     """The process that forks; close it or use it in a `with`."""
 
-    def __init__(self, folder: Path, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, eager: bool = True) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.forks"],
-            env={**os.environ, "PYTHONPATH": python_path(TESTS), **(env or {})},
+            [sys.executable, "-m", "support.forks", *(["eager"] if eager else [])],
+            env={**os.environ, "PYTHONPATH": python_path(TESTS), "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        self.environ: Mapping[str, str] = dict(os.environ)  # what its forks have
         self._count = 0
         self._last: Run | None = None
 
@@ -115,6 +116,7 @@ class ForkServer:
         words: Sequence[str | Path],
         *,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         is_held: bool = False,
     ) -> Run:
         """Start `dataprep WORDS`; if held, it begins with SIGCONT (so that strace can attach)."""
@@ -125,7 +127,8 @@ class ForkServer:
         for ending in (".out", ".err"):  # there even if it is killed before it can open them
             outputs.with_suffix(ending).touch()
         words = list(map(str, words))
-        self._ask(words=words, outputs=str(outputs), env=dict(env or {}), held=is_held)
+        place = str(cwd or os.getcwd())
+        self._ask(words=words, outputs=str(outputs), env=dict(env or {}), cwd=place, held=is_held)
         self._last = Run(self, self.answer()["pid"], outputs)
         return self._last
 
@@ -184,7 +187,7 @@ def main() -> None:
 
     for name in PRELOAD:
         import_module(f"dataprep.{name}")
-    for name in PACKAGES:
+    for name in PACKAGES if "eager" in sys.argv else ():
         with suppress(ImportError):
             import_module(name)
     # Workers are forked.
@@ -214,6 +217,7 @@ def _become(request: dict[str, Any]) -> None:
         os.close(file)
     faulthandler.enable()  # a crash says where
     os.environ.update(request["env"])
+    os.chdir(request["cwd"])
     sys.argv = ["dataprep", *request["words"]]
     if request["held"]:
         os.kill(os.getpid(), signal.SIGSTOP)
