@@ -90,6 +90,13 @@ class PackedDataset:
             raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
         self._shards.check()
 
+    def prepare(self) -> None:
+        """Load and compile what reads rows. A thread that did so would hold locks of importing and
+        compiling, which a fork must not meet."""
+        none, request = np.zeros(0, np.int64), self._everything()
+        found, out = self._shards.fetch(none), empty_arrays(request, 0)
+        fastest_expand()(found, self.layout, request, out, none)
+
     def prove(self) -> None:
         """Raise a CorruptError unless every shard is as it was written."""
         self._shards.prove_all()
