@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
+from dataprep.loaders.prefetch import stop_if_closed
 from dataprep.loaders.shards import open_shards
 from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import CorruptError
@@ -83,6 +84,7 @@ class PackedDataset:
         if not len(rows):
             return
         found = self._shards.fetch(rows)
+        stop_if_closed()
         try:
             fastest_expand()(found, self.layout, request, out, places)
         except CorruptError as error:

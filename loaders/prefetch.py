@@ -60,6 +60,10 @@ class Bell:
         return self._silence.acquire(timeout=timeout)
 
 
+class Closed(Exception):
+    """Ends what is made for nobody."""
+
+
 class Prefetch(Generic[Ahead]):
     """A thread that makes something for each step, at most `depth` ahead of who asks for it."""
 
@@ -127,6 +131,7 @@ class Prefetch(Generic[Ahead]):
 
     def _run(self) -> None:
         _threads.add(self)
+        _own.prefetch = self
         try:
             for step in self._steps:
                 while len(self._made) >= self._depth and not self._closed:
@@ -137,6 +142,8 @@ class Prefetch(Generic[Ahead]):
                 self._made[step] = self._make(step)
                 self._end()
                 self._news.ring()
+        except Closed:
+            pass
         except BaseException as error:
             self._error = error
         finally:
@@ -166,6 +173,16 @@ class Prefetch(Generic[Ahead]):
             self._is_caught = not bell.wait(max(0.0, deadline - time.monotonic()))
 
 
+_own = threading.local()  # prefetch: the one whose thread it is
+
+
+def stop_if_closed() -> None:
+    """To be called now and then while something is made: whoever closes waits for its end."""
+    one = getattr(_own, "prefetch", None)
+    if one is not None and one._closed:
+        raise Closed
+
+
 # --- forks ---
 
 # Calls of C (`acquire`, `release`, `clear`) are hooks by themselves: no interrupt comes between
@@ -174,20 +191,15 @@ _gate = threading.RLock()
 _threads: set[Prefetch[Any]] = set()  # those of this process that run
 
 
-def _this_thread() -> Prefetch[Any] | None:
-    own = threading.current_thread()
-    return next((one for one in tuple(_threads) if one._thread is own), None)
-
-
 def _let_others_fork() -> None:
     """Before the gate is taken by a thread of ours, whose batch forks as it is made."""
-    one = _this_thread()
+    one = getattr(_own, "prefetch", None)
     if one is not None:
         one._end()
 
 
 def _wait_for_batches() -> None:
-    deadline, own = time.monotonic() + _PATIENCE, _this_thread()
+    deadline, own = time.monotonic() + _PATIENCE, getattr(_own, "prefetch", None)
     for one in tuple(_threads):
         if one is own:
             one._begin()

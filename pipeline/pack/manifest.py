@@ -19,6 +19,7 @@ from dataprep.pipeline.pack.lost import find_lost, lost_lines
 from dataprep.pipeline.pack.plan import PackPlan, rows_path
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.alike import sections_of, user_of
+from dataprep.pipeline.storage.documents import ends_dtype
 from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
@@ -28,7 +29,6 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.provenance import LOST
-from dataprep.pipeline.storage.rows import ends_dtype
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings

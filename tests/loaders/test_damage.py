@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,7 +127,9 @@ def test_a_file_is_hashed_once_in_a_process_unless_it_changes(
 ) -> None:
     hashed: list[Any] = []
     original = checked.hash_file
-    monkeypatch.setattr(checked, "hash_file", lambda file: (hashed.append(file), original(file))[1])
+    monkeypatch.setattr(
+        checked, "hash_file", lambda file, *more: (hashed.append(file), original(file, *more))[1]
+    )
     monkeypatch.setattr(whole, "_SETTLED_NS", -1)
     for _ in range(3):
         read_all(folder)
@@ -247,7 +251,9 @@ def test_a_backup_of_hard_links_has_only_what_is_read_hashed_again(
         os.link(path, tmp_path / path.name)  # as `cp -al` does: all have new times
     hashed: list[Any] = []
     original = checked.hash_file
-    monkeypatch.setattr(checked, "hash_file", lambda file: (hashed.append(file), original(file))[1])
+    monkeypatch.setattr(
+        checked, "hash_file", lambda file, *more: (hashed.append(file), original(file, *more))[1]
+    )
     dataset._shards._watch._next_look = 0
     for row, expected in ((0, 1), (1, 1), (70, 2), (71, 2)):
         dataset[row]
@@ -463,6 +469,25 @@ print(len(calls))
 """
     returncode, out, err = run_bus(tmp_path, code)
     assert (returncode, out) == (0, "0\n0\n0\n3\n"), err
+
+
+def test_a_dataset_that_is_dropped_is_gone_at_once(
+    folder: Path, tokenized: Path, tmp_path: Path
+) -> None:
+    """It holds maps and open files; a cycle would hold them until the collector comes by."""
+    zipped = write_packed(tmp_path / "z", num_rows=8, compression="zstd").folder
+    gc.disable()
+    try:
+        for place in (folder, zipped, tokenized):
+            dataset: Any = open_dataset(place)
+            dataset[0]
+            held = [weakref.ref(dataset)]
+            if not isinstance(dataset._shards, tuple):
+                held.append(weakref.ref(dataset._shards))
+            del dataset
+            assert [ref() for ref in held] == [None] * len(held)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("later", ["", "faulthandler.enable(); f.guard()"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -18,8 +19,9 @@ import numpy as np
 import pytest
 
 import dataprep.loaders as loaders
-from dataprep.loaders import DataLoader, open_dataset, prefetch
+from dataprep.loaders import DataLoader, open_dataset, prefetch, whole
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.storage import checked
 from support.inprocess import tokenize_here, write_lines
 from support.packed import Packed, write_packed
 from support.toy import write_toy_tokenizer
@@ -177,6 +179,30 @@ def test_a_storm_of_real_signals_loses_nothing(packed: Packed) -> None:
     command = [sys.executable, "-c", STORM, str(packed.folder), "4"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+
+
+def test_closing_does_not_wait_until_a_shard_is_hashed(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At exit too: a shard may be large, and its disk slow."""
+    parts, closing = itertools.count(), threading.Event()
+
+    def slow(path: Any, between: Any) -> str:
+        for _ in parts:
+            closing.wait(20)
+            between()
+        raise AssertionError
+
+    monkeypatch.setattr(whole, "_proven", {})
+    monkeypatch.setattr(checked, "hash_file", slow)
+    loader = DataLoader(packed.folder, batch_size=4)
+    loader.start_prefetch()
+    ahead: Any = loader._ahead
+    ring = ahead._room.ring
+    monkeypatch.setattr(ahead._room, "ring", lambda: (ring(), closing.set()))  # after `_closed`
+    within(20, loader.close)
+    assert not ahead._thread.is_alive()
+    assert ahead._error is None
 
 
 # --- threads ---
