@@ -12,7 +12,9 @@ the handler that was there before. Where numba is missing, nothing is guarded.
     handler   ours     ─►    theirs, then ours     ─►    ours, then theirs, then default
 
 A handler that was set after ours hands faults that it does not know to ours. So ours hands a fault
-to it once, and from then on to the first.
+to it once, and from then on to the first. One that returns without having done anything, as
+faulthandler's does once it is disabled, would be called again for ever: so each is set to answer
+once, after which the system ends the process, until `keep` sets it again.
 """
 
 from __future__ import annotations
@@ -36,11 +38,14 @@ if sys.platform != "linux" or ctypes.sizeof(ctypes.c_void_p) != 8:
 _SLOTS = 1024
 _PAGE = mmap.PAGESIZE
 _ZEROS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # over what is there: MAP_FIXED
-_SA_SIGINFO, _SA_ONSTACK = 4, 0x08000000
+_SA_SIGINFO, _SA_ONSTACK, _SA_RESETHAND = 4, 0x08000000, 0x80000000
+_SI_TKILL = -6  # the code of a signal that a thread is sent
+_FAULT, _SENT = 1, 2  # what was handed over
 _SYMBOL = "dataprep_guarded_memory"
 
 # Read by the handler: first address, last, hits of each guard; then the addresses of the handler
-# that was there first, and of the one that gets the next fault that is not ours.
+# that was there first, and of the one that gets the next fault that is not ours, and what
+# was handed over last.
 _table = np.zeros((_SLOTS + 1, 3), np.int64)
 _free = deque(range(_SLOTS))
 
@@ -51,7 +56,7 @@ class _Action(ctypes.Structure):
     _fields_ = (
         ("handler", ctypes.c_void_p),
         ("mask", ctypes.c_ulong * 16),
-        ("flags", ctypes.c_int),
+        ("flags", ctypes.c_uint),
         ("restorer", ctypes.c_void_p),
     )
 
@@ -94,12 +99,19 @@ def keep() -> None:
     libc.sigaction(signal.SIGBUS, None, ctypes.byref(current))
     if current.handler == ours:
         return
-    other = _later if _table[_SLOTS, 0] else _first
-    ctypes.memmove(ctypes.byref(other), ctypes.byref(current), ctypes.sizeof(_Action))
-    _table[_SLOTS, :2] = ctypes.addressof(_first), ctypes.addressof(other)
+    if not _table[_SLOTS, 0]:
+        _copy(current, _first)
+    if current.handler or not _table[_SLOTS, 2]:  # else it is gone because it was handed a fault
+        _copy(current, _later)
+    _table[_SLOTS] = ctypes.addressof(_first), ctypes.addressof(_later), 0
     action = _Action(handler=ours, flags=_SA_SIGINFO | _SA_ONSTACK)
     if libc.sigaction(signal.SIGBUS, ctypes.byref(action), None):
         raise OSError(ctypes.get_errno(), "cannot handle SIGBUS")
+
+
+def _copy(action: _Action, target: _Action) -> None:
+    ctypes.memmove(ctypes.byref(target), ctypes.byref(action), ctypes.sizeof(_Action))
+    target.flags |= _SA_RESETHAND
 
 
 @cache
@@ -109,7 +121,7 @@ def _handler() -> int:
     signature = types.void(types.int32, types.CPointer(types.int64), types.voidptr)
     try:
         address: int = cfunc(signature, cache=True)(_answer).address
-    except RuntimeError:  # there is no place to keep the code
+    except Exception:  # there is no place to keep the code, it is full, or what is kept is damaged
         address = cfunc(signature)(_answer).address
     return address
 
@@ -130,26 +142,33 @@ _mmap = types.ExternalFunction(
     "mmap",
     types.int64(types.int64, types.int64, types.int32, types.int32, types.int32, types.int64),
 )
+_raise = types.ExternalFunction("raise", types.int32(types.int32))
 _sigaction = types.ExternalFunction("sigaction", types.int32(types.int32, types.int64, types.int64))
 
 
 def _answer(number: Any, info: Any, context: Any) -> None:
     """Handle the signal; `info` is a siginfo_t: code and address are in its second and third word.
 
-    A code that is not positive means that a process sent the signal, as faulthandler does to hand
-    it over. That is no fault to answer; if there was one, the read is tried again and comes here.
+    A code that is not positive means that the signal was sent. One that a handler sends in its own
+    thread, as faulthandler does to hand over what it was called for, is let go: if it was a fault,
+    the read is tried again and comes here.
     """
     words = carray(info, (3,))
-    if np.int32(words[1]) <= 0:
-        return
-    address = words[2]
+    code, address = np.int32(words[1]), words[2]
+    is_fault = code > 0
     table = carray(_guarded(), (_SLOTS + 1, 3))
+    if code == _SI_TKILL and table[_SLOTS, 2] != _SENT:
+        return
+    is_ours = False
     for slot in range(_SLOTS):
-        if table[slot, 0] <= address < table[slot, 1]:
+        if is_fault and table[slot, 0] <= address < table[slot, 1]:
             table[slot, 2] += 1
-            page = address // _PAGE * _PAGE
-            if _mmap(page, _PAGE, mmap.PROT_READ, _ZEROS, -1, 0) == page:
-                return
+            is_ours = True
+    page = address // _PAGE * _PAGE
+    if is_ours and _mmap(page, _PAGE, mmap.PROT_READ, _ZEROS, -1, 0) == page:
+        return
     other = table[_SLOTS, 1]
-    table[_SLOTS, 1] = table[_SLOTS, 0]
+    table[_SLOTS, 1], table[_SLOTS, 2] = table[_SLOTS, 0], _FAULT if is_fault else _SENT
     _sigaction(number, other, 0)  # the read is tried again, and meets the other handler
+    if not is_fault:
+        _raise(number)  # which waits until this one returns

@@ -13,18 +13,19 @@ underneath is an error, not data.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.shards import open_proven, read_array
+from dataprep.loaders.shards import open_proven
 from dataprep.loaders.whole import Verify, check_places, prove
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import (
     Documents,
     decode_documents,
@@ -51,9 +52,10 @@ class TokenizedDataset:
         self._masks = [MASKS[name].array for name in about.masks]
         self._has_weights = about.counts.get(MASKS["weight"].count, 0) > 0
         check_places(folder, [e for shard in self._shards for e in (shard, shard.index)])
-        self._reader = lru_cache(maxsize=256)(self._open_reader)
-        self._index = lru_cache(maxsize=1024)(self._open_index)
-        self._record = lru_cache(maxsize=OPEN_RECORDS)(self._read_record)
+        # Not methods: a cycle would keep what is dropped, with its open files.
+        self._index = lru_cache(maxsize=1024)(partial(_open_index, folder, about, verify))
+        reader = lru_cache(maxsize=256)(lambda i: open_proven(folder, about.shards[i], verify))
+        self._record = lru_cache(maxsize=OPEN_RECORDS)(partial(_read_record, folder, about, reader))
         if verify == "open":
             self.prove()
 
@@ -113,20 +115,20 @@ class TokenizedDataset:
             document[MASKS["weight"].array] = weights.astype(np.float32) * document["loss_mask"]
         return document
 
-    def _read_record(self, shard: int, record: int) -> Documents:
-        path = self.folder / self._shards[shard].path
-        try:
-            (data,) = self._reader(shard).read([record])
-        except (RuntimeError, ValueError, IndexError, OSError) as error:
-            raise CorruptError(f"cannot read record {record} of {path}: {error}") from None
-        if not data:
-            raise CorruptError(f"record {record} of {path} is gone: the file changed underneath")
-        return decode_documents(data, self.about.token_dtype, self.about.masks)
 
-    def _open_reader(self, shard: int) -> Any:
-        return open_proven(self.folder, self._shards[shard], self._verify)
+def _open_index(folder: Path, about: TokenizedManifest, verify: Verify, shard: int) -> NDArray[Any]:
+    entry, dtype = about.shards[shard], index_dtype(about.masks)
+    return read_array(folder, entry.index, dtype, entry.num_documents, is_hashed=verify != "off")
 
-    def _open_index(self, shard: int) -> NDArray[Any]:
-        entry = self._shards[shard]
-        dtype = index_dtype(self.about.masks)
-        return read_array(self.folder, entry.index, dtype, entry.num_documents, self._verify)
+
+def _read_record(
+    folder: Path, about: TokenizedManifest, reader: Callable[[int], Any], shard: int, record: int
+) -> Documents:
+    path = folder / about.shards[shard].path
+    try:
+        (data,) = reader(shard).read([record])
+    except (RuntimeError, ValueError, IndexError, OSError) as error:
+        raise CorruptError(f"cannot read record {record} of {path}: {error}") from None
+    if not data:
+        raise CorruptError(f"record {record} of {path} is gone: the file changed underneath")
+    return decode_documents(data, about.token_dtype, about.masks)

@@ -10,7 +10,7 @@ takes some seconds, and keeps the code beside this file or in the user's cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -41,10 +41,26 @@ def _compiled(function: Function) -> Function:
     """Have numba compile a function at its first call, and keep the code if it can."""
     options = {"nogil": True, "error_model": "numpy"}
     try:
-        made: Function = njit(cache=True, **options)(function)
+        made: Any = njit(cache=True, **options)(function)
     except RuntimeError:  # there is no place to keep the code
         made = njit(**options)(function)
-    return made
+    else:
+        kept = made._cache
+        kept.load_overload = _or_none(kept.load_overload)
+        kept.save_overload = _or_none(kept.save_overload)
+    return cast(Function, made)
+
+
+def _or_none(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a call return None where it fails: a full disk or a damaged file only cost time."""
+
+    def called(*arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except Exception:
+            return None
+
+    return called
 
 
 # Every float16 by its bits: numba has no such type.

@@ -245,7 +245,11 @@ class DataLoader:
     def _running(self) -> Prefetch[AnyBatch]:
         """Return the thread that makes batches ahead, a new one where there is none to use."""
         if self._ahead is None or not self._ahead.usable:
+            if self._ahead is not None:
+                self._ahead.check_fork()
             self.close()
+            for dataset in self.datasets.values():
+                dataset.prepare()
             endless = itertools.count(self._step)
             steps = endless if self._num_steps is None else range(self._step, self._num_steps)
             ahead = Prefetch(self._make, steps, self._prefetch_depth)

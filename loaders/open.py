@@ -23,7 +23,7 @@ from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.schedule import BatchSizes, shown, whole_number
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError, CorruptError
-from dataprep.pipeline.storage.alike import difference
+from dataprep.pipeline.storage.alike import difference_among
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 
 Weight = int | float | str | Fraction
@@ -87,11 +87,11 @@ def _check_alike(datasets: Mapping[str, PackedDataset]) -> None:
     lengths = {name: dataset.seq_len for name, dataset in datasets.items()}
     if len(set(lengths.values())) != 1:
         raise ConfigError(f"datasets of a mixture need one seq_len, these have {lengths}")
-    first = next(iter(datasets.values()))
-    for dataset in datasets.values():
-        found = difference(dataset.about, first.about)
-        if found:
-            raise ConfigError(f"{dataset.folder} and {first.folder} cannot be mixed: {found}")
+    found = difference_among([dataset.about for dataset in datasets.values()])
+    if found:
+        folders = [dataset.folder for dataset in datasets.values()]
+        number, other, text = found
+        raise ConfigError(f"{folders[number]} and {folders[other]} cannot be mixed: {text}")
 
 
 def _path_of(folder: Any) -> Path:

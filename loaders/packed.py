@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
+from dataprep.loaders.prefetch import stop_if_closed
 from dataprep.loaders.shards import open_shards
 from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import CorruptError
@@ -83,12 +84,20 @@ class PackedDataset:
         if not len(rows):
             return
         found = self._shards.fetch(rows)
+        stop_if_closed()
         try:
             fastest_expand()(found, self.layout, request, out, places)
         except CorruptError as error:
             self._shards.check()
             raise CorruptError(f"{self._first_bad(rows, found)}: {error}") from None
         self._shards.check()
+
+    def prepare(self) -> None:
+        """Load and compile what reads rows. A thread that did so would hold locks of importing and
+        compiling, which a fork must not meet."""
+        none, request = np.zeros(0, np.int64), self._everything()
+        found, out = self._shards.fetch(none), empty_arrays(request, 0)
+        fastest_expand()(found, self.layout, request, out, none)
 
     def prove(self) -> None:
         """Raise a CorruptError unless every shard is as it was written."""

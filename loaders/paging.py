@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.loaders.whole import Identity, identity_of
+from dataprep.pipeline.errors import CorruptError
 
 if TYPE_CHECKING:
     from dataprep.loaders.bus_errors import Guard
@@ -55,7 +56,7 @@ class MappedFiles:
         )
         self.memory: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         self._address = int(self.memory.ctypes.data)
-        self._guard: Guard | None = None
+        self._guards: dict[int, Guard] = {}  # at most one; `setdefault` is atomic
         self.identities: list[Identity] = []  # of the files as they were mapped
         place = self._address
         for path, size in files:
@@ -69,22 +70,26 @@ class MappedFiles:
 
         To be called again now and then: others may set a handler of the same signal.
         """
-        try:
-            from dataprep.loaders import bus_errors
-
-            if self._guard is None:
-                self._guard = bus_errors.Guard(self._address, len(self.memory))
-                weakref.finalize(self._map, self._guard.release)
-            else:
-                bus_errors.keep()
-        except (ImportError, OSError):  # no numba, or the system does not let us
+        bus_errors = _bus_errors()
+        if bus_errors is None:
             return False
-        return self._guard.holds
+        try:
+            if not self._guards:
+                self._add_guard(bus_errors.Guard(self._address, len(self.memory)))
+            bus_errors.keep()
+        except OSError:  # the system does not let us
+            return False
+        return self._guards[0].holds
+
+    def _add_guard(self, guard: Guard) -> None:
+        weakref.finalize(self._map, guard.release)
+        if self._guards.setdefault(0, guard) is not guard:  # another thread was faster
+            guard.release()
 
     @property
     def torn(self) -> bool:
         """Return whether a part of the files was gone when it was read."""
-        return self._guard is not None and self._guard.hits > 0
+        return bool(self._guards) and self._guards[0].hits > 0
 
     def will_need(self, starts: NDArray[Any], sizes: NDArray[Any]) -> None:
         """Have the system read these bytes now, all at once; do nothing if it cannot."""
@@ -120,6 +125,8 @@ def _map_file(path: Path, address: int, size: int) -> Identity:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         identity = identity_of(os.fstat(descriptor))
+        if identity.size != size:
+            raise CorruptError(f"{path} has {identity.size} bytes, of {size}: it was just changed")
         found = _libc().mmap(
             address, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor, 0
         )
@@ -129,6 +136,16 @@ def _map_file(path: Path, address: int, size: int) -> Identity:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))
     return identity
+
+
+@cache
+def _bus_errors() -> Any:
+    """Return the module that guards memory; None where it cannot: looked for once a process."""
+    try:
+        from dataprep.loaders import bus_errors
+    except ImportError:  # no numba, or another system
+        return None
+    return bus_errors
 
 
 @cache
@@ -144,7 +161,7 @@ def _advise_all(extents: NDArray[np.uint64]) -> bool:
 
     Each extent is an address and a length.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return False
     try:
         process = os.pidfd_open(os.getpid())

@@ -24,17 +24,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from array_record.python import array_record_module
 from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles
 from dataprep.loaders.watch import Watch
-from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes, read_whole
+from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.checked import _NPY_FIRST, _NPY_MAGIC, _length_in
-from dataprep.pipeline.storage.entries import DocumentShard, FileEntry, RowShard
+from dataprep.pipeline.storage.arrayrecord import open_records
+from dataprep.pipeline.storage.checked import read_array
+from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.riegeli import footer_start, record_starts
 from dataprep.pipeline.types import Offsets
@@ -103,17 +104,16 @@ class MappedShards:
             self._first[rows] = starts + self._places[number]
         self._folder, self._shards = folder, shards
         self._files = MappedFiles([(folder / shard.path, shard.num_bytes) for shard in shards])
-        # Counted, so that a change during a proof is not taken for proven.
-        self._changes = np.full(len(shards), verify != "off", np.int64)
+        self._is_checked = verify != "off"
         self._proven = np.zeros(len(shards), np.int64)  # the changes that are
-        self._verify = verify
-        self._watch = Watch(self._files, self._path, self._changed)
+        self._watch = Watch(self._files, [folder / shard.path for shard in shards])
 
     def fetch(self, rows: Offsets) -> RowBytes:
         self._watch.before_reading()
-        if (self._changes != self._proven).any():
+        changes = self._watch.changes
+        if self._is_checked and (changes != self._proven).any():
             numbers = np.unique(np.searchsorted(self._starts, rows, side="right") - 1)
-            for number in numbers[self._changes[numbers] != self._proven[numbers]].tolist():
+            for number in numbers[changes[numbers] != self._proven[numbers]].tolist():
                 self._prove(number)
         return RowBytes(
             memory=self._files.memory,
@@ -133,20 +133,13 @@ class MappedShards:
         # The block headers inside of a row are not counted: at most its last bytes are left out.
         self._files.will_need(self._first[rows], self._size[rows].astype(np.int64))
 
-    def _path(self, number: int) -> Path:
-        return self._folder / self._shards[number].path
-
-    def _changed(self, number: int) -> None:
-        if self._verify != "off":
-            self._changes[number] += 1
-
     def _prove(self, number: int) -> None:
-        shard, path, changes = self._shards[number], self._path(number), self._changes[number]
+        shard, changes = self._shards[number], self._watch.changes[number]
         if self._watch.current(number) is not None:
             prove(self._folder, shard)
         else:  # deleted or replaced since it was mapped
             place = slice(self._places[number], self._places[number + 1])
-            prove_bytes(path, self._files.memory[place], shard)
+            prove_bytes(self._folder / shard.path, self._files.memory[place], shard)
         self._proven[number] = changes
 
 
@@ -160,9 +153,10 @@ class ReadShards:
         sizes: Sequence[NDArray[np.uint32]],
         verify: Verify,
     ) -> None:
-        self._folder, self._shards, self._verify = folder, shards, verify
+        self._folder, self._shards = folder, shards
         self._starts = offsets_of([shard.num_records for shard in shards])
-        self._open = lru_cache(maxsize=256)(self._open_reader)
+        # Not a method: a cycle would keep what is dropped, with its open files.
+        self._open = lru_cache(maxsize=256)(lambda i: open_proven(folder, shards[i], verify))
         self._size = np.concatenate([np.zeros(0, np.uint32), *sizes])
 
     def fetch(self, rows: Offsets) -> RowBytes:
@@ -203,62 +197,23 @@ class ReadShards:
             raise CorruptError(f"records of {path} are gone: the file changed underneath")
         return found
 
-    def _open_reader(self, number: int) -> Any:
-        shard = self._shards[number]
-        return open_proven(self._folder, shard, self._verify)
-
 
 def open_proven(folder: Path, shard: RowShard | DocumentShard, verify: Verify) -> Any:
     """Open a shard with the official reader, proven unless `verify` is off."""
     if verify != "off":
         prove(folder, shard)
-    return open_reader(folder / shard.path, shard.num_records)
-
-
-def open_reader(path: Path, num_records: int) -> Any:
-    """Open a shard with the official reader, and check that it is whole."""
-    try:
-        reader = array_record_module.ArrayRecordReader(str(path), "readahead_buffer_size:0")
-    except (RuntimeError, ValueError, OSError) as error:
-        raise CorruptError(f"{path} cannot be opened: {error}") from None
-    # It opens damaged files without an error.
-    if not reader.ok() or reader.num_records() != num_records:
-        raise CorruptError(
-            f"{path} is damaged: its footer does not list the records of the manifest "
-            f"({num_records})"
-        )
-    return reader
+    return open_records(folder / shard.path, shard.num_records, "readahead_buffer_size:0")
 
 
 def read_index(folder: Path, shard: RowShard, least: int, verify: Verify) -> NDArray[np.uint32]:
     """Return the size in bytes of each row of a shard."""
-    sizes = read_array(folder, shard.index, np.dtype("<u4"), shard.num_records, verify)
+    sizes: NDArray[np.uint32] = read_array(
+        folder, shard.index, U32, shard.num_records, is_hashed=verify != "off"
+    )
     if len(sizes) and int(sizes.min()) < least:
         path = folder / shard.index.path
         raise CorruptError(f"{path} lists a row of {sizes.min()} bytes, the least is {least}")
     return sizes
-
-
-def read_array(
-    folder: Path, entry: FileEntry, dtype: np.dtype[Any], length: int, verify: Verify
-) -> NDArray[Any]:
-    """Return the array of an .npy file, proven unless `verify` is off.
-
-    Nothing in the file decides how much memory is taken: its header must fit its size.
-    """
-    data = read_whole(folder, entry, verify)
-    start = _NPY_FIRST + int.from_bytes(data[len(_NPY_MAGIC) : _NPY_FIRST], "little")
-    fits = (
-        data.startswith(_NPY_MAGIC)
-        and _length_in(data[_NPY_FIRST:start], dtype) == length
-        and len(data) == start + length * dtype.itemsize
-    )
-    if not fits:
-        raise CorruptError(
-            f"{folder / entry.path} is damaged: it does not hold {length:,} entries of its shard; "
-            "copy it again from where it is whole, or make the dataset again"
-        )
-    return np.frombuffer(data, dtype, length, start)
 
 
 def check_footer(path: Path, num_bytes: int, expected: int) -> None:

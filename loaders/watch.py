@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from dataprep.loaders.paging import MappedFiles
 from dataprep.loaders.whole import Identity, identity_of
@@ -28,15 +30,12 @@ _SHARE = 100  # of the time at most 1 / this
 
 
 class Watch:
-    """The files of a map; `changed` is called with the number of one that was written to."""
+    """The files of a map, and how often each was written to."""
 
-    def __init__(
-        self,
-        files: MappedFiles,
-        path_of: Callable[[int], Path],
-        changed: Callable[[int], None],
-    ) -> None:
-        self._files, self._path_of, self._changed = files, path_of, changed
+    def __init__(self, files: MappedFiles, paths: Sequence[Path]) -> None:
+        self._files, self._paths = files, paths
+        # Counted, so that a change during a proof is not taken for proven; 1: as it was mapped.
+        self.changes = np.ones(len(paths), np.int64)
         self._known = list(files.identities)
         self._next_look = time.monotonic() + _SECONDS
         self._guarded: bool | None = None
@@ -52,13 +51,13 @@ class Watch:
         if self._files.torn:
             self._look()
             raise CorruptError(
-                f"a shard in {self._path_of(0).parent} was cut short while it was read"
+                f"a shard in {self._paths[0].parent} was cut short while it was read"
             )
 
     def current(self, number: int) -> Identity | None:
         """Return a file as it is now; None if it was deleted or replaced since it was mapped."""
         try:
-            found = identity_of(os.stat(self._path_of(number), follow_symlinks=False))
+            found = identity_of(os.stat(self._paths[number], follow_symlinks=False))
         except OSError:
             return None
         mapped = self._files.identities[number]
@@ -73,10 +72,10 @@ class Watch:
                 continue
             if found.size < self._files.identities[number].size:
                 raise CorruptError(
-                    f"{self._path_of(number)} was cut short in use: it has {found.size} bytes, "
+                    f"{self._paths[number]} was cut short in use: it has {found.size} bytes, "
                     f"of {self._files.identities[number].size}"
                 )
-            self._changed(number)  # first: other threads may ask at the same time
+            self.changes[number] += 1  # first: other threads may ask at the same time
             self._known[number] = found
         now = time.monotonic()
         self._next_look = now + max(_SECONDS, _SHARE * (now - start))

@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.loaders.prefetch import stop_if_closed
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import hash_bytes
-from dataprep.pipeline.storage.checked import check_file, check_size
+from dataprep.pipeline.storage.checked import check_file, check_hash, check_size
 from dataprep.pipeline.storage.entries import DocumentShard, FileEntry, RowShard
 
 Verify = Literal["lazy", "open", "off"]
@@ -26,7 +27,6 @@ Entry = FileEntry | RowShard | DocumentShard
 
 # Clocks of file systems are coarse: a file may change within a tick without a new time.
 _SETTLED_NS = 2_000_000_000
-_FIX = "copy it again from where it is whole, or make the dataset again"
 
 
 class Identity(NamedTuple):
@@ -59,7 +59,7 @@ def prove(folder: Path, entry: Entry) -> None:
     identity = identity_of(check_size(folder, entry))
     if _proven.get(identity) == entry.xxh3_128:
         return
-    check_file(folder, entry)
+    check_file(folder, entry, stop_if_closed)
     is_settled = time.time_ns() - max(identity.modified_ns, identity.changed_ns) > _SETTLED_NS
     if is_settled and identity == identity_of(check_size(folder, entry)):
         _proven[identity] = entry.xxh3_128
@@ -67,23 +67,7 @@ def prove(folder: Path, entry: Entry) -> None:
 
 def prove_bytes(path: Path, data: Any, entry: Entry) -> None:
     """Raise a CorruptError unless these bytes of a file have the hash of its entry."""
-    found = hash_bytes(data)
-    if found != entry.xxh3_128:
-        raise CorruptError(
-            f"{path} is damaged: its hash is {found}, the manifest says {entry.xxh3_128}; {_FIX}"
-        )
-
-
-def read_whole(folder: Path, entry: Entry, verify: Verify) -> bytes:
-    """Return the bytes of a small file, proven unless `verify` is off."""
-    path = folder / entry.path
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CorruptError(f"{path} cannot be read: {error.strerror}; {_FIX}") from None
-    if verify != "off":
-        prove_bytes(path, data, entry)
-    return data
+    check_hash(path, entry, hash_bytes(data))
 
 
 def identity_of(found: os.stat_result) -> Identity:

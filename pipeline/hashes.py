@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,19 @@ def hash_bytes(data: bytes) -> str:
     return xxhash.xxh3_128_hexdigest(data)
 
 
-def hash_file(path: Path | str | int) -> str:
-    """Return the xxh3-128 of the content, in hex; an open descriptor is read on and closed."""
+def hash_file(path: Path | str | int, between: Callable[[], None] | None = None) -> str:
+    """Return the xxh3-128 of the content, in hex; an open descriptor is read on and closed.
+
+    `between` is called after each part that is read, and may raise to end it.
+    """
     state = xxhash.xxh3_128()
     buffer = bytearray(CHUNK_BYTES)
     view = memoryview(buffer)
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(buffer):
             state.update(view[:count])
+            if between:
+                between()
     return state.hexdigest()
 
 

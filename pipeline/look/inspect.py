@@ -3,9 +3,6 @@
 tokens  1 100 90 10 11 8192 30 31 8193 91     loss 0 0 1…     vision 0 0 0 1 1 1 1 1 1 0
 spans   "<s>a" without loss, "<vision>" with, <vision 2×2> with, "</vision>" with
 runs    vision, tokens 3..9
-
-How a block is laid out is in the manifest of its tokenized dataset: a packed dataset may be made of
-several that differ.
 """
 
 from __future__ import annotations
@@ -79,14 +76,11 @@ def segments_of_row(
 ) -> list[Segment]:
     """Return the segments of a row of the packed dataset `manifest`, one for each piece."""
     fingerprints = {source.path: source.fingerprint for source in manifest.sources}
+    blocks = layout_of(manifest, folder)
     found: dict[str, Segment] = {}  # one by dataset; document and tokens differ by piece
     for piece in pieces:
         if piece.dataset not in found:
             place, own = _find_dataset(folder, piece.dataset, fingerprints[piece.dataset])
-            blocks = {
-                **layout_of(manifest, folder),
-                **(layout_of(own, place) if own else {}),
-            }
             found[piece.dataset] = Segment(
                 folder=place, manifest=own, document=0, start=0, blocks=blocks
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.sources import format_of
-from dataprep.pipeline.storage.checked import checked_array
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, ROW_PIECE, read_pieces
 
@@ -41,7 +41,7 @@ def pieces_of_row(
 ) -> list[PieceOrigin]:
     """Return the pieces in a row of a packed shard, in order."""
     entry = manifest.shards[shard].provenance
-    pieces = checked_array(folder, entry, ROW_PIECE)
+    pieces = read_array(folder, entry, ROW_PIECE)
     first, last = np.searchsorted(pieces["row"], [row, row + 1])
     counts = [source.records for source in manifest.sources]
     starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
@@ -64,7 +64,7 @@ def pieces_of_row(
 def origin_of(folder: Path, manifest: TokenizedManifest, shard: int, place: int) -> Origin:
     """Return where the document at `place` in a shard came from."""
     entry = manifest.shards[shard]
-    row = checked_array(folder, entry.provenance, DOCUMENT_ORIGIN, entry.num_documents)[place]
+    row = read_array(folder, entry.provenance, DOCUMENT_ORIGIN, entry.num_documents)[place]
     pieces = read_pieces(folder, manifest)
     number = entry.provenance.first_piece + int(row["piece"])
     if number >= len(pieces):

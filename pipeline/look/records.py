@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from array_record.python import array_record_module
-
-from dataprep.pipeline.errors import CorruptError, counted
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.arrayrecord import open_records
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 
 BYTES_AT_ONCE = 2 << 20
@@ -18,12 +17,7 @@ def read_records(
 ) -> Iterator[tuple[int, list[bytes]]]:
     """Yield all records of a shard, many at a time, with the number of the first."""
     path = folder / shard.path
-    reader = array_record_module.ArrayRecordReader(str(path))
-    if not reader.ok() or reader.num_records() != shard.num_records:
-        raise CorruptError(
-            f"{path} is damaged: its footer lists {counted(reader.num_records(), 'record')}, "
-            f"its manifest {shard.num_records:,}"
-        )
+    reader = open_records(path, shard.num_records)
     step = max(1, BYTES_AT_ONCE * shard.num_records // max(1, shard.num_bytes))
     for first in range(0, shard.num_records, step):
         numbers = list(range(first, min(first + step, shard.num_records)))

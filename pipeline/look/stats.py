@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.look.records import read_records
 from dataprep.pipeline.look.row_rules import check_rows, dense_masks, is_of_document
-from dataprep.pipeline.storage.checked import check_file, map_array
+from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.documents import decode_documents, index_dtype
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
@@ -55,7 +55,7 @@ def stats(folder: Path) -> dict[str, Any]:
 def _of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, Any]:
     uses, lengths = Uses(manifest.max_id), []
     for shard in _checked_shards(folder, manifest):
-        index = map_array(folder, shard.index, index_dtype(manifest.masks), shard.num_documents)
+        index = read_array(folder, shard.index, index_dtype(manifest.masks), shard.num_documents)
         lengths.append(index["length"])
         for _, records in read_records(folder, shard):
             for data in records:
@@ -72,7 +72,7 @@ def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
     uses = Uses(max(manifest.max_id, manifest.pad))
     targets, lengths, segments = [], [], []
     for shard in _checked_shards(folder, manifest):
-        pieces = map_array(folder, shard.provenance, ROW_PIECE)
+        pieces = read_array(folder, shard.provenance, ROW_PIECE)
         lengths.append(pieces["length"])
         segments.append(np.bincount(pieces["row"], minlength=shard.num_records))
         for _, records in read_records(folder, shard):

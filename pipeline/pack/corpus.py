@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
-from dataprep.pipeline.storage.alike import difference
+from dataprep.pipeline.storage.alike import difference_among, user_of
 from dataprep.pipeline.storage.checked import map_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype, index_dtype
 from dataprep.pipeline.storage.entries import BlockTags, DocumentShard
@@ -70,8 +70,7 @@ class Corpus:
         self.folders = folders
         self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]
-        for folder, manifest in zip(folders, self.manifests, strict=True):
-            _check_alike(folder, manifest, folders[0], self.manifests[0])
+        _check_alike(folders, self.manifests)
         self._entries = [
             (folder, shard, manifest)
             for folder, manifest in zip(folders, self.manifests, strict=True)
@@ -116,8 +115,10 @@ class Corpus:
         return tuple(name for name in MASKS if name in found)
 
     def tags(self, mask: str) -> BlockTags:
-        """Return the tags around blocks of this modality, by the first dataset that has it."""
-        return next(tags for m in self.manifests if (tags := m.tags_of(mask)) is not None)
+        """Return the tags around blocks of this modality, by the first dataset that has any."""
+        tags = user_of(mask, self.manifests).tags_of(mask)
+        assert tags is not None, mask
+        return tags
 
     def tag_lengths(self, mask: str, document: Offsets) -> tuple[Offsets, Offsets]:
         """Return the lengths of the tags before and after the blocks of each document."""
@@ -269,12 +270,13 @@ def _read_tokenized(folder: Path) -> TokenizedManifest:
     return manifest
 
 
-def _check_alike(
-    folder: Path, manifest: TokenizedManifest, first: Path, other: TokenizedManifest
-) -> None:
-    found = difference(manifest, other)
+def _check_alike(folders: list[Path], manifests: list[TokenizedManifest]) -> None:
+    found = difference_among(manifests)
     if found:
-        raise ConfigError(f"{folder} and {first} cannot be packed together: {found}")
+        number, other, text = found
+        raise ConfigError(
+            f"{folders[number]} and {folders[other]} cannot be packed together: {text}"
+        )
 
 
 def _in_piece_order(found: list[MaskParts], kind: MaskKind) -> MaskParts:

@@ -18,7 +18,9 @@ from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
 from dataprep.pipeline.pack.lost import find_lost, lost_lines
 from dataprep.pipeline.pack.plan import PackPlan, rows_path
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
-from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, RowShard
+from dataprep.pipeline.storage.alike import sections_of, user_of
+from dataprep.pipeline.storage.documents import ends_dtype
+from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
     PackedManifest,
@@ -27,7 +29,6 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.provenance import LOST
-from dataprep.pipeline.storage.rows import ends_dtype
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
@@ -94,7 +95,11 @@ def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> 
         kind="packed",
         fingerprint=fingerprint(identity),
         parents=tuple(manifest.fingerprint for manifest in corpus.manifests),
-        config={**first.config, "pack": config.model_dump(mode="json", exclude=NEUTRAL)},
+        config={
+            **first.config,
+            "modalities": _modalities(corpus),
+            "pack": config.model_dump(mode="json", exclude=NEUTRAL),
+        },
         tokenizer=first.tokenizer,
         **tags,
         sources=tuple(
@@ -118,6 +123,14 @@ def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> 
         counts=_counts(plan, markers, full),
         identity=dict(identity),
     )
+
+
+def _modalities(corpus: Corpus) -> Json:
+    """Return the settings of each modality by the dataset whose blocks they describe."""
+    used = blocks_among(corpus.masks)
+    users = {modality: sections_of(user_of(modality, corpus.manifests)) for modality in used}
+    own = {modality: user[modality] for modality, user in users.items() if modality in user}
+    return {**sections_of(corpus.manifests[0]), **own}
 
 
 def _counts(

@@ -29,9 +29,9 @@ from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, check_written, save_array
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, ends_dtype
 from dataprep.pipeline.storage.provenance import ROW_PIECE
-from dataprep.pipeline.storage.rows import RowLayout, encode_rows, ends_dtype
+from dataprep.pipeline.storage.rows import RowLayout, encode_rows
 from dataprep.pipeline.types import Mask, Offsets
 
 BATCH_TOKENS = 1 << 23  # tokens built at once; larger batches copy more from a shard in one go

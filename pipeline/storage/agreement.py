@@ -21,7 +21,7 @@ from msgspec import UnsetType
 
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.storage.documents import token_dtype
+from dataprep.pipeline.storage.documents import ends_dtype, token_dtype
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.kinds import (
     AnyShard,
@@ -92,8 +92,10 @@ def _wrong_identity(manifest: Manifest) -> Iterator[str]:
     identity = manifest.identity
     if fingerprint(identity) != manifest.fingerprint:
         yield "its fingerprint is not the one of its identity"
-    config = manifest.config.get("pack", {}) if manifest.kind == "packed" else manifest.config
-    yield from _differing("config", _object(identity.get("config")), _object(config))
+    config = manifest.config
+    if isinstance(manifest, PackedManifest):
+        config = _object(config.get("pack"))
+    yield from _differing("config", _object(identity.get("config")), config)
     if isinstance(manifest, TokenizedManifest):
         own = {key: getattr(manifest.tokenizer, key) for key in ("sha256", "bos", "eos", "pad")}
         yield from _differing("tokenizer", _object(identity.get("tokenizer")), own)
@@ -176,7 +178,7 @@ def _wrong_documents(manifest: TokenizedManifest) -> Iterator[str]:
 def _wrong_rows(manifest: PackedManifest) -> Iterator[str]:
     counts, shards = manifest.counts, manifest.shards
     yield from _missing(counts, (*_EVERYWHERE, "tokens", "target_tokens", "rows", "padding"))
-    if manifest.ends_dtype != token_dtype(manifest.seq_len + 1):
+    if manifest.ends_dtype != ends_dtype(manifest.seq_len):
         yield f"its ends_dtype is {manifest.ends_dtype}, but seq_len is {manifest.seq_len}"
     if manifest.pad > np.iinfo(manifest.token_dtype).max:
         yield f"its pad {manifest.pad} is no {manifest.token_dtype}"

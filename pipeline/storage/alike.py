@@ -1,15 +1,18 @@
 """Whether the ids of two datasets mean the same, so that one model can be trained on both.
 
-    difference(a, b)    "tokenizer 3f1c… is not 9a07…", or '' where they go together
+    difference(a, b)            "tokenizer 3f1c… is not 9a07…", or '' where they go together
+    difference_among([a, b, c]) the first dataset that differs from one before it, that one, and how
 
-The tags and codes of a modality count only where both datasets have blocks of it.
+The tags and codes of a modality count only where both datasets have blocks of it. So a dataset is
+compared with the first that has them, whatever the very first has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 
@@ -26,6 +29,30 @@ def difference(mine: TokensManifest, theirs: TokensManifest) -> str:
         if one != other:
             return f"{name} {one} is not {other}"
     return ""
+
+
+def difference_among(manifests: Sequence[TokensManifest]) -> tuple[int, int, str] | None:
+    """Return which dataset cannot go with which one before it, and why; None if all can."""
+    users: dict[str, int] = {}  # the first dataset that has blocks of a modality
+    for number, manifest in enumerate(manifests):
+        own = blocks_among(_used(manifest))
+        for other in sorted({0, *(users.setdefault(modality, number) for modality in own)}):
+            found = difference(manifest, manifests[other])
+            if found:
+                return number, other, found
+    return None
+
+
+def user_of(modality: str, manifests: Sequence[TokenizedManifest]) -> TokenizedManifest:
+    """Return the first dataset that has blocks of a modality, else the first that may have."""
+    able = [manifest for manifest in manifests if manifest.tags_of(modality) is not None]
+    return next((manifest for manifest in able if modality in _used(manifest)), able[0])
+
+
+def sections_of(manifest: TokensManifest) -> Json:
+    """Return the settings of all modalities, as they stand in the config."""
+    sections = manifest.config.get("modalities")
+    return sections if isinstance(sections, dict) else {}
 
 
 def _compared(mine: TokensManifest, theirs: TokensManifest) -> Iterator[tuple[str, Any, Any]]:
@@ -55,8 +82,7 @@ def _tags(manifest: TokensManifest, modality: str) -> Any:
 
 
 def _settings(manifest: TokensManifest, modality: str) -> Any:
-    sections = manifest.config.get("modalities")
-    section = sections.get(modality) if isinstance(sections, dict) else None
+    section = sections_of(manifest).get(modality)
     if not isinstance(section, dict):
         return section
     return {key: value for key, value in section.items() if key not in _NOT_OF_IDS}

@@ -1,4 +1,4 @@
-"""Write ArrayRecord files and check them, with errors that say what to do.
+"""Write ArrayRecord files, open and check them, with errors that say what to do.
 
 `riegeli` knows where the bytes are in such a file, `documents` and `rows` what a record holds.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from array_record.python import array_record_module
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ResourceError
+from dataprep.pipeline.errors import CorruptError, ResourceError
 
 # Options of every file that is read in random order or mapped.
 MAPPABLE = "group_size:1,uncompressed"
@@ -105,11 +105,26 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
         np.save(cast(Any, SimpleNamespace(write=file.write)), array)
 
 
+def open_records(path: Path, num_records: int, options: str = "") -> Any:
+    """Open a file with ArrayRecord's reader; raise CorruptError unless it lists so many records."""
+    try:
+        reader = array_record_module.ArrayRecordReader(str(path), options)
+    except (RuntimeError, ValueError, OSError) as error:
+        raise CorruptError(f"{path} cannot be opened: {error}") from None
+    # It opens damaged files without an error.
+    if not reader.ok() or reader.num_records() != num_records:
+        raise CorruptError(
+            f"{path} is damaged: its footer does not list the records of its manifest "
+            f"({num_records:,})"
+        )
+    return reader
+
+
 def check_written(path: Path, num_records: int) -> None:
     """Read the file's footer back: it may be the only sign that the disk was full."""
-    reader = array_record_module.ArrayRecordReader(str(path))
     try:
-        if not reader.ok() or reader.num_records() != num_records:
-            raise ResourceError(f"{path} was not written completely; run the same command again")
-    finally:
-        reader.close()
+        open_records(path, num_records).close()
+    except CorruptError:
+        raise ResourceError(
+            f"{path} was not written completely; run the same command again"
+        ) from None

@@ -1,8 +1,10 @@
 """Read the files of a dataset only if they are what its manifest lists.
 
     check_file      a plain file of the right size and hash
-    map_array       the array in an .npy file, whose type and length the caller knows
-    checked_array   both
+    read_array      the array in an .npy file, whose type and length the caller knows, and its hash
+    map_array       the same, mapped: for files that are large, and checked before
+
+A read of a map whose file was cut short ends the process: what is read once is not mapped.
 
 A dataset holds its files itself: a link is refused even where it leads to the right bytes, since
 these may be changed or removed without anyone thinking of the dataset.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +23,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.storage.kinds import AnyFile
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_FIRST = len(_NPY_MAGIC) + 2  # the magic, then the length of the header in two bytes
 
 
-def check_file(folder: Path, entry: AnyFile) -> None:
-    """Raise CorruptError unless a file of the dataset in `folder` is as its manifest lists it."""
+def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None = None) -> None:
+    """Raise CorruptError unless a file of the dataset in `folder` is as its manifest lists it.
+
+    `between` is called now and then while it is read, and may raise to end it.
+    """
     path = folder / entry.path
     check_size(folder, entry)
     try:
-        digest = hash_file(path)
+        digest = hash_file(path, between)
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
+    check_hash(path, entry, digest)
+
+
+def check_hash(path: Path, entry: AnyFile, digest: str) -> None:
+    """Raise CorruptError unless the hash that was found is the one of the manifest."""
     if digest != entry.xxh3_128:
         raise CorruptError(
             f"{path} is damaged: its xxh3-128 is {digest}, its manifest says {entry.xxh3_128}; "
-            "make the dataset again"
+            "copy it again from where it is whole, or make the dataset again"
         )
 
 
@@ -66,31 +77,66 @@ def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
 # --- arrays ---
 
 
+def read_array(
+    folder: Path,
+    entry: AnyFile,
+    dtype: np.dtype[Any],
+    length: int | None = None,
+    *,
+    is_hashed: bool = True,
+) -> NDArray[Any]:
+    """Return the array of an .npy file, whose bytes have the hash of the manifest if it is asked
+    for; None: of any length."""
+    path = folder / entry.path
+    check_size(folder, entry)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
+    if is_hashed:
+        check_hash(path, entry, hash_bytes(data))
+    start = _start_in(data[:_NPY_FIRST])
+    found = _checked_length(path, data[:start], len(data), dtype, length)
+    return np.frombuffer(data, dtype, found, start)
+
+
 def map_array(
     folder: Path, entry: AnyFile, dtype: np.dtype[Any], length: int | None = None
 ) -> NDArray[Any]:
-    """Return the array of an .npy file, mapped; None: of any length.
-
-    Nothing in the file decides what is read but the length, which the size of the file must fit.
-    """
+    """Return the array of an .npy file, mapped; None: of any length."""
     path = folder / entry.path
     try:
         with open(path, "rb") as file:
             first = file.read(_NPY_FIRST)
-            header = file.read(int.from_bytes(first[len(_NPY_MAGIC) :], "little"))
+            head = first + file.read(_start_in(first) - _NPY_FIRST)
             num_bytes = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
-    start = len(first) + len(header)
-    found = _length_in(header, dtype) if first.startswith(_NPY_MAGIC) else -1
-    if found < 0 or num_bytes != start + found * dtype.itemsize:
-        raise CorruptError(f"{path} is damaged: it does not hold an array of {dtype}")
-    if length is not None and found != length:
-        raise CorruptError(f"{path} has a length of {found:,}, by its manifest it is {length:,}")
+    found = _checked_length(path, head, num_bytes, dtype, length)
     if not found:
         return np.zeros(0, dtype)
     # A plain array over the map: indexing np.memmap itself is far slower.
-    return np.asarray(np.memmap(path, dtype, "r", start, (found,)))
+    return np.asarray(np.memmap(path, dtype, "r", len(head), (found,)))
+
+
+def _start_in(first: bytes) -> int:
+    """Return the byte at which the array of an .npy file starts, by its first bytes."""
+    return _NPY_FIRST + int.from_bytes(first[len(_NPY_MAGIC) :], "little")
+
+
+def _checked_length(
+    path: Path, head: bytes, num_bytes: int, dtype: np.dtype[Any], length: int | None
+) -> int:
+    """Return the length of the array that follows `head`; raise CorruptError unless it fits.
+
+    Nothing in the file decides what is read but the length, which the size of the file must fit.
+    """
+    found = _length_in(head[_NPY_FIRST:], dtype) if head.startswith(_NPY_MAGIC) else -1
+    if found < 0 or num_bytes != len(head) + found * dtype.itemsize:
+        raise CorruptError(f"{path} is damaged: it does not hold an array of {dtype}")
+    if length is not None and found != length:
+        raise CorruptError(f"{path} has a length of {found:,}, by its manifest it is {length:,}")
+    return found
 
 
 def _length_in(header: bytes, dtype: np.dtype[Any]) -> int:
@@ -99,11 +145,3 @@ def _length_in(header: bytes, dtype: np.dtype[Any]) -> int:
     text = rb"\{'descr': " + descr + rb", 'fortran_order': False, 'shape': \(([0-9]{1,15}),\), \}"
     match = re.fullmatch(text + rb" *\n", header)
     return int(match[1]) if match else -1
-
-
-def checked_array(
-    folder: Path, entry: AnyFile, dtype: np.dtype[Any], length: int | None = None
-) -> NDArray[Any]:
-    """Check a file and return its array."""
-    check_file(folder, entry)
-    return map_array(folder, entry, dtype, length)

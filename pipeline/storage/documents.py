@@ -53,6 +53,11 @@ def token_dtype(max_id: int) -> TokenDtype:
     return "uint16" if max_id < 1 << 16 else "uint32"
 
 
+def ends_dtype(seq_len: int) -> TokenDtype:
+    """Return the type of where documents and runs end in a row, at most seq_len + 1."""
+    return token_dtype(seq_len + 1)
+
+
 def encode_documents(documents: Documents, masks: Sequence[str]) -> bytes:
     tokens = documents.tokens
     kinds = [MASKS[mask] for mask in masks]

@@ -16,7 +16,7 @@ from dataprep.pipeline.types import Modality
 Size = Annotated[int, Meta(ge=0, le=1 << 53)]  # a number of bytes, tokens, records …
 SizeIfKnown = Annotated[int, Meta(ge=-1, le=1 << 53)]  # -1: unknown
 Positive = Annotated[int, Meta(ge=1, le=1 << 31)]
-TokenId = Annotated[int, Meta(ge=0, lt=1 << 32)]
+TokenId = Annotated[int, Meta(ge=0, lt=1 << 31)]  # arrays of a batch are int32
 SeqLen = Annotated[int, Meta(ge=1, le=1 << 26)]
 Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
 FilePath = str  # relative to the dataset; `agreement` checks it, for the sake of its message

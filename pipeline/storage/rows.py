@@ -31,15 +31,10 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import Offsets
-
-
-def ends_dtype(seq_len: int) -> TokenDtype:
-    """Return the type of ends, the largest of which is C."""
-    return "uint16" if seq_len + 1 < 1 << 16 else "uint32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

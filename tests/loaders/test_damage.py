@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,7 +127,9 @@ def test_a_file_is_hashed_once_in_a_process_unless_it_changes(
 ) -> None:
     hashed: list[Any] = []
     original = checked.hash_file
-    monkeypatch.setattr(checked, "hash_file", lambda file: (hashed.append(file), original(file))[1])
+    monkeypatch.setattr(
+        checked, "hash_file", lambda file, *more: (hashed.append(file), original(file, *more))[1]
+    )
     monkeypatch.setattr(whole, "_SETTLED_NS", -1)
     for _ in range(3):
         read_all(folder)
@@ -247,7 +251,9 @@ def test_a_backup_of_hard_links_has_only_what_is_read_hashed_again(
         os.link(path, tmp_path / path.name)  # as `cp -al` does: all have new times
     hashed: list[Any] = []
     original = checked.hash_file
-    monkeypatch.setattr(checked, "hash_file", lambda file: (hashed.append(file), original(file))[1])
+    monkeypatch.setattr(
+        checked, "hash_file", lambda file, *more: (hashed.append(file), original(file, *more))[1]
+    )
     dataset._shards._watch._next_look = 0
     for row, expected in ((0, 1), (1, 1), (70, 2), (71, 2)):
         dataset[row]
@@ -359,11 +365,11 @@ def mapped(name):
     assert files.guard()
     os.truncate(path, 0)
     return files
-def read_foreign():
+def read_foreign(size=8192):
     path = Path(sys.argv[1], "foreign")
-    path.write_bytes(b"x" * 8192)
+    path.write_bytes(b"x" * size)
     with open(path, "rb") as file:
-        foreign = np.frombuffer(mmap.mmap(file.fileno(), 8192, prot=mmap.PROT_READ), np.uint8)
+        foreign = np.frombuffer(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ), np.uint8)
     os.truncate(path, 0)
     print(foreign.sum())
 """
@@ -423,6 +429,171 @@ print(files.memory.sum())
 """
     returncode, out, err = run_bus(tmp_path, code)
     assert (returncode, out) == (-7, ""), err
+
+
+def test_a_foreign_bus_error_ends_the_process_after_a_handler_was_set_and_taken_back(
+    tmp_path: Path,
+) -> None:
+    """faulthandler's does nothing once it is disabled: the read would be tried for ever."""
+    code = """
+files = mapped("a")
+faulthandler.enable()
+assert files.guard()
+faulthandler.disable()
+read_foreign()
+"""
+    returncode, out, err = run_bus(tmp_path, code)
+    assert (returncode, out) == (-7, ""), err
+
+
+def test_a_handler_of_others_that_mends_its_faults_stays(tmp_path: Path) -> None:
+    """It may count on being asked each time; ours is asked first again after `guard`."""
+    code = """
+import ctypes
+from dataprep.loaders import bus_errors
+libc, calls = ctypes.CDLL(None), []
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
+def mend(number, info, context):
+    address = ctypes.cast(info, ctypes.POINTER(ctypes.c_int64))[2]
+    calls.append(libc.mmap(address // 4096 * 4096, 4096, 1, 0x32, -1, 0))
+kept = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(mend)
+action = bus_errors._Action(handler=ctypes.cast(kept, ctypes.c_void_p).value, flags=4)
+files = mapped("a")
+libc.sigaction(7, ctypes.byref(action), None)
+for _ in range(3):
+    assert files.guard()
+    read_foreign(4096)
+assert files.guard()
+assert files.memory.sum() == 0 and files.torn
+print(len(calls))
+"""
+    returncode, out, err = run_bus(tmp_path, code)
+    assert (returncode, out) == (0, "0\n0\n0\n3\n"), err
+
+
+def test_a_dataset_that_is_dropped_is_gone_at_once(
+    folder: Path, tokenized: Path, tmp_path: Path
+) -> None:
+    """It holds maps and open files; a cycle would hold them until the collector comes by."""
+    zipped = write_packed(tmp_path / "z", num_rows=8, compression="zstd").folder
+    gc.disable()
+    try:
+        for place in (folder, zipped, tokenized):
+            dataset: Any = open_dataset(place)
+            dataset[0]
+            held = [weakref.ref(dataset)]
+            if not isinstance(dataset._shards, tuple):
+                held.append(weakref.ref(dataset._shards))
+            del dataset
+            assert [ref() for ref in held] == [None] * len(held)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("later", ["", "faulthandler.enable(); f.guard()"])
+def test_a_signal_that_is_sent_is_not_swallowed(later: str, tmp_path: Path) -> None:
+    code = f"""
+f = mapped("a")
+{later}
+import signal
+os.kill(os.getpid(), signal.SIGBUS)
+print("here")
+"""
+    returncode, out, err = run_bus(tmp_path, code)
+    assert (returncode, out) == (-7, ""), err
+    assert err.count("Fatal Python error: Bus error") == bool(later)
+
+
+def test_two_threads_that_guard_at_once_both_see_what_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba")
+    from dataprep.loaders import bus_errors
+    from dataprep.loaders.paging import MappedFiles
+
+    path = tmp_path / "f"
+    path.write_bytes(b"\x01" * 8192)
+    files = MappedFiles([(path, 8192)])
+    make, both = bus_errors.Guard, threading.Barrier(2)
+
+    def slow(*arguments: int) -> Any:
+        guard = make(*arguments)
+        both.wait(20)  # each has made one, and set none
+        return guard
+
+    monkeypatch.setattr(bus_errors, "Guard", slow)
+    free = len(bus_errors._free)
+    threads = [threading.Thread(target=files.guard) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert len(bus_errors._free) == free - 1
+    unused = make(files._address, 8192)  # one that another thread is about to let go
+    os.truncate(path, 0)
+    assert files.memory.sum() == 0
+    assert files.torn
+    assert unused.hits == 2
+    unused.release()
+
+
+def test_a_file_that_was_cut_since_its_size_was_checked_is_not_mapped(tmp_path: Path) -> None:
+    from dataprep.loaders.paging import MappedFiles
+
+    (tmp_path / "f").write_bytes(b"x" * 4096)
+    with pytest.raises(CorruptError, match="4096 bytes, of 8192"):
+        MappedFiles([(tmp_path / "f", 8192)])
+
+
+def test_without_numba_a_failing_import_is_tried_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataprep.loaders import paging
+
+    tried: list[str] = []
+
+    class Missing:
+        @staticmethod
+        def find_spec(name: str, *more: Any) -> None:
+            if name == "dataprep.loaders.bus_errors":
+                tried.append(name)
+                raise ImportError("no numba")
+
+    monkeypatch.delitem(sys.modules, "dataprep.loaders.bus_errors", raising=False)
+    monkeypatch.delattr("dataprep.loaders.bus_errors", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Missing, *sys.meta_path])
+    paging._bus_errors.cache_clear()
+    try:
+        dataset = open_dataset(folder)
+        for row in range(5):
+            dataset[row]
+    finally:
+        paging._bus_errors.cache_clear()
+    assert len(tried) == 1
+
+
+def test_numba_compiles_where_it_cannot_keep_or_load_its_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("numba")
+    import numba
+    from numba.core.caching import IndexDataCacheFile
+
+    from dataprep.loaders import bus_errors, expand_numba
+
+    def full(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    def damaged(*arguments: Any) -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(IndexDataCacheFile, "save", full)
+    for load in (IndexDataCacheFile.load, damaged):
+        monkeypatch.setattr(IndexDataCacheFile, "load", load)
+        inner = expand_numba._compiled(lambda x: x + 1)
+        assert expand_numba._compiled(lambda x: inner(x) * 2)(3) == 8  # noqa: B023
+        assert bus_errors._handler.__wrapped__()
 
 
 def test_no_two_guards_take_one_slot() -> None:

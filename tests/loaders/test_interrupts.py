@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import signal
@@ -18,8 +19,9 @@ import numpy as np
 import pytest
 
 import dataprep.loaders as loaders
-from dataprep.loaders import DataLoader, open_dataset, prefetch
+from dataprep.loaders import DataLoader, open_dataset, prefetch, whole
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.storage import checked
 from support.inprocess import tokenize_here, write_lines
 from support.packed import Packed, write_packed
 from support.toy import write_toy_tokenizer
@@ -179,6 +181,30 @@ def test_a_storm_of_real_signals_loses_nothing(packed: Packed) -> None:
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
 
+def test_closing_does_not_wait_until_a_shard_is_hashed(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At exit too: a shard may be large, and its disk slow."""
+    parts, closing = itertools.count(), threading.Event()
+
+    def slow(path: Any, between: Any) -> str:
+        for _ in parts:
+            closing.wait(20)
+            between()
+        raise AssertionError
+
+    monkeypatch.setattr(whole, "_proven", {})
+    monkeypatch.setattr(checked, "hash_file", slow)
+    loader = DataLoader(packed.folder, batch_size=4)
+    loader.start_prefetch()
+    ahead: Any = loader._ahead
+    ring = ahead._room.ring
+    monkeypatch.setattr(ahead._room, "ring", lambda: (ring(), closing.set()))  # after `_closed`
+    within(20, loader.close)
+    assert not ahead._thread.is_alive()
+    assert ahead._error is None
+
+
 # --- threads ---
 
 
@@ -195,6 +221,7 @@ def test_of_two_threads_that_ask_at_once_one_is_refused_and_no_batch_comes_twice
                 found.append(tuple(next(loader)["inputs"][:, 0].tolist()))
             except ConfigError as error:
                 refused.append(error)
+                time.sleep(1e-4)  # leaves the processor to whoever makes a batch
 
     with DataLoader(packed.folder, batch_size=4, prefetch=prefetch) as loader:
         threads = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
@@ -302,28 +329,139 @@ def test_a_fork_while_a_batch_is_made_waits_for_it(packed: Packed) -> None:
         assert in_child(lambda: [next(loader) for _ in range(3)] and loader.close()) == 0
 
 
-@pytest.mark.slow  # it takes minutes on some machines
-def test_a_thread_that_forks_releases_only_what_it_holds_itself() -> None:
-    prefetch._before_fork()
-    one = prefetch.Prefetch(lambda step: step, [], 1)
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_fork_does_not_wait_for_ever_and_the_child_says_why_it_cannot_go_on(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the thread waits for may be held by whoever forks."""
+    monkeypatch.setattr(prefetch, "_PATIENCE", 0.1)
+    inside, go_on = threading.Event(), threading.Event()
 
-    def fork() -> None:
-        one.start()
-        prefetch._before_fork()
-        holds.set()
+    def view(rows: dict[str, Any]) -> dict[str, Any]:
+        inside.set()
         assert go_on.wait(20)
-        prefetch._after_fork()
+        return {"x": rows["tokens"][:, :-1]}
 
-    holds, go_on = threading.Event(), threading.Event()
-    thread = threading.Thread(target=fork)
-    thread.start()
-    assert holds.wait(20)
-    prefetch._after_fork()
-    assert not one.at_work.acquire(blocking=False)
-    go_on.set()
-    thread.join()
-    assert one.at_work.acquire(blocking=False)
-    one.close()
+    def child() -> None:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="forked while a batch was made"):
+                next(loader)
+        loader.close()
+
+    with DataLoader(packed.folder, batch_size=4, view=view, prefetch=2) as loader:
+        loader.start_prefetch()
+        assert inside.wait(20)
+        assert within(20, lambda: in_child(child)) == 0
+        go_on.set()
+        assert np.array_equal(next(loader)["x"], loader[0]["x"])
+        assert in_child(lambda: [next(loader) for _ in range(3)] and loader.close()) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_two_loaders_whose_views_fork_do_not_wait_for_each_other(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def view(rows: dict[str, Any]) -> dict[str, Any]:
+        assert in_child(lambda: None) == 0
+        return {"x": rows["tokens"][:, :-1]}
+
+    def go() -> None:
+        for _ in range(15):
+            next(one)
+            next(other)
+
+    monkeypatch.setattr(prefetch, "_PATIENCE", 1000)
+    with (
+        DataLoader(packed.folder, batch_size=1, view=view) as one,
+        DataLoader(packed.folder, batch_size=1, view=view) as other,
+    ):
+        within(60, go)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_an_interrupt_at_every_bytecode_of_a_fork_leaves_no_thread_waiting(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)
+    dataset: Any = open_dataset(packed.folder)
+    dataset[0]
+    number, fired = 1, True
+    with DataLoader(dataset, batch_size=1) as one, DataLoader(dataset, batch_size=1) as other:
+        while fired:
+            next(one), next(other)
+            fired = interrupted_at(number, fork_and_wait)
+            # More than the two that are made ahead.
+            within(20, lambda: [next(loader) for loader in (one, other) for _ in range(3)])
+            number += 1
+    assert number > 10
+
+
+def fork_and_wait() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_thread_that_is_started_while_another_forks_begins_after_it(packed: Packed) -> None:
+    def child() -> None:
+        prefetch._gate.release()
+        assert [len(next(loader)["inputs"]) for _ in range(3)] == [4, 4, 4]
+        loader.close()
+
+    with DataLoader(packed.folder, batch_size=4, prefetch=1) as loader:
+        with prefetch._gate:  # as from before a fork to after it
+            thread = threading.Thread(target=loader.start_prefetch)
+            thread.start()
+            thread.join()
+            assert in_child(child) == 0
+            assert loader._ahead is not None
+            assert not loader._ahead._made
+        within(20, lambda: next(loader))
+
+
+POOL = """
+import os, sys, threading, time, warnings
+from dataprep.loaders import DataLoader, prefetch
+from concurrent.futures import ThreadPoolExecutor
+import logging
+prefetch._PATIENCE = 1000
+warnings.simplefilter("ignore")
+pool, forking = ThreadPoolExecutor(2), threading.Event()
+def view(rows):
+    forking.wait()
+    time.sleep(0.2)  # whoever forks has taken what it takes before it asks for us
+    logging.getLogger("x").warning("made")
+    return {"x": pool.submit(lambda: rows["tokens"]).result()}
+loader = DataLoader(sys.argv[1], batch_size=4, view=view)
+loader.start_prefetch()
+os.register_at_fork(before=forking.set)  # runs first
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+print(len(next(loader)))
+"""
+
+
+def test_a_batch_that_needs_a_pool_or_logs_comes_to_its_end_before_a_fork(packed: Packed) -> None:
+    command = [sys.executable, "-c", POOL, str(packed.folder)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+def test_the_thread_compiles_nothing(packed: Packed) -> None:
+    """It would hold locks of the compiler, which a child of a fork could wait for for ever."""
+    pytest.importorskip("numba")
+    from dataprep.loaders.expand_numba import _expand
+
+    with DataLoader(packed.folder, batch_size=4, prefetch=2) as loader:
+        for dataset in loader.datasets.values():
+            dataset.prepare()
+        compiled: Any = _expand.signatures  # type: ignore[attr-defined]
+        known = len(compiled)
+        next(loader)
+        assert len(_expand.signatures) == known > 0  # type: ignore[attr-defined]
 
 
 def test_a_loader_on_a_mesh_says_that_it_cannot_be_forked(packed: Packed) -> None:

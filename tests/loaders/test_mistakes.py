@@ -326,5 +326,17 @@ def test_a_dataset_without_pictures_goes_with_one_that_has_them(tmp_path: Path) 
     DataLoader({"t": (text.folder, 1), "v": (both.folder, 1)}, batch_size=2)
 
 
+def test_a_first_dataset_without_pictures_hides_no_difference_of_the_others(tmp_path: Path) -> None:
+    mix: Any = {"a": (write_packed(tmp_path / "a", num_rows=8, seq_len=8).folder, 1)}
+    for name, size in (("b", 256), ("c", 256), ("d", 64)):
+        DataLoader(mix, batch_size=2)
+        made = write_packed(tmp_path / name, num_rows=8, seq_len=8, masks=("loss", "vision"))
+        config = settings_of(tokens_per_frame=size)
+        write_manifest(made.folder, replace(manifest_of(made), config=config))
+        mix[name] = (made.folder, 1)
+    with pytest.raises(ConfigError, match=r"/d and .*/b cannot be mixed: vision settings"):
+        DataLoader(mix, batch_size=2)
+
+
 def test_every_error_of_ours_has_a_code() -> None:
     assert all(kind.exit_code for kind in DataprepError.__subclasses__())

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from conftest import RunCli
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.hashes import fingerprint, hash_file
+from dataprep.pipeline.look.origins import origin_of, pieces_of_row
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import compare, verify
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 from support.datasets import KINDS, copies, make_all
 from support.inprocess import write_lines
 from support.manifests import edit_manifest
@@ -79,6 +81,45 @@ def test_every_flipped_bit_and_every_truncation_is_found(
     folders: dict[str, Path], kind: str
 ) -> None:
     assert damage_all(folders[kind], seed=1, flips=120) >= 120
+
+
+def test_nothing_is_mapped_that_could_be_cut_short_while_it_is_read(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read of what is gone from a map would end the process (SIGBUS)."""
+
+    def forbidden(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("mapped")
+
+    monkeypatch.setattr(np, "memmap", forbidden)
+    for kind in KINDS:
+        verify(folders[kind])
+    for kind in ("tokenized", "packed"):
+        stats(folders[kind])
+    tokenized, packed = read_manifest(folders["tokenized"]), read_manifest(folders["packed"])
+    assert isinstance(tokenized, TokenizedManifest)
+    assert isinstance(packed, PackedManifest)
+    assert origin_of(folders["tokenized"], tokenized, 0, 0).line == 1
+    assert pieces_of_row(folders["packed"], packed, 0, 0)
+
+
+@pytest.mark.parametrize("pack", [None, 5, [], "x", {}])
+def test_a_config_of_pack_that_is_no_object_is_told(folders: dict[str, Path], pack: Any) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["config"]["pack"] = pack
+        values["identity"]["config"] = {}  # else it is found there
+        values["fingerprint"] = fingerprint(values["identity"])
+
+    edit_manifest(folders["packed"], change)
+    with pytest.raises(CorruptError, match="its strategy is not the one of its config"):
+        verify(folders["packed"])
+
+
+@pytest.mark.parametrize("kind", ["tokenized", "packed"])
+def test_an_id_that_no_batch_can_hold_is_refused(folders: dict[str, Path], kind: str) -> None:
+    edit_manifest(folders[kind], lambda values: values.update(max_id=1 << 31))
+    with pytest.raises(CorruptError, match="max_id"):
+        verify(folders[kind])
 
 
 @pytest.mark.slow

@@ -21,11 +21,14 @@ from conftest import RunCli, Sample
 from dataprep.configs.pack import PackConfig
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.look.inspect import layout_of
 from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
 from dataprep.pipeline.pack.plan import plan_rows
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
+from dataprep.pipeline.storage.manifest import PackedManifest, read_manifest
 from dataprep.pipeline.storage.masks import MASKS, dense_mask, runs_of_numbers
+from support.datasets import pack_here
 from support.inprocess import tokenize_here, write_lines
 from support.toy import write_toy_tokenizer
 from support.trees import tree
@@ -272,6 +275,32 @@ def test_datasets_whose_blocks_differ_cannot_be_packed_together(toy: Path, tmp_p
     for order in (folders, folders[::-1]):
         with pytest.raises(ConfigError, match="cannot be packed together: tags of audio"):
             Corpus(order)
+
+
+def test_a_first_dataset_without_pictures_hides_nothing_of_the_others(
+    toy: Path, tmp_path: Path
+) -> None:
+    """What it says of pictures describes no block: neither its tags nor the size of its frames."""
+    folders = []
+    for size in (0, 2, 4):
+        vision = {"start": [90 + size], "end": [93], "tokens_per_frame": size or 8}
+        record = {"a": "abc", "vision": [1] * 8} if size else {"a": "abc"}
+        fields = "a,vision" if size else "a"
+        corpus = corpus_of(
+            tmp_path, toy, [record], fields=fields, modalities={"vision": vision}, add_bos=False
+        )
+        folders += corpus.folders
+    with pytest.raises(ConfigError, match="cannot be packed together: tags of vision"):
+        Corpus(folders)
+    pack_here(tmp_path / "packed", *folders[:2], seq_len=16)
+    packed = read_manifest(tmp_path / "packed")
+    assert isinstance(packed, PackedManifest)
+    assert packed.config["modalities"]["vision"]["tokens_per_frame"] == 2
+    tags = packed.tags_of("vision")
+    assert tags is not None
+    assert tags.start == (92,)
+    blocks = layout_of(packed, tmp_path / "packed")
+    assert blocks["vision"].facts["tokens_per_frame"] == 2
 
 
 def lwm_rows(packed: Packed) -> Iterator[tuple[list[int], list[int], list[int]]]:

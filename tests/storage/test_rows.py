@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import IntegerLists
-from dataprep.pipeline.storage.documents import U32
+from dataprep.pipeline.storage.documents import U32, ends_dtype
 from dataprep.pipeline.storage.masks import MASKS
-from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows, encode_rows, ends_dtype
+from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows, encode_rows
 
 TOKENS = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 

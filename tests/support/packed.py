@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.hashes import fingerprint, hash_file
 from dataprep.pipeline.ragged import IntegerLists
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, ends_dtype
 from dataprep.pipeline.storage.entries import BlockTags, FileEntry, RowShard, TokenizerEntry
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
@@ -31,7 +31,7 @@ from dataprep.pipeline.storage.masks import (
     stored_numbers,
 )
 from dataprep.pipeline.storage.provenance import ROW_PIECE
-from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows, ends_dtype
+from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
 PAD = 3
 
@@ -199,7 +199,7 @@ def _write(
         seq_len=seq_len,
         token_dtype=cast(TokenDtype, layout.tokens.name),
         ends_dtype=cast(TokenDtype, layout.ends.name),
-        max_id=np.iinfo(layout.tokens).max,
+        max_id=min(np.iinfo(layout.tokens).max, (1 << 31) - 1),
         pad=PAD,
         compression=cast(Any, compression),
         strategy=strategy,

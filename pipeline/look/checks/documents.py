@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import (
     check_documents,
     decode_documents,
@@ -45,7 +45,7 @@ def documents_checker(
 
     def check(shard: DocumentShard) -> Counter[str]:
         counts, expected = _read(folder, manifest, shard)
-        index = map_array(folder, shard.index, expected.dtype, shard.num_documents)
+        index = read_array(folder, shard.index, expected.dtype, shard.num_documents)
         if not np.array_equal(index, expected):
             raise CorruptError(f"{folder / shard.index.path} does not match {shard.path}")
         counts["documents_written"] = len(index)
@@ -84,7 +84,7 @@ def _read(
 
 def _origins(folder: Path, shard: DocumentShard, num_pieces: int) -> tuple[Offsets, Offsets]:
     """Return the piece, among all, and the line in it that each document came from."""
-    origins = map_array(folder, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
+    origins = read_array(folder, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
     piece = shard.provenance.first_piece + origins["piece"].astype(np.int64)
     if len(piece) and int(piece.max()) >= num_pieces:
         path = folder / shard.provenance.path

@@ -16,7 +16,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.records import read_records
 from dataprep.pipeline.look.row_rules import check_rows, dense_masks
 from dataprep.pipeline.pack.strategies import STRATEGIES
-from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
@@ -38,7 +38,7 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
 
     def check(shard: RowShard) -> Counter[str]:
         path = folder / shard.path
-        sizes = map_array(folder, shard.index, U32, shard.num_records)
+        sizes = read_array(folder, shard.index, U32, shard.num_records)
         counts = Counter[str](rows=shard.num_records, segments=0, target_tokens=0)
         starts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for first, records in read_records(folder, shard):
@@ -82,7 +82,7 @@ def _check_provenance(
 ) -> None:
     """Raise unless the provenance names the pieces of every row, in order."""
     path = folder / shard.provenance.path
-    pieces: NDArray[Any] = map_array(folder, shard.provenance, ROW_PIECE)
+    pieces: NDArray[Any] = read_array(folder, shard.provenance, ROW_PIECE)
     expected = np.repeat(np.arange(len(per_row)), per_row)
     if not np.array_equal(pieces["row"], expected):
         raise CorruptError(f"{path} does not list the segments of the rows of {shard.path}")
