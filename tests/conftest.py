@@ -109,7 +109,7 @@ def run_cli(tmp_path: Path, commands: ForkServer) -> RunCli:
         timeout: float = 120,
     ) -> Finished:
         words, place = list(map(str, args)), cwd or tmp_path
-        if env is None and dict(os.environ) == commands.environ:
+        if env is None and commands.is_current:
             ended = commands.start(words, env=PLAIN, cwd=place).wait(timeout)
             finished = Finished(code=ended.code, stdout=ended.stdout, stderr=ended.stderr)
         else:

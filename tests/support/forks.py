@@ -107,9 +107,14 @@ class ForkServer:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        self.environ: Mapping[str, str] = dict(os.environ)  # what its forks have
+        self._environ = _environ()  # what its forks have
         self._count = 0
         self._last: Run | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its forks have the environment of this process."""
+        return self._environ == _environ()
 
     def start(
         self,
@@ -170,6 +175,10 @@ class ForkServer:
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
