@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dataprep.pipeline.errors import ResourceError
+from dataprep.pipeline.errors import CorruptError, ResourceError
 from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.opening import NotRegularError, open_regular
 
@@ -31,6 +32,10 @@ _CURES = {
         "see what is wrong with the disk",
     ),
 }
+
+
+# What is raised if a file or folder that was there is gone, or something else stands in its place.
+_LOST = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 def temporary(path: Path) -> Path:
@@ -91,9 +96,14 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def disk_errors_named(place: Path) -> Iterator[None]:
-    """Turn a full disk, a lost device or too many open files into a ResourceError."""
+    """Turn a full disk, a lost device or too many open files into a ResourceError, and a file
+    below `place` that somebody removed or replaced into a CorruptError."""
     try:
         yield
+    except _LOST as error:
+        if not _is_below(error.filename, place):
+            raise
+        raise lost(error.filename) from error
     except OSError as error:
         cure = _CURES.get(error.errno or 0)
         if cure is None:
@@ -104,6 +114,20 @@ def disk_errors_named(place: Path) -> Iterator[None]:
         ) from error
 
 
+def lost(path: str | Path) -> CorruptError:
+    """Return the error for a file of a run that is not there any more, or not as it was written."""
+    return CorruptError(
+        f"{path} was lost or changed by something else while the run was on; "
+        "run the same command again"
+    )
+
+
+def _is_below(path: object, place: Path) -> bool:
+    if not isinstance(path, str | os.PathLike):
+        return False
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(place))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A file that is durable under its name."""
@@ -111,17 +135,25 @@ class Written:
     num_bytes: int
     xxh3_128: str
 
+    def has_size_at(self, path: Path) -> bool:
+        """Return whether a file of this size is there itself, not a link to one."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == self.num_bytes
+
     def is_at(self, path: Path) -> bool:
         """Return whether the file is there, whole and unchanged."""
         try:
-            return (
-                path.is_file()
-                and not path.is_symlink()
-                and path.stat().st_size == self.num_bytes
-                and hash_file(path) == self.xxh3_128
-            )
+            return self.has_size_at(path) and hash_file(path) == self.xxh3_128
         except OSError:  # gone meanwhile, or it cannot be read
             return False
+
+    def check_at(self, path: Path) -> None:
+        """Raise CorruptError unless the file is there, whole and unchanged."""
+        if not self.is_at(path):
+            raise lost(path)
 
 
 def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
@@ -161,7 +193,7 @@ def local_paths(address: str) -> list[str]:
 def id_of(path: str) -> FileId | None:
     """Return what a file has in common with its links; None if there is no such file."""
     try:
-        stat = os.stat(path)
+        found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    return stat.st_dev, stat.st_ino
+    return found.st_dev, found.st_ino

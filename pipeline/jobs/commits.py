@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from dataprep.pipeline.files import Written, read_sealed, sync_folder, temporary, write_sealed
+from dataprep.pipeline.files import Written, lost, read_sealed, sync_folder, temporary, write_sealed
 
 TASKS = "tasks"
 HASHING_THREADS = 8  # hashing and reading both let go of the interpreter
@@ -108,7 +108,10 @@ class Markers(Generic[M]):
 
     def of(self, task: int) -> list[M]:
         """Return the markers of a task that is done."""
-        assert self._is_done(task), f"task {task} is not done"
+        if not self._is_done(task):
+            # Its worker said that it is done: the first marker that is not whole is to blame.
+            found = read_markers(self._stems[task], self._kind)
+            raise lost(marker_file(self._stems[task], len(found)))
         return self._done[task]
 
     def _is_done(self, task: int) -> bool:
