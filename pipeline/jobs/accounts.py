@@ -28,6 +28,11 @@ def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Coun
     return sums
 
 
+def has_bad(tallies: Mapping[str, Any]) -> bool:
+    """Return whether any record of a shard was bad."""
+    return any(tally.bad for tally in tallies.values())
+
+
 def entry_of(source: Source, sums: Mapping[str, int], on_error: str) -> dict[str, Any]:
     """Return what the manifest lists of any source; bad records are quarantined or dropped."""
     quarantine = on_error == "quarantine"

@@ -25,6 +25,7 @@ from dataprep.pipeline.engine import (
 )
 from dataprep.pipeline.errors import ConfigError, DataprepError, short
 from dataprep.pipeline.jobs import make_dataset, silent
+from dataprep.pipeline.jobs.accounts import has_bad
 from dataprep.pipeline.jobs.commits import (
     TASKS,
     Markers,
@@ -75,7 +76,7 @@ def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, D
         changed=partial(_changed, cache_dir),
         draft=_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
-        may_change=("on_error",),  # it does not change the shards
+        may_change=("on_error",),  # it does not change the shards that are kept
     )
 
 
@@ -110,10 +111,17 @@ def _begin(
     notes = [*notes_of(plan), *_discard_untrusted(plan, work, cache_dir)]
     make_tasks_folder(work)
     write_plan(work, plan)
-    if config.on_error == "fail":
+    fails = config.on_error == "fail"
+    if fails:
         forget_poison(work)
     stems = [stem_of(work, task_name(task)) for task in plan.tasks]
-    markers = trusted_markers(stems, DocumentsMarker, FILES)
+    # A run that left bad records out may be continued by one that must stop at the first.
+    markers = trusted_markers(
+        stems,
+        DocumentsMarker,
+        FILES,
+        is_wanted=lambda marker: not (fails and has_bad(marker.tallies)),
+    )
     left = markers.left()
     selection = _selection(config, plan, work, cache_dir, report)
     num_workers = config.workers or usable_cores()

@@ -41,11 +41,12 @@ def make_here(
     out: Path,
     values: Mapping[str, Any],
     *,
+    before: Happens = nothing,
     after_job: Happens = nothing,
     after_jobs: Happens = nothing,
     overwrite: bool = False,
 ) -> None:
-    """Make a dataset; something may happen after each job, or after all of them."""
+    """Make a dataset; something may happen before the jobs, after each, or after all."""
 
     def execute(
         jobs: Sequence[int],
@@ -55,6 +56,7 @@ def make_here(
         on_message: Callable[[Message], None],
         **unused: Any,
     ) -> None:
+        before(work)
         run = import_module(worker).begin(work)
 
         def send(message: Message) -> None:
