@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,10 @@ _CURES = {
     ),
 }
 
+# How fsspec spells local files, a file of the folder behind a link, and one of the store behind it.
+_LOCAL = re.compile(r"(?:file|local):(?://)?")
+FOLDER = "dir"
+PASSAGES = (FOLDER, "simplecache", "filecache", "blockcache", "cached", "async_wrapper")
 
 # What is raised if a file or folder that was there is gone, or something else stands in its place.
 _LOST = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
@@ -172,22 +177,32 @@ def links_of(address: str) -> list[str]:
 
 
 def local_paths(address: str) -> list[str]:
-    """Return the local files that an input is read from; none for what is elsewhere.
+    """Return the local files that an input is read from, the one that the others lead to last; none
+    for what is elsewhere.
 
     Only a `file://` of its own is percent-decoded: fsspec opens names as they are written.
 
     >>> local_paths("zip://a.jsonl::local:///data/in%20.zip"), local_paths("file:///data/a%20b")
     (['/data/in%20.zip'], ['/data/a b'])
-    >>> local_paths("simplecache::s3://bucket/a.jsonl")
-    []
+    >>> local_paths("simplecache::s3://bucket/a.jsonl"), local_paths("dir://b/c.jsonl::/data")
+    ([], ['/data', '/data/b/c.jsonl'])
     """
     links = links_of(address)
-    found = [links[-1]] if "://" not in links[-1] else []  # before others it is a protocol's name
-    for link in links:
-        scheme, separator, rest = link.partition("://")
-        if separator and scheme in ("file", "local"):
-            found.append(unquote(rest) if scheme == "file" and len(links) == 1 else rest)
-    return [os.path.expanduser(path) for path in found if path]
+    found: list[str] = []
+    is_local = "://" not in links[-1]  # else, and before others, it is a protocol's name
+    for i, link in enumerate(reversed(links)):
+        scheme, separator, path = link.partition("://")
+        if _LOCAL.match(link):
+            is_local = True
+            path = _LOCAL.sub("", link)
+            path = unquote(path) if scheme == "file" and len(links) == 1 else path
+        elif scheme == FOLDER and is_local:
+            path = os.path.join(found[-1] if found else "", path.lstrip("/"))
+        elif scheme not in PASSAGES or not is_local or not separator:
+            path = link if i == 0 and is_local else ""
+        if path:
+            found.append(os.path.expanduser(path))
+    return found
 
 
 def id_of(path: str) -> FileId | None:
