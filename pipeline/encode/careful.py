@@ -39,6 +39,10 @@ class Whereabouts:
         self.last = at((self.start, (place, item.line + 1)))
         self.send(self.last)
 
+    def skip(self) -> None:
+        """Say that a record is left out; those before it may still be decoded or encoded."""
+        self.send(at(self.last["span"] if self.last else None, skips=True))
+
     def watched(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """Yield the frames, each of which is a sign of life: a video may have many."""
         for frame in frames:
@@ -53,6 +57,7 @@ def tried(
     for place, item in items:
         known = poison.records.get((place, item.line))
         if known is not None:
+            whereabouts.skip()
             yield place, replace(item, reason=known.reason)
             continue
         if poison.suspects_at((place, item.line)):

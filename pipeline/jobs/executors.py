@@ -90,7 +90,11 @@ def run_local(
         while crew.is_busy():
             crew.hand_out()
             for process in wait_for(crew.processes, LOOK_SECONDS):
-                _take_message(process, crew, on_message)
+                messages, is_dead = process.receive()
+                for message in messages:
+                    _take_message(message, process, crew, on_message)
+                if is_dead:
+                    crew.bury(process)
             crew.look_after()
     finally:
         crew.dismiss()
@@ -98,13 +102,15 @@ def run_local(
 
 
 def _take_message(
-    process: WorkerProcess, crew: Crew, on_message: Callable[[Message], None]
+    message: Message,
+    process: WorkerProcess,
+    crew: Crew,
+    on_message: Callable[[Message], None],
 ) -> None:
-    message = process.receive()
-    if message is None:
-        crew.bury(process)
-    elif message["type"] == "done":
+    if message["type"] == "done":
         process.jobs.remove(message["job"])
+    elif message["type"] == "passed":
+        crew.deaths.went_through()
     elif message["type"] == "error":
         process.has_failed = True
         error = BY_NAME.get(message["error"], DataprepError)(message["message"])

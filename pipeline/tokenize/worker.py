@@ -5,7 +5,7 @@ Every process that runs tasks calls `begin`, whatever started it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.poison import TaskPoison, poison_of
 from dataprep.pipeline.jobs.progress import Example, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
+from dataprep.pipeline.jobs.worker import Commit, Message, RunJob, Send, at
 from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.careful import apart, between, span_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
@@ -65,7 +65,7 @@ def run_task(
     poison = poison_of(work, task.index)
     groups = gather(_read(task, plan, cursor, remaining))
     for group, alone in chain.from_iterable(apart(group, poison) for group in groups):
-        send(at(span_of(group), alone=alone))
+        send(_whereabouts(group, alone, poison))
         batch, lines = process_together(group, engine)
         send(at(None))
         examples = _places(batch, lines)
@@ -83,6 +83,14 @@ def run_task(
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
     return sink.finish()
+
+
+def _whereabouts(group: Sequence[PieceRecords], alone: bool, poison: TaskPoison) -> Message:
+    """Return the message that says what is worked on: nothing, if there are only bad records."""
+    span = span_of(group)
+    if any(len(item.records.lines) for item in group):
+        return at(span, alone=alone)
+    return at(None, skips=span[0] in poison.records)
 
 
 def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Iterator[PieceRecords]:
