@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ class EncodeTasks:
         poison, whereabouts = poison_of(self._work, task.index), Whereabouts(send)
         # Suspects are tried alone, so nothing else may be decoded meanwhile.
         threads = 1 if poison.suspects else self._plan.decode_threads
-        items = tried(items, poison, self._try_alone, whereabouts)
+        items = tried(items, poison, partial(self._try_alone, whereabouts), whereabouts)
         stream: Stream = decode_ahead(items, self._rules, threads)
         report = Reporter(task.index, send)
         while True:
@@ -152,13 +153,13 @@ class EncodeTasks:
             self._entries[source] = read_plan(self._work, list[Entry], entries_name(source))
         return self._entries[source]
 
-    def _try_alone(self, item: Item) -> None:
+    def _try_alone(self, whereabouts: Whereabouts, item: Item) -> None:
         """Decode and encode a record for nothing: if it is poison, the worker dies now."""
         decoded = decode_item(item, self._rules)
         encoding = self._kind.encoding(self._encoder)
         with suppress(ValueError):  # a bad record, which is told when it is its turn
             if not decoded.reason:
-                encoding.add(0, decoded)
+                encoding.add(0, replace(decoded, frames=whereabouts.watched(decoded.frames)))
                 encoding.finish()
 
     def _fill(
