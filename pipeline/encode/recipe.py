@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.configs.encode import EncodeConfig
-from dataprep.pipeline import secrets
 from dataprep.pipeline.encode.manifest import make_draft
 from dataprep.pipeline.encode.plan import Planned, make_plan
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker
@@ -93,7 +92,7 @@ def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker
         task_timeout=plan.config.task_timeout,
         name_record=partial(name_record, planned),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment={**ONE_THREAD, **planned.encoder.environment, **secrets.environment()},
+        environment={**ONE_THREAD, **planned.encoder.environment},
         begun={
             "engine": plan.config.encoder,
             "sources": len(plan.sources),

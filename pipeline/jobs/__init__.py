@@ -8,6 +8,7 @@
     tasks       tasks, named by the content that they read
     executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
     crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
+    handed      memory that workers share with their parent
     poison      records that kill their worker; deaths: how workers die
     progress    how a worker reports its progress
     commits     files of a task and their markers

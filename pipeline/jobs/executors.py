@@ -23,8 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
 from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.poison import Deaths
 from dataprep.pipeline.jobs.worker import Message
 
@@ -75,8 +77,10 @@ def run_local(
     with _signals_held_back():
         from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
+    addresses = Handed(secrets.packed())
+
     def new_process() -> WorkerProcess:
-        return WorkerProcess(worker, work.absolute(), environment)
+        return WorkerProcess(worker, work.absolute(), environment, addresses)
 
     crew = Crew(
         waiting=sorted(jobs),
@@ -98,6 +102,7 @@ def run_local(
             crew.look_after()
     finally:
         crew.dismiss()
+        addresses.close()
     crew.raise_first_error()
 
 

@@ -6,6 +6,7 @@
       None                ─►                     there are no more jobs; the worker ends
                           ◄─    {"type": …}      messages, then the end of the connection
                           ◄─    steps, records   the `trail`: shared memory
+      addresses           ─►                     with their credentials (`secrets`): shared memory
 
 A spawned process usually imports the parent's `__main__` and copies its `sys.path`. A worker does
 neither: otherwise a script without `if __name__ == "__main__"` would run again in it, and it would
@@ -28,6 +29,7 @@ from typing import Any
 from multiprocess import connection, get_context, resource_tracker, spawn
 
 from dataprep.pipeline.jobs.deaths import STUCK, Death, death_of
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.trail import Doing, Trail
 from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
@@ -40,7 +42,9 @@ _STARTING = threading.Lock()  # what changes during a start belongs to the whole
 class WorkerProcess:
     """A worker process and the jobs that it has been given."""
 
-    def __init__(self, worker: str, work: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, worker: str, work: Path, environment: Mapping[str, str], addresses: Handed
+    ) -> None:
         self.jobs: deque[int] = deque()  # the older first
         self.is_closed = False  # it was told that there are no more jobs
         self.has_failed = False  # it has sent an error, so that it ends without having died
@@ -55,7 +59,7 @@ class WorkerProcess:
         keeps_safe_path = SAFE_PATH in environment or SAFE_PATH in os.environ
         self._process = context.Process(
             target=serve,
-            args=(self._theirs, self._trail, worker, work),
+            args=(self._theirs, self._trail, addresses, worker, work),
             kwargs={"parent": os.getpid(), "keeps_safe_path": keeps_safe_path},
             daemon=True,  # an interpreter that exits ends it instead of waiting for it
         )

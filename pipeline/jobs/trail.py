@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
+
+from dataprep.pipeline.jobs.handed import anonymous_file
 
 Place = tuple[int, int]  # a piece of a task, by its place in the task, and a line of that piece
 Span = tuple[Place, Place]  # the records from the first place up to the second, which is left out
@@ -40,12 +41,7 @@ class Trail:
     """The shared numbers of one worker; the parent makes them and gives them to its process."""
 
     def __init__(self) -> None:
-        make = getattr(os, "memfd_create", None)
-        if make is not None:
-            self._attach(make("trail"))
-        else:  # not Linux
-            with tempfile.TemporaryFile() as file:
-                self._attach(os.dup(file.fileno()))
+        self._attach(anonymous_file("trail"))
         self._write(0, _NONE, None, alone=False, passed=0)
 
     def begin(self, job: int | None) -> None:

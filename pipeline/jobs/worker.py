@@ -33,9 +33,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import DataprepError, lacks_memory, short
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.deaths import OUT_OF_MEMORY
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import send_whole
 from dataprep.pipeline.jobs.trail import Span, Trail
 
@@ -61,6 +63,7 @@ def at(span: Span | None, *, alone: bool = False, skips: bool = False) -> Messag
 def serve(
     connection: Connection,
     trail: Trail,
+    addresses: Handed,
     worker: str,
     work: Path,
     *,
@@ -91,6 +94,8 @@ def serve(
         return job
 
     with _errors_told(send, work, job=None):
+        secrets.learn(addresses.read())
+        addresses.close()
         run: RunJob = import_module(worker).begin(work)
         run_in_turn(run, iter(receive, None), send, work, trail)
 

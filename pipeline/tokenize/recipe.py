@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline import secrets
 from dataprep.pipeline.engine import (
     Selection,
     TokenizerFiles,
@@ -132,7 +131,7 @@ def _begin(
         task_timeout=config.task_timeout,
         name_record=partial(name_record, plan),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment={**single_threaded_environment(), **secrets.environment()},
+        environment=single_threaded_environment(),
         on_message=_sample_checker(selection, plan.vocabulary.files, cache_dir),
         begun={
             "engine": f"{selection.name} {selection.version}",

@@ -92,6 +92,11 @@ def test_a_record_is_not_to_blame_for_a_worker_that_was_stopped(tmp_path: Path) 
         convict(Deaths(tmp_path), 3, STOPPED)
 
 
+@pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 6, signal.SIGRTMAX - 1, 63])
+def test_a_signal_without_a_name_is_a_death_like_others(number: int) -> None:
+    assert death_of(-number, "").cause in (f"signal {int(number)}", "SIGRTMIN")
+
+
 @pytest.mark.parametrize("death", [NO_MEMORY, KILLED])
 def test_if_every_record_lacks_memory_the_memory_is_to_blame(tmp_path: Path, death: Death) -> None:
     found = Deaths(tmp_path)

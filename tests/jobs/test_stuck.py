@@ -13,6 +13,7 @@ import pytest
 
 from dataprep.pipeline.errors import InputError, ResourceError
 from dataprep.pipeline.jobs import crew, executors, processes
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.processes import WorkerProcess
 from dataprep.pipeline.jobs.trail import Trail
@@ -218,7 +219,7 @@ def test_a_trail_counts_what_went_through_since_the_last_poison_record() -> None
 
 def test_a_trail_outlives_its_worker(tmp_path: Path) -> None:
     write_acts(tmp_path, {0: ["at 3 5", "exit 4"]})
-    process = WorkerProcess("support.toy_worker", tmp_path, importable())
+    process = WorkerProcess("support.toy_worker", tmp_path, importable(), Handed(b""))
     process.start()
     process.give(0)
     while not process.receive()[1]:
