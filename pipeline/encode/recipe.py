@@ -17,7 +17,7 @@ from dataprep.pipeline.encode.plan import Planned, make_plan
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker
 from dataprep.pipeline.encode.worker import entries_name, name_record
 from dataprep.pipeline.jobs import make_dataset, silent
-from dataprep.pipeline.jobs.accounts import has_bad
+from dataprep.pipeline.jobs.accounts import bad_by_task, num_bad
 from dataprep.pipeline.jobs.commits import make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.limits import Limits
@@ -82,7 +82,7 @@ def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker
         stems,
         CodesMarker,
         ENDINGS,
-        is_wanted=lambda marker: not (fails and has_bad(marker.tallies)),
+        is_wanted=lambda marker: not (fails and num_bad([marker])),
     )
     left = markers.left()
     return Work(
@@ -90,6 +90,7 @@ def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker
         markers=markers,
         num_workers=planned.num_workers,
         task_timeout=plan.config.task_timeout,
+        known_bad=bad_by_task(markers, left),
         name_record=partial(name_record, planned),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
         environment={**ONE_THREAD, **planned.encoder.environment},

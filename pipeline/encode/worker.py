@@ -32,6 +32,7 @@ from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
+from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -41,7 +42,7 @@ from dataprep.pipeline.jobs.commits import (
 )
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.poison import PoisonRecord, TaskPoison, poison_of
-from dataprep.pipeline.jobs.progress import Reporter
+from dataprep.pipeline.jobs.progress import EXAMPLES, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.media import (
@@ -107,7 +108,7 @@ class EncodeTasks:
         threads = 1 if poison.suspects else self._plan.decode_threads
         items = tried(items, poison, partial(self._try_alone, whereabouts), whereabouts)
         stream: Stream = decode_ahead(items, self._rules, threads)
-        report = Reporter(task.index, send)
+        report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
         while True:
             whereabouts.begin_shard(cursor)
             shard, cursor = self._fill(stream, task, cursor, report, whereabouts, poison)
@@ -193,6 +194,8 @@ class EncodeTasks:
                 self._refuse(decoded.item, reason, poison.records.get((place, decoded.item.line)))
                 shard.tally(source).bad += 1
                 shard.errors.append(_listed(decoded.item, reason))
+                if len(shard.examples) < EXAMPLES:
+                    shard.examples.append((place, decoded.item.line, reason))
             num_codes += new_codes
             report.count(
                 documents=not reason,

@@ -96,8 +96,8 @@ def _publication(
     recipe: Recipe[P, M], plan: P, out: Path, work: Path, report: Report
 ) -> Publication:
     """Do what is left of the work; return how the dataset is published."""
-    limit = ErrorLimit(recipe.limits.max_errors)
     jobs = recipe.begin(plan, work, report)
+    limit = ErrorLimit(recipe.limits.max_errors, jobs.known_bad)
     try:
         _execute(jobs, work, limit, report)
         _check_unchanged(recipe.changed(plan))

@@ -102,6 +102,10 @@ class Markers(Generic[M]):
         self._stems, self._kind = stems, kind
         self._done: dict[int, list[M]] = {}
 
+    @property
+    def num_tasks(self) -> int:
+        return len(self._stems)
+
     def left(self) -> list[int]:
         """Return the tasks that are not done."""
         return [i for i in range(len(self._stems)) if not self._is_done(i)]

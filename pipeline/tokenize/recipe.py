@@ -24,7 +24,7 @@ from dataprep.pipeline.engine import (
 )
 from dataprep.pipeline.errors import ConfigError, DataprepError, short
 from dataprep.pipeline.jobs import make_dataset, silent
-from dataprep.pipeline.jobs.accounts import has_bad
+from dataprep.pipeline.jobs.accounts import bad_by_task, num_bad
 from dataprep.pipeline.jobs.commits import (
     TASKS,
     Markers,
@@ -119,7 +119,7 @@ def _begin(
         stems,
         DocumentsMarker,
         FILES,
-        is_wanted=lambda marker: not (fails and has_bad(marker.tallies)),
+        is_wanted=lambda marker: not (fails and num_bad([marker])),
     )
     left = markers.left()
     selection = _selection(config, plan, work, cache_dir, report)
@@ -129,6 +129,7 @@ def _begin(
         markers=markers,
         num_workers=num_workers,
         task_timeout=config.task_timeout,
+        known_bad=bad_by_task(markers, left),
         name_record=partial(name_record, plan),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
         environment=single_threaded_environment(),

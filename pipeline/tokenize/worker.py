@@ -22,6 +22,7 @@ from dataprep.pipeline.documents.together import (
 )
 from dataprep.pipeline.engine import Selection, load_engine
 from dataprep.pipeline.errors import DataprepError, InputError, ResourceError
+from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -59,7 +60,7 @@ def run_task(
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
     sink = ShardSink(stem, pieces, plan.masks, plan.config.shard_bytes, done=done)
-    report = Reporter(task.index, send)
+    report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
     poison = poison_of(work, task.index)
