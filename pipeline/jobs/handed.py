@@ -6,6 +6,7 @@ limit, and who writes to the second waits until the other side reads.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from typing import Any
@@ -14,11 +15,9 @@ from typing import Any
 def anonymous_file(name: str) -> int:
     """Return the descriptor of a file in memory; `name` is only for those who look at it."""
     make = getattr(os, "memfd_create", None)
-    if make is not None:
-        descriptor: int = make(name)
-        return descriptor
-    with tempfile.TemporaryFile() as file:  # not Linux
-        return os.dup(file.fileno())
+    with tempfile.TemporaryFile() if make is None else open(make(name), "wb") as file:
+        # Not 0, 1 or 2, which are free if the user closed them: a worker has others there.
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 class Handed:
