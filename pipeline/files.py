@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from dataprep.pipeline.errors import ResourceError
+from dataprep.pipeline.errors import CorruptError, ResourceError
 from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.opening import NotRegularError, open_regular
 
@@ -31,6 +33,14 @@ _CURES = {
         "see what is wrong with the disk",
     ),
 }
+
+# How fsspec spells local files, a file of the folder behind a link, and one of the store behind it.
+_LOCAL = re.compile(r"(?:file|local):(?://)?")
+FOLDER = "dir"
+PASSAGES = (FOLDER, "simplecache", "filecache", "blockcache", "cached", "async_wrapper")
+
+# What is raised if a file or folder that was there is gone, or something else stands in its place.
+_LOST = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 def temporary(path: Path) -> Path:
@@ -91,9 +101,14 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def disk_errors_named(place: Path) -> Iterator[None]:
-    """Turn a full disk, a lost device or too many open files into a ResourceError."""
+    """Turn a full disk, a lost device or too many open files into a ResourceError, and a file
+    below `place` that somebody removed or replaced into a CorruptError."""
     try:
         yield
+    except _LOST as error:
+        if not _is_below(error.filename, place):
+            raise
+        raise lost(error.filename) from error
     except OSError as error:
         cure = _CURES.get(error.errno or 0)
         if cure is None:
@@ -104,6 +119,20 @@ def disk_errors_named(place: Path) -> Iterator[None]:
         ) from error
 
 
+def lost(path: str | Path) -> CorruptError:
+    """Return the error for a file of a run that is not there any more, or not as it was written."""
+    return CorruptError(
+        f"{path} was lost or changed by something else while the run was on; "
+        "run the same command again"
+    )
+
+
+def _is_below(path: object, place: Path) -> bool:
+    if not isinstance(path, str | os.PathLike):
+        return False
+    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(place))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A file that is durable under its name."""
@@ -111,17 +140,25 @@ class Written:
     num_bytes: int
     xxh3_128: str
 
+    def has_size_at(self, path: Path) -> bool:
+        """Return whether a file of this size is there itself, not a link to one."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        return stat.S_ISREG(found.st_mode) and found.st_size == self.num_bytes
+
     def is_at(self, path: Path) -> bool:
         """Return whether the file is there, whole and unchanged."""
         try:
-            return (
-                path.is_file()
-                and not path.is_symlink()
-                and path.stat().st_size == self.num_bytes
-                and hash_file(path) == self.xxh3_128
-            )
+            return self.has_size_at(path) and hash_file(path) == self.xxh3_128
         except OSError:  # gone meanwhile, or it cannot be read
             return False
+
+    def check_at(self, path: Path) -> None:
+        """Raise CorruptError unless the file is there, whole and unchanged."""
+        if not self.is_at(path):
+            raise lost(path)
 
 
 def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
@@ -140,28 +177,38 @@ def links_of(address: str) -> list[str]:
 
 
 def local_paths(address: str) -> list[str]:
-    """Return the local files that an input is read from; none for what is elsewhere.
+    """Return the local files that an input is read from, the one that the others lead to last; none
+    for what is elsewhere.
 
     Only a `file://` of its own is percent-decoded: fsspec opens names as they are written.
 
     >>> local_paths("zip://a.jsonl::local:///data/in%20.zip"), local_paths("file:///data/a%20b")
     (['/data/in%20.zip'], ['/data/a b'])
-    >>> local_paths("simplecache::s3://bucket/a.jsonl")
-    []
+    >>> local_paths("simplecache::s3://bucket/a.jsonl"), local_paths("dir://b/c.jsonl::/data")
+    ([], ['/data', '/data/b/c.jsonl'])
     """
     links = links_of(address)
-    found = [links[-1]] if "://" not in links[-1] else []  # before others it is a protocol's name
-    for link in links:
-        scheme, separator, rest = link.partition("://")
-        if separator and scheme in ("file", "local"):
-            found.append(unquote(rest) if scheme == "file" and len(links) == 1 else rest)
-    return [os.path.expanduser(path) for path in found if path]
+    found: list[str] = []
+    is_local = "://" not in links[-1]  # else, and before others, it is a protocol's name
+    for i, link in enumerate(reversed(links)):
+        scheme, separator, path = link.partition("://")
+        if _LOCAL.match(link):
+            is_local = True
+            path = _LOCAL.sub("", link)
+            path = unquote(path) if scheme == "file" and len(links) == 1 else path
+        elif scheme == FOLDER and is_local:
+            path = os.path.join(found[-1] if found else "", path.lstrip("/"))
+        elif scheme not in PASSAGES or not is_local or not separator:
+            path = link if i == 0 and is_local else ""
+        if path:
+            found.append(os.path.expanduser(path))
+    return found
 
 
 def id_of(path: str) -> FileId | None:
     """Return what a file has in common with its links; None if there is no such file."""
     try:
-        stat = os.stat(path)
+        found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
-    return stat.st_dev, stat.st_ino
+    return found.st_dev, found.st_ino

@@ -6,58 +6,33 @@
 `hidden` turns what the user gives into public names, as the first thing that happens to it: so
 configs, plans, manifests, messages and identities know public names only. `address_of` gives the
 address of a public name to the code that opens it. Addresses are held in memory; worker processes
-get them through their environment, since plans lie in the output folder.
+get them in memory too (`packed`, `learn`), since plans lie in the output folder.
 
 `redacted` is the second net, for texts of libraries: it hides what looks like a credential in a
-URL, and every secret that was ever given.
+URL, and every secret that was ever given. Where credentials may stand, `addresses` knows.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-VARIABLE = "DATAPREP_ADDRESSES"
-_VARIABLE_BYTES = 100_000  # Linux takes 128 KiB at most in one variable
-_MARK = "***"
+from dataprep.pipeline.addresses import (
+    MARK,
+    identity_in,
+    is_marked,
+    public_address,
+    public_text,
+    secrets_in,
+    spellings,
+)
+
 _SHORTEST = 8  # a shorter secret is hidden inside URLs only: it may be a word of a message
 
-# Texts of any length and content are searched. Where a repetition may start inside another, it has
-# a bound, and the scheme is read backwards: else the time grows with the square of the length.
-_SCHEME = re.compile(r"[A-Za-z][\w+.-]+\Z")
-_LONGEST_SCHEME = 32
-# Before the last @ of the host, or a pair whose secret holds a slash. Path("s3://b") loses a slash.
-_USER = re.compile(
-    r"(?<=[\w+.-]{2})(?P<mark>://?)"
-    r"(?P<user>(?:(?!::)[^\s/'\"])+|[^\s/@:'\"]+:(?!:)(?:(?!::|://)[^\s@'\"]){0,300})@"
-)
-_QUERY = re.compile(r"(?P<key>[?&][\w.~%+-]+)=(?P<value>(?:(?!::|:\s)[^\s&#'\"<>])*)")
-_URL = re.compile(r":/|\bhf:")
-_MARKED = re.compile(r"(?<=://)\*\*\*\d*@|[?&][\w.~%+-]+=\*\*\*\d*")
-# In these host:80/a@b has a port and no user.
-_HOSTS = {"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"}
-# In these a name before @ is no credential: a container, a user without a password, part of a path.
-_NAMES = {
-    *("abfs", "abfss", "wasb", "wasbs", "adl", "sftp", "ssh", "ftp", "hdfs", "webhdfs", "smb"),
-    *("memory", "file", "local", "zip", "tar", "dir", "simplecache", "filecache", "blockcache"),
-}
-# Parameters that say what is read. All others may be credentials, or change with each signature.
-_HARMLESS = {
-    *("streaming", "n", "seed", "version", "versionid", "generation", "revision", "rev", "ref"),
-    *("branch", "raw", "download", "dl", "alt", "format", "split", "config", "dataset", "id"),
-    *("file", "path", "name", "page", "offset", "length", "limit", "part"),
-}
-# Parameters that change with each signature, or with who reads; the short ones are Azure's.
-_CREDENTIAL = re.compile(
-    r"\bsig\b|signature|token|key(?!word)|secret|cred|passw|passphrase|pwd|auth(?!or\b)|access"
-    r"|expire|session|policy|^x-\w+-|^s[eiprstv]$|^srt$|^spr$|^sip$|^sk(?:e|oid|s|t|tid|v)$"
-)
-
 _addresses: dict[str, str] = {}  # by public name
-_secrets: set[str] = set()
-_reading = threading.Lock()
+# By their first characters and their lengths, so that the time to find one in a text does not
+# depend on how many there are: thousands of signed URLs may begin with the same characters.
+_secrets: dict[str, dict[int, set[str]]] = {}
 
 
 def hidden(given: Iterable[str]) -> list[str]:
@@ -70,13 +45,15 @@ def hidden(given: Iterable[str]) -> list[str]:
 
 
 def _hide(text: str, taken: dict[str, str]) -> str:
-    public, number = _public(text), 1
     is_name = "://" not in text and not text.startswith("hf:")
-    if is_name or public == text:
+    if is_name:
+        return text
+    public, number = public_address(text), 1
+    if public == text:
         return text
     while taken.setdefault(public, text) != text:
         number += 1
-        public = _public(text, f"{_MARK}{number}")
+        public = public_address(text, f"{MARK}{number}")
     _remember(public, text)
     return public
 
@@ -84,10 +61,10 @@ def _hide(text: str, taken: dict[str, str]) -> str:
 def hidden_like(name: str, addresses: Iterable[str]) -> list[str]:
     """Return the public names of addresses that were found under a public name."""
     number = re.search(r"\*{3}(\d*)", name)
-    mark = number[0] if number else _MARK
+    mark = number[0] if number else MARK
     found = []
     for address in addresses:
-        found.append(_public(address, mark))
+        found.append(public_address(address, mark))
         if found[-1] != address:
             _remember(found[-1], address)
     return found
@@ -95,32 +72,21 @@ def hidden_like(name: str, addresses: Iterable[str]) -> list[str]:
 
 def address_of(name: str) -> str:
     """Return the address of a public name; a name without anything hidden is its own address."""
-    _read_environment()
     return _addresses.get(name, name)
 
 
 def is_lost(name: str) -> bool:
     """Return whether a name has something hidden that this process does not know."""
-    return _MARKED.search(name) is not None and address_of(name) == name
+    return is_marked(name) and address_of(name) == name
 
 
 def identity_of(name: str) -> str:
     """Return the address of a public name without credentials, to compare or hash, not to show.
 
-    It keeps the parameters that are hidden only because nothing is known about them: they may
-    say which file is meant.
-
     >>> identity_of("https://me:pw@host/get?X-Amz-Date=1&fileid=7")
     'https://host/get&fileid=7'
     """
-
-    def user(found: re.Match[str]) -> str:
-        return found["mark"] if _is_credential(found) else found[0]
-
-    def parameter(found: re.Match[str]) -> str:
-        return "" if _CREDENTIAL.search(found["key"][1:].lower()) else found[0]
-
-    return _MARKED.sub("", _QUERY.sub(parameter, _USER.sub(user, address_of(name))))
+    return identity_in(address_of(name))
 
 
 def redacted(text: str) -> str:
@@ -129,93 +95,57 @@ def redacted(text: str) -> str:
     >>> redacted("cannot open ftp://me:pw@host/a?token=1: 403")
     'cannot open ftp://***@host/a?token=***: 403'
     """
-    return without_secrets(_public(text))
+    return without_secrets(public_text(text))
 
 
 def without_secrets(text: str) -> str:
     """Return a text without the secrets that were given; other URLs in it stay as they are."""
-    for secret in sorted(_secrets, key=lambda secret: (-len(secret), secret)):  # pairs first
-        text = text.replace(secret, _MARK)
-    return text
+    if not _secrets:
+        return text
+    shown, end = [], 0
+    for first, last in _found(text):
+        if first >= end:  # else it overlaps the one before, which hides its beginning
+            shown += [text[end:first], MARK]
+        end = max(end, last)
+    return "".join([*shown, text[end:]])
 
 
-def environment() -> dict[str, str]:
-    """Return the variables by which a worker process knows the addresses."""
-    if not _addresses:
-        return {}
-    import base64  # here and below: every command imports this module before it does anything
+def _found(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where secrets stand; of those that begin at one place, where the longest stands."""
+    for place in range(len(text) - _SHORTEST + 1):
+        alike = _secrets.get(text[place : place + _SHORTEST])
+        if alike is None:
+            continue
+        ends = [place + n for n, known in alike.items() if text[place : place + n] in known]
+        if ends:
+            yield place, max(ends)
+
+
+def packed() -> bytes:
+    """Return the addresses for a process that is being started; they go through no file."""
+    import json  # here and below: every command imports this module before it does anything
+
+    return json.dumps(_addresses).encode() if _addresses else b""
+
+
+def learn(data: bytes) -> None:
+    """Take over what the parent process has packed."""
     import json
-    import zlib
 
-    packed = base64.b85encode(zlib.compress(json.dumps(_addresses).encode())).decode()
-    parts = range(0, len(packed), _VARIABLE_BYTES)
-    return {f"{VARIABLE}_{i}": packed[i : i + _VARIABLE_BYTES] for i in parts}
-
-
-def _read_environment() -> None:
-    """Take over what the parent process knows, and leave nothing of it to other processes."""
-    with _reading:  # a thread that finds the variables gone must find the addresses
-        names = [name for name in os.environ if name.startswith(f"{VARIABLE}_")]
-        if not names:
-            return
-        import base64
-        import json
-        import zlib
-
-        ordered = sorted(names, key=lambda name: int(name.rpartition("_")[2]))
-        packed = "".join(os.environ.pop(name) for name in ordered)
-        for public, address in json.loads(zlib.decompress(base64.b85decode(packed))).items():
-            _remember(public, address)
+    for public, address in json.loads(data or b"{}").items():
+        _remember(public, address)
 
 
 def _remember(public: str, address: str) -> None:
     if not _secrets:
         _redact_logs()
     _addresses[public] = address
-    _secrets.update(s for s in _secrets_in(address) if len(s) >= _SHORTEST)
-
-
-def _secrets_in(address: str) -> Iterable[str]:
-    """Return what is hidden outside URLs too: not a user's name, which may be a word."""
-    from urllib.parse import quote, unquote
-
-    parts = [m["value"] for m in _QUERY.finditer(address) if not _is_harmless(m)]
-    for found in _USER.finditer(address):
-        if _is_credential(found):
-            user, _, password = found["user"].partition(":")
-            parts += [found["user"], password or user]
-    plain = [unquote(part) for part in parts]
-    return {*parts, *plain, *map(quote, plain), *(quote(part, safe="") for part in plain)}
-
-
-def _public(text: str, mark: str = _MARK) -> str:
-    def user(found: re.Match[str]) -> str:
-        return f"{found['mark']}{mark}@" if _is_credential(found) else found[0]
-
-    def parameter(found: re.Match[str]) -> str:
-        return found[0] if _is_harmless(found) else f"{found['key']}={mark}"
-
-    if not _URL.search(text):
-        return text
-    return _QUERY.sub(parameter, _USER.sub(user, text))
-
-
-def _is_credential(found: re.Match[str]) -> bool:
-    before = found.string[max(0, found.start() - _LONGEST_SCHEME) : found.start()]
-    named = _SCHEME.search(before)
-    user, scheme = found["user"], named[0].lower() if named else ""
-    if (
-        not scheme
-        or user.startswith(_MARK)
-        or (scheme in _HOSTS and re.match(r"[^:]*:\d{1,5}/", user))
-    ):
-        return False
-    return ":" in user or scheme not in _NAMES
-
-
-def _is_harmless(found: re.Match[str]) -> bool:
-    key, value = found["key"][1:].lower(), found["value"]
-    return key in _HARMLESS or not value or value.startswith(_MARK)
+    for secret in secrets_in(address):
+        known = _secrets.get(secret[:_SHORTEST], {}).get(len(secret), ())
+        for spelling in () if secret in known else spellings(secret):
+            if len(spelling) >= _SHORTEST:
+                alike = _secrets.setdefault(spelling[:_SHORTEST], {})
+                alike.setdefault(len(spelling), set()).add(spelling)
 
 
 def _redact_logs() -> None:

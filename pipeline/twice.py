@@ -3,6 +3,7 @@
     a.jsonl  ./a.jsonl  link-to-a.jsonl  hard-link-to-a.jsonl     one file: st_dev, st_ino
     s3://b/a.jsonl  s3://b/a.jsonl                                one URL
     zip://a.jsonl::x.zip  zip:///a.jsonl::~/x.zip                 one member of one file
+    dir://b/a.jsonl::/data  /data/b/a.jsonl                       one file
 
 Files with equal content but of their own are different files: a corpus may repeat itself.
 """
@@ -13,7 +14,7 @@ import os
 from collections.abc import Iterable
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import id_of, links_of, local_paths
+from dataprep.pipeline.files import PASSAGES, id_of, links_of, local_paths
 from dataprep.pipeline.secrets import identity_of
 
 
@@ -38,8 +39,13 @@ def _identity(path: str) -> object:
     """Return what is the same for every spelling of a file: its members, and its place."""
     *members, last = links_of(path) if os.path.exists(path) else links_of(identity_of(path))
     local = local_paths(path)
-    named = [_member(link) for link in members if "://" in link]  # not simplecache:: and the like
-    return *named, (id_of(local[-1]) if local else None) or last
+    named = [
+        _member(link)
+        for link in members
+        if "://" in link  # not simplecache:: and the like
+        and not (local and link.partition("://")[0] in PASSAGES)  # they led to the local file
+    ]
+    return *named, (id_of(local[-1]) or local[-1]) if local else last
 
 
 def _member(link: str) -> str:

@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-GROUND = {"types", "errors", "files", "hashes", "ragged", "opening", "secrets", "twice"}
+GROUND = {
+    "types",
+    "errors",
+    "files",
+    "hashes",
+    "ragged",
+    "opening",
+    "addresses",
+    "secrets",
+    "twice",
+}
 
 # Rooms that a room may import, besides itself and the ground; `configs` is allowed where named.
 ABOVE: dict[str, set[str]] = {

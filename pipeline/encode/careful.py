@@ -39,6 +39,15 @@ class Whereabouts:
         self.last = at((self.start, (place, item.line + 1)))
         self.send(self.last)
 
+    def take_alone(self, place: int, item: Item) -> None:
+        """Say that one record is tried, and nothing else is done."""
+        self.last = at(((place, item.line), (place, item.line + 1)), alone=True)
+        self.send(self.last)
+
+    def skip(self) -> None:
+        """Say that a record is left out; those before it may still be decoded or encoded."""
+        self.send(at(self.last["span"] if self.last else None, skips=True))
+
     def watched(self, frames: Iterable[Frame]) -> Iterator[Frame]:
         """Yield the frames, each of which is a sign of life: a video may have many."""
         for frame in frames:
@@ -53,11 +62,11 @@ def tried(
     for place, item in items:
         known = poison.records.get((place, item.line))
         if known is not None:
+            whereabouts.skip()
             yield place, replace(item, reason=known.reason)
             continue
         if poison.suspects_at((place, item.line)):
-            span = ((place, item.line), (place, item.line + 1))
-            whereabouts.send(at(span, alone=True))
+            whereabouts.take_alone(place, item)
             try_alone(item)
         whereabouts.take(place, item)
         yield place, item

@@ -35,7 +35,7 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
     manifest = _manifest(planned, [c.marker for c in found], full, common)
     errors = {}
     if manifest.counts["documents_quarantined"]:
-        errors = {ERRORS: (c.errors.read_text("utf-8") for c in found)}
+        errors = {ERRORS: map(_error_lines, found)}
     return Draft(
         manifest=manifest,
         folders=("shards",),
@@ -44,6 +44,11 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
         ],
         texts=errors,
     )
+
+
+def _error_lines(c: CommittedCodes) -> str:
+    c.marker.files["errors"].check_at(c.errors)
+    return c.errors.read_text("utf-8")
 
 
 def _committed(

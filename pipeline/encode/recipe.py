@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.configs.encode import EncodeConfig
-from dataprep.pipeline import secrets
 from dataprep.pipeline.encode.manifest import make_draft
 from dataprep.pipeline.encode.plan import Planned, make_plan
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker
 from dataprep.pipeline.encode.worker import entries_name, name_record
 from dataprep.pipeline.jobs import make_dataset, silent
+from dataprep.pipeline.jobs.accounts import bad_by_task, num_bad
 from dataprep.pipeline.jobs.commits import make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.limits import Limits
@@ -57,7 +57,7 @@ def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMar
         changed=lambda planned: changed_media(planned.found, cache_dir),
         draft=make_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
-        may_change=("on_error",),  # it does not change the shards
+        may_change=("on_error",),  # it does not change the shards that are kept
     )
 
 
@@ -73,19 +73,27 @@ def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker
         if item.entries:
             write_plan(work, item.entries, entries_name(source))
     write_plan(work, plan)
-    if plan.config.on_error == "fail":
+    fails = plan.config.on_error == "fail"
+    if fails:
         forget_poison(work)
     stems = [stem_of(work, task_name(task)) for task in plan.tasks]
-    markers = trusted_markers(stems, CodesMarker, ENDINGS)
+    # A run that left bad records out may be continued by one that must stop at the first.
+    markers = trusted_markers(
+        stems,
+        CodesMarker,
+        ENDINGS,
+        is_wanted=lambda marker: not (fails and num_bad([marker])),
+    )
     left = markers.left()
     return Work(
         worker="dataprep.pipeline.encode.worker",
         markers=markers,
         num_workers=planned.num_workers,
         task_timeout=plan.config.task_timeout,
+        known_bad=bad_by_task(markers, left),
         name_record=partial(name_record, planned),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment={**ONE_THREAD, **planned.encoder.environment, **secrets.environment()},
+        environment={**ONE_THREAD, **planned.encoder.environment},
         begun={
             "engine": plan.config.encoder,
             "sources": len(plan.sources),

@@ -52,6 +52,7 @@ def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
     """Return the shard, written again if its types are not the common ones."""
     if _parse_schema(committed.marker.schema).equals(common):
         return committed
+    committed.file.check_at(committed.path)
     path = committed.path.with_suffix(".retyped.parquet")
     write_table(_cast(committed.path, common), temporary(path))
     written = commit_files({"shards": path})["shards"]

@@ -28,6 +28,7 @@ from dataprep.pipeline.encoders.makers import Maker, metadata_of
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import Written, commit_files, temporary
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
+from dataprep.pipeline.jobs.progress import Example
 from dataprep.pipeline.storage.documents import TokenDtype
 
 ENDINGS = {"shards": ".parquet", "errors": ".errors.jsonl"}
@@ -52,6 +53,7 @@ class CodesMarker:
     num_records: int
     num_codes: int
     tallies: dict[str, CodeTally]  # by source index
+    examples: list[Example]  # its first bad records
     files: dict[str, Written]  # by role
     schema: str  # serialised by Arrow, in base64
     cursor: Cursor
@@ -83,6 +85,7 @@ class OpenShard:
     columns: list[dict[str, Any]] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)  # of each record that is written
     errors: list[dict[str, Any]] = field(default_factory=list)  # {file, line, byte_offset, reason}
+    examples: list[Example] = field(default_factory=list)
     tallies: dict[str, CodeTally] = field(default_factory=dict)
 
     def tally(self, source: int) -> CodeTally:
@@ -111,6 +114,7 @@ def prepare_commit(
             num_records=table.num_rows,
             num_codes=sum(codes.size for codes in shard.codes),
             tallies=shard.tallies,
+            examples=shard.examples,
             files=commit_files(paths),
             schema=base64.b64encode(table.schema.serialize().to_pybytes()).decode(),
             cursor=cursor,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
+from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -40,7 +42,7 @@ from dataprep.pipeline.jobs.commits import (
 )
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.poison import PoisonRecord, TaskPoison, poison_of
-from dataprep.pipeline.jobs.progress import Reporter
+from dataprep.pipeline.jobs.progress import EXAMPLES, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send
 from dataprep.pipeline.media import (
@@ -104,9 +106,9 @@ class EncodeTasks:
         poison, whereabouts = poison_of(self._work, task.index), Whereabouts(send)
         # Suspects are tried alone, so nothing else may be decoded meanwhile.
         threads = 1 if poison.suspects else self._plan.decode_threads
-        items = tried(items, poison, self._try_alone, whereabouts)
+        items = tried(items, poison, partial(self._try_alone, whereabouts), whereabouts)
         stream: Stream = decode_ahead(items, self._rules, threads)
-        report = Reporter(task.index, send)
+        report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
         while True:
             whereabouts.begin_shard(cursor)
             shard, cursor = self._fill(stream, task, cursor, report, whereabouts, poison)
@@ -152,13 +154,13 @@ class EncodeTasks:
             self._entries[source] = read_plan(self._work, list[Entry], entries_name(source))
         return self._entries[source]
 
-    def _try_alone(self, item: Item) -> None:
+    def _try_alone(self, whereabouts: Whereabouts, item: Item) -> None:
         """Decode and encode a record for nothing: if it is poison, the worker dies now."""
         decoded = decode_item(item, self._rules)
         encoding = self._kind.encoding(self._encoder)
         with suppress(ValueError):  # a bad record, which is told when it is its turn
             if not decoded.reason:
-                encoding.add(0, decoded)
+                encoding.add(0, replace(decoded, frames=whereabouts.watched(decoded.frames)))
                 encoding.finish()
 
     def _fill(
@@ -192,6 +194,8 @@ class EncodeTasks:
                 self._refuse(decoded.item, reason, poison.records.get((place, decoded.item.line)))
                 shard.tally(source).bad += 1
                 shard.errors.append(_listed(decoded.item, reason))
+                if len(shard.examples) < EXAMPLES:
+                    shard.examples.append((place, decoded.item.line, reason))
             num_codes += new_codes
             report.count(
                 documents=not reason,

@@ -7,7 +7,8 @@
     plans       plans as files, by which workers know what to do
     tasks       tasks, named by the content that they read
     executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
-    crew        who gets which job, who is stuck; trail: what a worker is doing
+    crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
+    handed      memory that workers share with their parent
     poison      records that kill their worker; deaths: how workers die
     progress    how a worker reports its progress
     commits     files of a task and their markers
@@ -95,8 +96,8 @@ def _publication(
     recipe: Recipe[P, M], plan: P, out: Path, work: Path, report: Report
 ) -> Publication:
     """Do what is left of the work; return how the dataset is published."""
-    limit = ErrorLimit(recipe.limits.max_errors)
     jobs = recipe.begin(plan, work, report)
+    limit = ErrorLimit(recipe.limits.max_errors, jobs.known_bad)
     try:
         _execute(jobs, work, limit, report)
         _check_unchanged(recipe.changed(plan))

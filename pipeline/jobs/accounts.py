@@ -7,10 +7,12 @@ sums by source      0: read 8, bad 1      1: read 2
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
+from dataprep.pipeline.jobs.commits import Markers
+from dataprep.pipeline.jobs.progress import EXAMPLES, Example
 from dataprep.pipeline.types import Source
 
 
@@ -26,6 +28,34 @@ def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Coun
             sums[int(source)].update(counts.pop("marked", {}))
             sums[int(source)].update(counts)
     return sums
+
+
+class Tallied(Protocol):
+    """The marker of a shard that may have bad records."""
+
+    @property
+    def tallies(self) -> Mapping[str, Any]:
+        """What became of the records of each source, by its index."""
+
+    @property
+    def examples(self) -> Sequence[Example]:
+        """The first bad records."""
+
+
+def num_bad(markers: Iterable[Tallied]) -> int:
+    """Return how many records of these shards were bad."""
+    return sum(tally.bad for marker in markers for tally in marker.tallies.values())
+
+
+def examples_of(markers: Iterable[Tallied]) -> list[Example]:
+    """Return the first bad records of the shards of a task."""
+    return [example for marker in markers for example in marker.examples][:EXAMPLES]
+
+
+def bad_by_task(markers: Markers[Any], left: Sequence[int]) -> dict[int, tuple[int, list[Example]]]:
+    """Return how many records were bad in each task that is done, and the first of them."""
+    done = {task: markers.of(task) for task in range(markers.num_tasks) if task not in set(left)}
+    return {task: (num_bad(shards), examples_of(shards)) for task, shards in done.items()}
 
 
 def entry_of(source: Source, sums: Mapping[str, int], on_error: str) -> dict[str, Any]:

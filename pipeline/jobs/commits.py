@@ -10,7 +10,7 @@ marker. A run that is continued trusts no file: `trusted_markers` compares all w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from dataprep.pipeline.files import Written, read_sealed, sync_folder, temporary, write_sealed
+from dataprep.pipeline.files import Written, lost, read_sealed, sync_folder, temporary, write_sealed
 
 TASKS = "tasks"
 HASHING_THREADS = 8  # hashing and reading both let go of the interpreter
@@ -102,13 +102,20 @@ class Markers(Generic[M]):
         self._stems, self._kind = stems, kind
         self._done: dict[int, list[M]] = {}
 
+    @property
+    def num_tasks(self) -> int:
+        return len(self._stems)
+
     def left(self) -> list[int]:
         """Return the tasks that are not done."""
         return [i for i in range(len(self._stems)) if not self._is_done(i)]
 
     def of(self, task: int) -> list[M]:
         """Return the markers of a task that is done."""
-        assert self._is_done(task), f"task {task} is not done"
+        if not self._is_done(task):
+            # Its worker said that it is done: the first marker that is not whole is to blame.
+            found = read_markers(self._stems[task], self._kind)
+            raise lost(marker_file(self._stems[task], len(found)))
         return self._done[task]
 
     def _is_done(self, task: int) -> bool:
@@ -119,18 +126,48 @@ class Markers(Generic[M]):
         return task in self._done
 
 
-def trusted_markers(stems: Sequence[Path], kind: type[M], endings: Mapping[str, str]) -> Markers[M]:
-    """Return the markers, after those of shards that are not as they were committed are removed.
+def trusted_markers(
+    stems: Sequence[Path],
+    kind: type[M],
+    endings: Mapping[str, str],
+    *,
+    is_wanted: Callable[[M], bool] = lambda marker: True,
+) -> Markers[M]:
+    """Return the markers, after those that are not wanted, and those of shards that are not as
+    they were committed, are removed, with all after them in their tasks.
 
     `endings` are those of the files of a shard, by role.
     """
+    found = _marker_numbers(stems)
 
-    def drop_damaged(stem: Path) -> None:
+    def is_whole(stem: Path, number: int, marker: M) -> bool:
+        return all(
+            written.is_at(shard_file(stem, number, endings[role]))
+            for role, written in marker.files.items()
+        )
+
+    def drop_untrusted(stem: Path) -> None:
+        usable = 0
         for number, marker in enumerate(read_markers(stem, kind)):
-            for role, written in marker.files.items():
-                if not written.is_at(shard_file(stem, number, endings[role])):
-                    marker_file(stem, number).unlink(missing_ok=True)
+            if not (is_wanted(marker) and is_whole(stem, number, marker)):
+                break
+            usable += 1
+        # The last first: a run that is killed meanwhile must not leave one behind a gap, since the
+        # shards before it may be cut elsewhere when they are made again.
+        for number in sorted(found.get(stem.name, ()), reverse=True):
+            if number >= usable:
+                marker_file(stem, number).unlink(missing_ok=True)
 
     with ThreadPoolExecutor(HASHING_THREADS) as pool:
-        list(pool.map(drop_damaged, stems))
+        list(pool.map(drop_untrusted, stems))
     return Markers(stems, kind)
+
+
+def _marker_numbers(stems: Sequence[Path]) -> dict[str, list[int]]:
+    """Return the numbers of the shards that have a marker, by the names of their stems."""
+    found: dict[str, list[int]] = {}
+    for path in stems[0].parent.glob("*.done") if stems else ():
+        name, _, number = path.stem.rpartition("-")
+        if number.isdecimal():
+            found.setdefault(name, []).append(int(number))
+    return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 OUT_OF_MEMORY = errno.ENOMEM  # the exit code of a worker
 
+_NAMES = {number.value: number.name for number in signal.Signals}
 _LACKED_MEMORY = "ran out of memory or was killed"
 _MEMORY_HINT = "use fewer --workers, or give the run more memory"
 
@@ -58,6 +59,6 @@ def death_of(code: int | None, last_words: str) -> Death:
     if code in (OUT_OF_MEMORY, -signal.SIGKILL):
         return NO_MEMORY if code == OUT_OF_MEMORY else KILLED
     if code < 0:
-        name = signal.Signals(-code).name
+        name = _NAMES.get(-code, f"signal {-code}")  # those of real time have no names
         return Death(cause=name, reason=f"died of {name}")
     return Death(cause=f"exit code {code}", reason=f"ended with exit code {code}")

@@ -23,8 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
 from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.poison import Deaths
 from dataprep.pipeline.jobs.worker import Message
 
@@ -75,8 +77,10 @@ def run_local(
     with _signals_held_back():
         from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
+    addresses = Handed(secrets.packed())
+
     def new_process() -> WorkerProcess:
-        return WorkerProcess(worker, work.absolute(), environment)
+        return WorkerProcess(worker, work.absolute(), environment, addresses)
 
     crew = Crew(
         waiting=sorted(jobs),
@@ -90,21 +94,28 @@ def run_local(
         while crew.is_busy():
             crew.hand_out()
             for process in wait_for(crew.processes, LOOK_SECONDS):
-                _take_message(process, crew, on_message)
+                messages, is_dead = process.receive()
+                for message in messages:
+                    _take_message(message, process, crew, on_message)
+                if is_dead:
+                    crew.bury(process)
             crew.look_after()
     finally:
         crew.dismiss()
+        addresses.close()
     crew.raise_first_error()
 
 
 def _take_message(
-    process: WorkerProcess, crew: Crew, on_message: Callable[[Message], None]
+    message: Message,
+    process: WorkerProcess,
+    crew: Crew,
+    on_message: Callable[[Message], None],
 ) -> None:
-    message = process.receive()
-    if message is None:
-        crew.bury(process)
-    elif message["type"] == "done":
+    if message["type"] == "done":
         process.jobs.remove(message["job"])
+    elif message["type"] == "passed":
+        crew.deaths.went_through()
     elif message["type"] == "error":
         process.has_failed = True
         error = BY_NAME.get(message["error"], DataprepError)(message["message"])

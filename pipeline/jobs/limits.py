@@ -40,32 +40,41 @@ class ErrorLimit:
     Which task that is depends on the records alone, once the tasks before it are done.
     """
 
-    def __init__(self, limit: str | None) -> None:
+    def __init__(
+        self, limit: str | None, known: Mapping[int, tuple[int, list[Example]]] | None = None
+    ) -> None:
+        """`known` are the bad records of tasks that are done, and the first of each."""
         self._limit = limit
-        self._by_task: dict[int, int] = {}
-        self._total = 0
-        self._examples: dict[int, list[Example]] = {}
+        self._by_task = {task: errors for task, (errors, _) in (known or {}).items()}
+        self._total = sum(self._by_task.values())
+        self._examples = {task: examples for task, (_, examples) in (known or {}).items()}
 
     def count(self, task: int, errors: int, examples: list[Example]) -> None:
         """Set the number of `errors` of a task so far; a task that is retried starts from 0.
 
         Raise a JobError of the first task at which there are too many, if there are.
         """
-        if not errors:
-            return
         self._total += errors - self._by_task.get(task, 0)
         self._by_task[task], self._examples[task] = errors, examples
+        first = self._first_over()
+        if first is not None:
+            raise JobError(first, TooManyErrors(str(self._limit), at_task=first))
+
+    def _first_over(self) -> int | None:
+        """Return the first task at which there are too many; None: not yet, or it is a share."""
         if not self._limit or self._limit.endswith("%") or self._total <= int(self._limit):
-            return
+            return None
         bad = 0
         for task in sorted(self._by_task):
             bad += self._by_task[task]
             if bad > int(self._limit):
-                raise JobError(task, TooManyErrors(self._limit, at_task=task))
+                return task
+        return None
 
     def named(self, error: TooManyErrors, place: NameRecord) -> TooManyErrors:
         """Return the error with the first bad records, up to the task at which it is."""
-        tasks = [t for t in sorted(self._examples) if error.at_task is None or t <= error.at_task]
+        last = self._first_over() if error.at_task is None else error.at_task
+        tasks = [task for task in sorted(self._examples) if last is None or task <= last]
         found = [(task, *example) for task in tasks for example in self._examples[task]]
         examples = "; ".join(f"{place(*where)}: {reason}" for *where, reason in found[:EXAMPLES])
         return TooManyErrors(error.limit, examples=examples)

@@ -47,12 +47,14 @@ def check_ours(out: Path) -> None:
     if not out.is_dir():
         return
     check_work(out)
-    for name in FOLDERS:
+    for name in (*FOLDERS, MANIFEST):
         if (out / name).is_symlink():
             raise ConfigError(f"{out / name} is a link, which dataprep does not write through")
-    is_ours = (out / MANIFEST).exists() or (out / WORK / MARK).exists()
-    known = {MANIFEST, temporary(out / MANIFEST).name, WORK, *_listed_files(out)}
-    for name in _present(out, is_ours):
+    is_finished, is_begun = (out / MANIFEST).exists(), (out / WORK / MARK).exists()
+    known = {WORK, *_listed_files(out)}
+    known |= {MANIFEST} if is_finished else set()
+    known |= {temporary(out / MANIFEST).name} if is_begun else set()
+    for name in _present(out, is_finished or is_begun):
         if name not in known:
             raise ConfigError(
                 f"--out {out} holds {name}, which dataprep did not write; "
@@ -141,15 +143,17 @@ def check_plain(work: Path) -> None:
 
 
 def _present(out: Path, is_ours: bool) -> Iterator[str]:
-    """Yield what is in the folder: files, by their paths; where nothing is ours, folders too."""
+    """Yield what is in the folder, by paths: files, and folders, which are none of our files."""
     for path in sorted(out.iterdir()):
-        if not is_ours or path.name not in FOLDERS:
-            yield path.name
+        is_folder = path.is_dir() and not path.is_symlink() and path.name != WORK
+        if not (is_ours and is_folder and path.name in FOLDERS):
+            yield f"{path.name}/" if is_folder else path.name
     for folder in FOLDERS if is_ours else ():
-        for place, folders, files in os.walk(out / folder):
-            links = [name for name in folders if os.path.islink(os.path.join(place, name))]
-            for name in sorted((*files, *links)):
-                yield os.path.relpath(os.path.join(place, name), out)
+        for place, folders, files in os.walk(out / folder, topdown=False):
+            inner = [name for name in folders if not os.path.islink(os.path.join(place, name))]
+            links = set(folders) - set(inner)
+            for name in sorted((*files, *links, *(f"{name}/" for name in inner))):
+                yield os.path.join(os.path.relpath(place, out), name)
 
 
 def _listed_files(out: Path) -> list[str]:

@@ -20,7 +20,10 @@ P = TypeVar("P")
 
 
 def write_plan(work: Path, plan: object, name: str = PLAN) -> None:
-    write_sealed(work / name, msgspec.json.encode(plan, enc_hook=_values_of))
+    """Write a plan durably, unless it is there already: there may be thousands of them."""
+    data = msgspec.json.encode(plan, enc_hook=_values_of)
+    if read_sealed(work / name) != data:
+        write_sealed(work / name, data)
 
 
 def find_plan(work: Path, kind: type[P], name: str = PLAN) -> P | None:

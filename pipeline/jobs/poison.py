@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.trail import Doing, Place, Span
 
 POISON = "poison.json"
 MAX_TRIES = 3
-MOST_IN_A_ROW = 3  # records that lacked memory: more are no accident of the records
+MOST_IN_A_ROW = 3  # records that lacked memory, with none between them that went through
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,8 @@ class Deaths:
         self._work = work
         self._known = read_poison(work)
         self._by_task: dict[int, list[Place | None]] = {}  # since a record was found; where alone
+        # Records that lacked memory since one went through: in each task, and in any.
+        self._rows: dict[int | None, list[PoisonRecord]] = {}
 
     def tries(self, task: int) -> int:
         return len(self._by_task.get(task, ()))
@@ -97,6 +99,9 @@ class Deaths:
         span = doing.span if doing.job == task and death.may_be_poison else None
         places = self._by_task.setdefault(task, [])
         places.append(span[0] if span and doing.alone else None)
+        if doing.passed:
+            self._rows.pop(doing.job, None)
+            self.went_through()
         if len(places) >= MAX_TRIES:
             if places[-1] is None or places[-1] != places[-2]:
                 raise ResourceError(_notice(name, death))
@@ -105,6 +110,10 @@ class Deaths:
         elif span:
             self._write(suspects={**self._known.suspects, task: span})
 
+    def went_through(self) -> None:
+        """Note that records of some task went through."""
+        self._rows.pop(None, None)
+
     def _blame(self, task: int, place: Place, name: str, death: Death) -> None:
         record = PoisonRecord(
             task=task,
@@ -112,13 +121,14 @@ class Deaths:
             reason=f"a worker {death.reason} on this record",
             lacks_memory=death.lacks_memory,
         )
-        records = (*self._known.records, record)
-        row = records[-MOST_IN_A_ROW - 1 :]
-        if len(row) > MOST_IN_A_ROW and all(map(_follows_for_memory, row, row[1:])):
-            # It is the memory that is wrong, not so many records in a row: they are as good as new.
-            self._write(records=records[: -MOST_IN_A_ROW - 1])
-            raise ResourceError(_notice(name, death))
-        self._write(records=records)
+        self._write(records=(*self._known.records, record))
+        for key in (task, None) if death.lacks_memory else ():
+            row = self._rows.setdefault(key, [])
+            row.append(record)
+            if len(row) > MOST_IN_A_ROW:
+                # It is the memory that is wrong, not so many records: they are as good as new.
+                self._write(records=tuple(r for r in self._known.records if r not in row))
+                raise ResourceError(_notice(name, death))
 
     def _write(
         self,
@@ -133,12 +143,6 @@ class Deaths:
             suspects=known.suspects if suspects is None else suspects,
         )
         write_plan(self._work, self._known, POISON)
-
-
-def _follows_for_memory(before: PoisonRecord, after: PoisonRecord) -> bool:
-    (piece, line), (next_piece, next_line) = before.place, after.place
-    is_next = (before.task, piece, line + 1) == (after.task, next_piece, next_line)
-    return is_next and before.lacks_memory and after.lacks_memory
 
 
 def _notice(name: str, death: Death) -> str:

@@ -6,6 +6,7 @@
       None                ─►                     there are no more jobs; the worker ends
                           ◄─    {"type": …}      messages, then the end of the connection
                           ◄─    steps, records   the `trail`: shared memory
+      addresses           ─►                     with their credentials (`secrets`): shared memory
 
 A spawned process usually imports the parent's `__main__` and copies its `sys.path`. A worker does
 neither: otherwise a script without `if __name__ == "__main__"` would run again in it, and it would
@@ -15,8 +16,10 @@ import a `random.py` from the user's folder.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,9 +28,13 @@ from typing import Any
 
 from multiprocess import connection, get_context, resource_tracker, spawn
 
-from dataprep.pipeline.jobs.deaths import Death, death_of
+from dataprep.pipeline.jobs.deaths import STUCK, Death, death_of
+from dataprep.pipeline.jobs.handed import Handed
+from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.trail import Doing, Trail
 from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
+
+END_SECONDS = 30.0  # that a worker may take to end after it has closed its connection
 
 _STARTING = threading.Lock()  # what changes during a start belongs to the whole process
 
@@ -35,7 +42,9 @@ _STARTING = threading.Lock()  # what changes during a start belongs to the whole
 class WorkerProcess:
     """A worker process and the jobs that it has been given."""
 
-    def __init__(self, worker: str, work: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, worker: str, work: Path, environment: Mapping[str, str], addresses: Handed
+    ) -> None:
         self.jobs: deque[int] = deque()  # the older first
         self.is_closed = False  # it was told that there are no more jobs
         self.has_failed = False  # it has sent an error, so that it ends without having died
@@ -46,10 +55,11 @@ class WorkerProcess:
         with _standard_numbers_taken():
             self._connection, self._theirs = context.Pipe()
             self._trail = Trail()
+        self._inbox = Inbox(self._connection.fileno())
         keeps_safe_path = SAFE_PATH in environment or SAFE_PATH in os.environ
         self._process = context.Process(
             target=serve,
-            args=(self._theirs, self._trail, worker, work),
+            args=(self._theirs, self._trail, addresses, worker, work),
             kwargs={"parent": os.getpid(), "keeps_safe_path": keeps_safe_path},
             daemon=True,  # an interpreter that exits ends it instead of waiting for it
         )
@@ -75,15 +85,18 @@ class WorkerProcess:
         """Return what becomes ready when the worker has sent a message or has died."""
         return [self._connection, self._process.sentinel]
 
-    def receive(self) -> Message | None:
-        """Return the next message, or None when it is dead and all its messages have been read."""
-        try:
-            message: Message | None = self._connection.recv() if self._connection.poll() else None
-        except (EOFError, OSError):  # OSError: it died in the middle of a message
-            return None
-        if message is not None and message["type"] == "dying":
-            self._last_words = message["cause"]
-        return message
+    def receive(self) -> tuple[list[Message], bool]:
+        """Return the messages that have come, and whether it is dead, so that no more come.
+
+        It may be stopped in the middle of a message: this never waits for the rest.
+        """
+        # Looked at first: what a dead worker has sent is there by now.
+        is_dead = bool(connection.wait([self._process.sentinel], 0))
+        messages: list[Message] = [pickle.loads(data) for data in self._inbox.take()]
+        for message in messages:
+            if message["type"] == "dying":
+                self._last_words = message["cause"]
+        return messages, is_dead or self._inbox.is_closed
 
     def doing(self) -> Doing:
         return self._trail.read()
@@ -109,6 +122,8 @@ class WorkerProcess:
         self._theirs.close()
         code: int | None = None
         if self._process.pid is not None:  # None: its start was interrupted
+            if not self._ends():  # it has closed the connection, but hangs
+                self.kill(STUCK)
             self._process.join()
             code = self._process.exitcode  # None if it is lost (SIGCHLD ignored)
             # If the exit code is lost, multiprocess thinks that it still runs.
@@ -117,6 +132,14 @@ class WorkerProcess:
         doing = self._trail.read()
         self._trail.close()
         return self._killed_for or death_of(code, self._last_words), doing
+
+    def _ends(self) -> bool:
+        """Return whether it ends before long; a program that it left may hold its sentinel."""
+        deadline = time.monotonic() + END_SECONDS
+        while self._process.exitcode is None and time.monotonic() < deadline:
+            if connection.wait([self._process.sentinel], 0.01):
+                return True
+        return self._process.exitcode is not None
 
 
 def wait_for(workers: Iterable[WorkerProcess], timeout: float) -> list[WorkerProcess]:

@@ -18,13 +18,16 @@ Example = tuple[int, int, str]  # piece, by its place in the task; line of that 
 class Reporter:
     """Add up what happens in a task and report it to the parent a few times a second."""
 
-    def __init__(self, task: int, send: Send) -> None:
+    def __init__(
+        self, task: int, send: Send, *, errors: int = 0, examples: Iterable[Example] = ()
+    ) -> None:
+        """`errors` and `examples` are those that an earlier run has found in the task."""
         self._task = task
         self._send = send
         self._sums = Counter[str]()
         # Of the task so far, not since the last report: a task that is retried counts once.
-        self._errors = 0
-        self._examples: list[Example] = []
+        self._errors = errors
+        self._examples: list[Example] = list(islice(examples, EXAMPLES))
         self._last = time.monotonic()
 
     def count(self, *, errors: int = 0, examples: Iterable[Example] = (), **counts: int) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from dataprep.pipeline.files import (
     Written,
     commit_files,
+    lost,
     make_folder,
     read_sealed,
     sync_folder,
@@ -114,12 +115,15 @@ def is_possible(publication: Publication, fingerprint: str, out: Path, work: Pat
 
 
 def carry_out(publication: Publication, out: Path, work: Path) -> None:
-    """Move the files and write the manifest."""
+    """Move the files and write the manifest, if every file is at its place."""
     for folder in publication.folders:
         (out / folder).mkdir(exist_ok=True)
     for path, name, _ in publication.moves:
         if (work / path).exists():  # else a run that was killed has moved it
             os.replace(work / path, out / name)
+    for _, name, file in publication.moves:
+        if not file.has_size_at(out / name):
+            raise lost(out / name)
     for folder in publication.folders:
         sync_folder(out / folder)
     sync_folder(out)

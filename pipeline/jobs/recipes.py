@@ -11,6 +11,7 @@ from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.jobs.commits import Marker, Markers
 from dataprep.pipeline.jobs.executors import Message
 from dataprep.pipeline.jobs.limits import Limits, NameRecord, check_counts
+from dataprep.pipeline.jobs.progress import Example
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
@@ -43,6 +44,8 @@ class Work(Generic[M]):
     begun: Mapping[str, Any]  # what `report` gets when the run starts
     environment: Mapping[str, str] = field(default_factory=dict)
     on_message: Callable[[Message], None] = lambda message: None  # for messages other than progress
+    # Bad records of tasks that an earlier run has done: how many, and the first of them.
+    known_bad: Mapping[int, tuple[int, list[Example]]] = field(default_factory=dict)
     name_record: NameRecord = lambda task, piece, line: f"record {line} of task {task}"
 
 

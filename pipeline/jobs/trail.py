@@ -1,6 +1,7 @@
 """A few numbers that a worker writes into shared memory, so that its parent sees what it is doing.
 
     steps 4711    job 7    records from (piece 0, line 3200) to (piece 0, line 3941)    together
+    passed 12              batches before these, since the job began or a poison record was left out
 
 A message costs a system call and the parent's time; this costs neither, so that the worker's loop
 can write it for every batch, and it outlives the worker. Steps are the sign of life: they come from
@@ -11,15 +12,17 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from dataclasses import dataclass
 from mmap import mmap
 from typing import Any
 
+from dataprep.pipeline.jobs.handed import anonymous_file
+
 Place = tuple[int, int]  # a piece of a task, by its place in the task, and a line of that piece
 Span = tuple[Place, Place]  # the records from the first place up to the second, which is left out
 
-_NUMBERS = struct.Struct("<7q")  # steps, job, piece, line, piece, line, whether one record is alone
+# Steps, job, piece, line, piece, line, whether one record is alone, batches that went through.
+_NUMBERS = struct.Struct("<8q")
 _NONE = -1
 
 
@@ -31,46 +34,48 @@ class Doing:
     job: int | None  # None: it was loading, committing or waiting
     span: Span | None  # None: none of the records
     alone: bool  # the span is one record, and nothing else was being done
+    passed: int = 0  # batches that went through, since the last known poison record
 
 
 class Trail:
     """The shared numbers of one worker; the parent makes them and gives them to its process."""
 
     def __init__(self) -> None:
-        make = getattr(os, "memfd_create", None)
-        if make is not None:
-            self._attach(make("trail"))
-        else:  # not Linux
-            with tempfile.TemporaryFile() as file:
-                self._attach(os.dup(file.fileno()))
-        self._write(0, _NONE, None, alone=False)
+        self._attach(anonymous_file("trail"))
+        self._write(0, _NONE, None, alone=False, passed=0)
 
     def begin(self, job: int | None) -> None:
         """Note that a job begins; None: that it was run, and is being committed."""
-        self._write(self.read().steps + 1, _NONE if job is None else job, None, alone=False)
+        number = _NONE if job is None else job
+        self._write(self.read().steps + 1, number, None, alone=False, passed=0)
 
-    def at(self, span: Span | None, *, alone: bool) -> None:
-        """Note which records of the job are being worked on."""
+    def at(self, span: Span | None, *, alone: bool, skips: bool = False) -> None:
+        """Note which records of the job are being worked on; `skips`: one is left out as poison."""
         before = self.read()
-        self._write(before.steps + 1, _NONE if before.job is None else before.job, span, alone)
+        # Records that are worked on together may still be on their way when the next are taken.
+        is_over = before.span not in (None, span) and (span is None or before.alone)
+        passed = 0 if skips else before.passed + is_over
+        job = _NONE if before.job is None else before.job
+        self._write(before.steps + 1, job, span, alone, passed)
 
     def read(self) -> Doing:
-        steps, job, *places, alone = _NUMBERS.unpack_from(self._memory)
+        steps, job, *places, alone, passed = _NUMBERS.unpack_from(self._memory)
         first, line, last, end = places
         return Doing(
             steps=steps,
             job=None if job == _NONE else job,
             span=None if first == _NONE else ((first, line), (last, end)),
             alone=bool(alone),
+            passed=passed,
         )
 
     def close(self) -> None:
         self._memory.close()
         os.close(self._descriptor)
 
-    def _write(self, steps: int, job: int, span: Span | None, alone: bool) -> None:
+    def _write(self, steps: int, job: int, span: Span | None, alone: bool, passed: int) -> None:
         (first, line), (last, end) = span or ((_NONE, 0), (0, 0))
-        _NUMBERS.pack_into(self._memory, 0, steps, job, first, line, last, end, alone)
+        _NUMBERS.pack_into(self._memory, 0, steps, job, first, line, last, end, alone, passed)
 
     def _attach(self, descriptor: int) -> None:
         os.ftruncate(descriptor, _NUMBERS.size)

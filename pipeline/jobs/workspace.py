@@ -31,7 +31,7 @@ from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
 IDENTITY = "identity.json"
-WORK_VERSION = 3  # of plans and markers: changes with them, so that no run reads those of others
+WORK_VERSION = 4  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 
@@ -51,6 +51,10 @@ def locked(out: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(f"another run holds {out}; wait for it or stop it") from None
+        except OSError as error:  # some network disks have no locks, or none for folders
+            raise ConfigError(
+                f"cannot lock --out {out}: {error.strerror}; name a folder on a disk with locks"
+            ) from None
         yield
     finally:
         os.close(descriptor)

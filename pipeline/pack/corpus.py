@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.alike import difference_among, user_of
@@ -78,6 +78,7 @@ class Corpus:
         ]
         self._starts = offsets_of([shard.num_documents for _, shard, _ in self._entries])
         self._open: dict[int, _Shard] = {}
+        self._used: set[int] = set()  # shards, since `check_unchanged`
 
     def mark_checks_in(self, marks: Path) -> None:
         """From now on, mark the files that were checked in this folder."""
@@ -93,6 +94,18 @@ class Corpus:
                 pass  # it is gone, or being made again
             return str(folder)
         return ""
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file that was read since the last call has changed meanwhile."""
+        for number in sorted(self._used):
+            folder, shard, _ = self._entries[number]
+            for entry in (shard, shard.index):
+                if self._checks.has_changed(folder, entry):
+                    raise InputError(
+                        f"{folder / entry.path} changed while it was read; "
+                        "run the same command again when nothing writes to it"
+                    )
+        self._used.clear()
 
     @property
     def num_documents(self) -> int:
@@ -130,6 +143,7 @@ class Corpus:
 
     def lengths(self, shard: int) -> Offsets:
         """Return the lengths of a shard's documents, from its index."""
+        self._used.add(shard)
         return self._load_index(shard)["length"].astype(np.int64)
 
     def lengths_of(self, document: Offsets) -> Offsets:
@@ -208,6 +222,7 @@ class Corpus:
             yield shard, which, shard.index[documents[which] - self._starts[number]]
 
     def _shard(self, number: int) -> _Shard:
+        self._used.add(number)
         if number in self._open:
             self._open[number] = self._open.pop(number)  # now the last to be closed
         else:

@@ -4,7 +4,8 @@
               needed by worker 0 meanwhile: waits for that, then reads
 
 So no row is made of a damaged file, the cost is one more pass over bytes that are read anyway, and
-it is shared by the workers.
+it is shared by the workers. Before rows are committed, the files that they come from must still be
+as they were when they were checked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import IO
 
 import xxhash
 
+from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.checked import check_file, check_size
 from dataprep.pipeline.storage.manifest import AnyFile
 
@@ -34,7 +36,7 @@ class FileChecks:
 
     def __init__(self, marks: Path | None = None) -> None:
         self._marks = marks  # None: for this process alone
-        self._known: set[Path] = set()
+        self._known: dict[Path, str] = {}  # the states of files when they were checked
         if marks is not None:
             marks.mkdir(exist_ok=True)
 
@@ -44,23 +46,41 @@ class FileChecks:
         if path in self._known:
             return
         if self._marks is None:
+            state = _state_of(folder, entry)
             check_file(folder, entry)
         else:
             name = xxhash.xxh3_64_hexdigest(os.fsencode(path.absolute()))
             with _own_turn(self._marks / name) as mark:
-                _check_unmarked(folder, entry, mark)
-        self._known.add(path)
+                state = _check_unmarked(folder, entry, mark)
+        self._known[path] = state
+
+    def has_changed(self, folder: Path, entry: AnyFile) -> bool:
+        """Return whether something has written to a file or replaced it since it was checked."""
+        known = self._known.get(folder / entry.path)
+        try:
+            return known is not None and known != _state_of(folder, entry)
+        except CorruptError:  # it is gone, or of another size
+            return True
 
 
-def _check_unmarked(folder: Path, entry: AnyFile, mark: IO[str]) -> None:
-    """Check a file, unless its mark says that it was whole and it has not changed since."""
-    found = check_size(folder, entry)
-    state = f"{entry.xxh3_128} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}\n"
+def _check_unmarked(folder: Path, entry: AnyFile, mark: IO[str]) -> str:
+    """Check a file, unless its mark says that it was whole and it has not changed since.
+
+    Return its state before that.
+    """
+    state = _state_of(folder, entry)
     if mark.read() != state:
         check_file(folder, entry)
         mark.seek(0)
         mark.truncate()
         mark.write(state)
+    return state
+
+
+def _state_of(folder: Path, entry: AnyFile) -> str:
+    """Return what is different after the file was written to or replaced."""
+    found = check_size(folder, entry)
+    return f"{entry.xxh3_128} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}\n"
 
 
 @contextmanager

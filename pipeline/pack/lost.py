@@ -66,6 +66,7 @@ def lost_lines(corpus: Corpus, found: Iterable[Lost]) -> Iterator[str]:
     starts = np.concatenate(([0], np.cumsum(counts)))
     names = [json.dumps(str(folder)) for folder in corpus.folders]
     for part in found:
+        corpus.check_unchanged()
         dataset = np.searchsorted(starts, part.document, side="right") - 1
         columns = (dataset, part.document - starts[dataset], part.kept, part.lost)
         for i, document, kept, lost in zip(*(c.tolist() for c in columns), strict=True):

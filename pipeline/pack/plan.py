@@ -74,6 +74,7 @@ def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) ->
     if plan is None or not all(file.is_at(work / ROWS / name) for name, file in plan.rows.items()):
         report("plan", {"documents": corpus.num_documents})
         plan = _new_plan(corpus, config, folders, work)
+        corpus.check_unchanged()
     # The same datasets may have moved since.
     plan = replace(plan, folders=folders)
     write_plan(work, plan)

@@ -88,6 +88,7 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
         report.count(rows=len(records), num_bytes=sum(map(len, records)))
         send(at(None))
     report.flush()
+    corpus.check_unchanged()
 
     def commit() -> None:
         writer.close()

@@ -47,7 +47,7 @@ def fingerprint_url(url: str) -> tuple[int, str]:
         info = filesystem.info(path)
     size = info.get("size")
     known = [
-        (key, redacted(str(info[key])))
+        (key, redacted(value) if isinstance(value := info[key], str) else str(value))
         for key in sorted(info)
         if key not in _VOLATILE | _NAMES and not _is_name(info[key], path)
     ]

@@ -204,6 +204,7 @@ def _error_lines(
     plan: TokenizePlan, committed: Sequence[_Committed], first_lines: Sequence[int]
 ) -> Iterator[str]:
     for c in committed:
+        c.marker.files["errors"].check_at(c.path("errors"))
         with open(c.path("errors"), encoding="utf-8") as file:
             for line in file:
                 error = json.loads(line)

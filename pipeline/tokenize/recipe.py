@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline import secrets
 from dataprep.pipeline.engine import (
     Selection,
     TokenizerFiles,
@@ -25,6 +24,7 @@ from dataprep.pipeline.engine import (
 )
 from dataprep.pipeline.errors import ConfigError, DataprepError, short
 from dataprep.pipeline.jobs import make_dataset, silent
+from dataprep.pipeline.jobs.accounts import bad_by_task, num_bad
 from dataprep.pipeline.jobs.commits import (
     TASKS,
     Markers,
@@ -75,7 +75,7 @@ def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, D
         changed=partial(_changed, cache_dir),
         draft=_draft,
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
-        may_change=("on_error",),  # it does not change the shards
+        may_change=("on_error",),  # it does not change the shards that are kept
     )
 
 
@@ -110,10 +110,17 @@ def _begin(
     notes = [*notes_of(plan), *_discard_untrusted(plan, work, cache_dir)]
     make_tasks_folder(work)
     write_plan(work, plan)
-    if config.on_error == "fail":
+    fails = config.on_error == "fail"
+    if fails:
         forget_poison(work)
     stems = [stem_of(work, task_name(task)) for task in plan.tasks]
-    markers = trusted_markers(stems, DocumentsMarker, FILES)
+    # A run that left bad records out may be continued by one that must stop at the first.
+    markers = trusted_markers(
+        stems,
+        DocumentsMarker,
+        FILES,
+        is_wanted=lambda marker: not (fails and num_bad([marker])),
+    )
     left = markers.left()
     selection = _selection(config, plan, work, cache_dir, report)
     num_workers = config.workers or usable_cores()
@@ -122,9 +129,10 @@ def _begin(
         markers=markers,
         num_workers=num_workers,
         task_timeout=config.task_timeout,
+        known_bad=bad_by_task(markers, left),
         name_record=partial(name_record, plan),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment={**single_threaded_environment(), **secrets.environment()},
+        environment=single_threaded_environment(),
         on_message=_sample_checker(selection, plan.vocabulary.files, cache_dir),
         begun={
             "engine": f"{selection.name} {selection.version}",

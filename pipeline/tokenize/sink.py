@@ -26,6 +26,7 @@ from dataprep.pipeline.documents.process import Processed
 from dataprep.pipeline.documents.together import PieceLines
 from dataprep.pipeline.files import Written, commit_files, temporary
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
+from dataprep.pipeline.jobs.progress import EXAMPLES, Example
 from dataprep.pipeline.storage.arrayrecord import (
     MAPPABLE,
     RecordWriter,
@@ -78,6 +79,7 @@ class DocumentsMarker:
     num_documents: int
     num_tokens: int
     tallies: dict[str, Tally]  # by source index
+    examples: list[Example]  # its first bad records
     lines: dict[str, int]  # lines seen so far of each piece that the task has touched
     files: dict[str, Written]  # by role
     cursor: Cursor
@@ -94,6 +96,7 @@ class _Open:
     provenance: list[NDArray[Any]] = field(default_factory=list)
     num_documents: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
+    examples: list[Example] = field(default_factory=list)
 
 
 class ShardSink:
@@ -185,6 +188,8 @@ class ShardSink:
                     own = replace(e, line=e.line - int(lines.firsts[owner]))
                     piece = int(lines.places[owner])
                     file.write(json.dumps({"piece": piece, **asdict(own)}) + "\n")
+                    if len(self._open.examples) < EXAMPLES:
+                        self._open.examples.append((piece, own.line, own.reason))
         for i, piece, line in lines.within(start, stop):
             tally = self._tally(piece)
             tally.empty += empty[i]
@@ -239,6 +244,7 @@ class ShardSink:
                 num_documents=len(index),
                 num_tokens=int(index["length"].sum(dtype=np.int64)),
                 tallies=shard.tallies,
+                examples=shard.examples,
                 lines=lines,
                 files=commit_files(paths),
                 cursor=cursor,

@@ -5,7 +5,7 @@ Every process that runs tasks calls `begin`, whatever started it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ from dataprep.pipeline.documents.together import (
 )
 from dataprep.pipeline.engine import Selection, load_engine
 from dataprep.pipeline.errors import DataprepError, InputError, ResourceError
+from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -33,7 +34,7 @@ from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.poison import TaskPoison, poison_of
 from dataprep.pipeline.jobs.progress import Example, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
+from dataprep.pipeline.jobs.worker import Commit, Message, RunJob, Send, at
 from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.careful import apart, between, span_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
@@ -59,13 +60,13 @@ def run_task(
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
     sink = ShardSink(stem, pieces, plan.masks, plan.config.shard_bytes, done=done)
-    report = Reporter(task.index, send)
+    report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
     engine.begin_task()
     remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
     poison = poison_of(work, task.index)
     groups = gather(_read(task, plan, cursor, remaining))
     for group, alone in chain.from_iterable(apart(group, poison) for group in groups):
-        send(at(span_of(group), alone=alone))
+        send(_whereabouts(group, alone, poison))
         batch, lines = process_together(group, engine)
         send(at(None))
         examples = _places(batch, lines)
@@ -83,6 +84,14 @@ def run_task(
     report.flush()
     send({"type": "sample", "sample": engine.take_sample()})
     return sink.finish()
+
+
+def _whereabouts(group: Sequence[PieceRecords], alone: bool, poison: TaskPoison) -> Message:
+    """Return the message that says what is worked on: nothing, if there are only bad records."""
+    span = span_of(group)
+    if any(len(item.records.lines) for item in group):
+        return at(span, alone=alone)
+    return at(None, skips=span[0] in poison.records)
 
 
 def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Iterator[PieceRecords]:

@@ -6,8 +6,18 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from conftest import RunCli
+from dataprep.configs.encode import EncodeConfig
+from dataprep.pipeline.encode.plan import make_plan
+from dataprep.pipeline.encode.recipe import begin_work
+from dataprep.pipeline.encode.worker import EncodeTasks
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.plans import write_plan
+from dataprep.pipeline.jobs.poison import POISON as POISON_FILE
+from dataprep.pipeline.jobs.poison import Poison
+from dataprep.pipeline.jobs.worker import Message
 from dataprep.pipeline.look.verify import verify
 from support.encoding import png, rows_of
 from support.poison import POISON, deaths, poisoned
@@ -64,3 +74,25 @@ def test_too_many_bad_pictures_are_named(run_cli: RunCli, pictures: Path, tmp_pa
     assert result.code == 3
     assert f"more than --max-errors 2 allows; the first: {pictures}/03.png: " in result.stderr
     assert f"; {pictures}/05.png: " in result.stderr
+
+
+def test_each_frame_of_an_animation_that_is_tried_alone_is_a_sign_of_life(tmp_path: Path) -> None:
+    """Else a long one is taken for hung, while it is tried, and quarantined."""
+    frames = [Image.new("L", (8, 8), 10 * i) for i in range(20)]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    values = {
+        "inputs": [str(tmp_path / "a.gif")],
+        "encoder": "patches",
+        "frames": 20,
+        "out": str(tmp_path / "out"),
+    }
+    planned = make_plan(EncodeConfig.model_validate(values), None, 1)
+    work = tmp_path / "work"
+    work.mkdir()
+    begin_work(planned, work, silent)
+    record = ((0, 0), (0, 1))
+    write_plan(work, Poison(suspects={0: record}), POISON_FILE)
+    sent: list[Message] = []
+    EncodeTasks(planned.plan, work).run(planned.plan.tasks[0], sent.append)
+    alone = [message for message in sent if message["type"] == "at" and message["alone"]]
+    assert [message["span"] for message in alone] == [record] * (1 + len(frames))

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.processes import WorkerProcess
 from support.parents import members_of, python, script, started, wait_for_jobs, wait_until_gone
 from support.toy_worker import importable, log_of, told, write_acts
@@ -18,7 +19,7 @@ def test_a_worker_whose_parent_is_gone_exits_without_a_word(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_acts(tmp_path, {})
-    process = WorkerProcess("support.toy_worker", tmp_path, importable())
+    process = WorkerProcess("support.toy_worker", tmp_path, importable(), Handed(b""))
     process.start()
     # This ends the connection and nothing else, as a death does where no signal tells of it.
     death, _ = process.reap()

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
 from dataprep.pipeline.jobs import ownership
 from dataprep.pipeline.jobs.overlap import refuse_overlap
 from dataprep.pipeline.tokenize import tokenize
@@ -98,6 +98,70 @@ def test_a_file_of_somebody_else_among_ours_stops_an_overwrite(
     with pytest.raises(ConfigError, match=f"holds {name}, which dataprep did not write"):
         make(out, corpus, overwrite=True)
     assert tree(out) == before
+
+
+@pytest.mark.parametrize("name", ["shards/mine", "index/a/b", "provenance/x", "errors.jsonl"])
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_empty_folder_of_somebody_else_among_ours_stops_an_overwrite(
+    corpus: Path, tmp_path: Path, name: str, finished: bool
+) -> None:
+    out = tmp_path / "out"
+    make(out, corpus)
+    if not finished:
+        ownership.make_work(out)
+        os.replace(out / "manifest.json", out / ".work" / ownership.REMOVED)
+    (out / name).mkdir(parents=True)
+    before = tree(out)
+    with pytest.raises(ConfigError, match=f"holds {name}/, which dataprep did not write"):
+        make(out, corpus, overwrite=True)
+    assert tree(out) == before
+    assert (out / name).is_dir()
+
+
+@pytest.mark.parametrize("part", ["shards", "index", "provenance"])
+@pytest.mark.parametrize("becomes", ["folder", "file"])
+def test_a_file_or_folder_of_ours_that_became_the_other_stops_an_overwrite_before_it_begins(
+    corpus: Path, tmp_path: Path, part: str, becomes: str
+) -> None:
+    out = tmp_path / "out"
+    make(out, corpus)
+    name = min((out / part).iterdir())
+    if becomes == "folder":
+        name.unlink()
+        name.mkdir()
+    else:
+        shutil.rmtree(out / part)
+        (out / part).write_text("mine")
+    with pytest.raises(ConfigError, match=f"holds {part}.*, which dataprep did not write"):
+        make(out, corpus, overwrite=True)
+    assert (out / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_manifest_that_somebody_is_writing_is_not_overwritten(
+    corpus: Path, tmp_path: Path, finished: bool, overwrite: bool
+) -> None:
+    out = tmp_path / "out"
+    if finished:
+        make(out, corpus, fields="text,text")
+    out.mkdir(exist_ok=True)
+    (out / "manifest.json.tmp").write_text("mine")
+    with pytest.raises((ConfigError, ConflictError)):
+        make(out, corpus, overwrite=overwrite)
+    assert (out / "manifest.json.tmp").read_text() == "mine"
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_manifest_that_is_a_link_is_not_ours(corpus: Path, tmp_path: Path, exists: bool) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    if exists:
+        make(other, corpus)
+    out.mkdir()
+    (out / "manifest.json").symlink_to(other / "manifest.json")
+    with pytest.raises(ConfigError, match="is a link"):
+        make(out, corpus, overwrite=True)
+    assert (out / "manifest.json").is_symlink()
 
 
 @pytest.mark.parametrize("name", [".work/notes.txt", ".work/tasks/mine", ".work/mine/n"])
@@ -292,6 +356,13 @@ def with_inputs(tmp_path: Path, corpus: Path) -> Path:
         "local://{out}/own/a.jsonl",
         "zip://a.jsonl::{out}/own/in.zip",
         "zip://a.jsonl::file://{out}/own/in.zip",
+        "zip://a.jsonl::file:{out}/own/in.zip",
+        "zip://a.jsonl::dir://own/in.zip::{out}",
+        "dir://out/own/a.jsonl::{tmp}",
+        "dir:///out/own/*.jsonl::file://{tmp}",
+        "dir://own/a.jsonl::dir://out::{tmp}",
+        "simplecache::dir://out/own/a.jsonl::{tmp}",
+        "simplecache://{out}/own/a.jsonl::file:///",
         "{tmp}/linked/own/a.jsonl",
         "{tmp}/link.jsonl",
         "{tmp}/hard.jsonl",

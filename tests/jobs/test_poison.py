@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ def test_a_record_is_not_to_blame_for_a_worker_that_was_stopped(tmp_path: Path) 
         convict(Deaths(tmp_path), 3, STOPPED)
 
 
+@pytest.mark.parametrize("number", [signal.SIGRTMIN, signal.SIGRTMIN + 6, signal.SIGRTMAX - 1, 63])
+def test_a_signal_without_a_name_is_a_death_like_others(number: int) -> None:
+    assert death_of(-number, "").cause in (f"signal {int(number)}", "SIGRTMIN")
+
+
 @pytest.mark.parametrize("death", [NO_MEMORY, KILLED])
 def test_if_every_record_lacks_memory_the_memory_is_to_blame(tmp_path: Path, death: Death) -> None:
     found = Deaths(tmp_path)
@@ -100,6 +106,41 @@ def test_if_every_record_lacks_memory_the_memory_is_to_blame(tmp_path: Path, dea
     with pytest.raises(ResourceError, match="use fewer --workers"):
         convict(found, 5 + MOST_IN_A_ROW, death)
     assert [record.place for record in read_poison(tmp_path).records] == [(0, 0)]
+
+
+def test_it_is_the_memory_wherever_the_records_stand_and_whoever_reads_them(tmp_path: Path) -> None:
+    found = Deaths(tmp_path)
+    for number in range(MOST_IN_A_ROW):
+        convict(found, 7 * number, NO_MEMORY, task=number)  # as files of one document are
+    with pytest.raises(ResourceError, match="use fewer --workers"):
+        convict(found, 1, NO_MEMORY, task=99)
+    assert read_poison(tmp_path).records == ()
+
+
+@pytest.mark.parametrize("where", ["in the task", "in another"])
+def test_records_that_lack_memory_among_others_that_do_not_are_to_blame(
+    tmp_path: Path, where: str
+) -> None:
+    found = Deaths(tmp_path)
+    for line in range(8):
+        if where == "in the task":
+            found.add(7, "task", replace(doing(7, line, line + 5), passed=3), NO_MEMORY)
+        else:
+            found.add(line, "task", doing(line, line, line + 5), NO_MEMORY)
+            found.went_through()
+        task = 7 if where == "in the task" else line
+        for _ in range(2):
+            found.add(task, "task", doing(task, line, line + 1, alone=True), NO_MEMORY)
+    assert len(read_poison(tmp_path).records) == 8
+
+
+def test_a_task_whose_records_all_lack_memory_is_not_saved_by_others(tmp_path: Path) -> None:
+    found = Deaths(tmp_path)
+    for line in range(MOST_IN_A_ROW):
+        convict(found, line, NO_MEMORY)
+        found.went_through()
+    with pytest.raises(ResourceError, match="use fewer --workers"):
+        convict(found, MOST_IN_A_ROW, NO_MEMORY)
 
 
 def test_records_that_crash_may_stand_in_a_row(tmp_path: Path) -> None:
@@ -217,6 +258,25 @@ def test_poison_in_small_files_that_are_processed_together(run_cli: RunCli, tmp_
     (error,) = (tmp_path / "out" / "errors.jsonl").read_text().splitlines()
     assert json.loads(error)["file"] == str(tmp_path / "in" / "4.jsonl")
     assert json.loads(error)["line"] == 3
+
+
+@pytest.mark.parametrize("how", ["files", "lines"])
+def test_records_that_all_lack_memory_end_the_run_and_are_not_quarantined(
+    run_cli: RunCli, tmp_path: Path, how: str
+) -> None:
+    """One document a file, or blank lines between them: their places say nothing of the others."""
+    (tmp_path / "in").mkdir()
+    if how == "files":
+        for i in range(6):
+            (tmp_path / "in" / f"{i}.txt").write_text(f"{POISON} {i}")
+    else:
+        line = json.dumps({"text": POISON})
+        (tmp_path / "in" / "a.jsonl").write_text(f"{line}\n\n" * 6)
+    words = tokenized(tmp_path / "in", tmp_path / "out", "--on-error", "quarantine")
+    result = run_cli(*words, env=poisoned(tmp_path / "poison", "mem"), check=False)
+    assert result.code == 6, result.stderr
+    assert "use fewer --workers" in result.stderr
+    assert deaths(tmp_path / "poison") == 3 * (MOST_IN_A_ROW + 1)
 
 
 def test_the_panic_of_a_real_tokenizer_is_quarantined(run_cli: RunCli, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.processes import WorkerProcess
 from support.parents import python, script
 from support.toy_worker import act_out, jobs_of, told
@@ -120,7 +121,7 @@ def test_only_one_worker_is_started_at_a_time(
         seen.append(os.environ["NAME"])
 
     monkeypatch.setattr("multiprocess.process.BaseProcess.start", look)
-    workers = [WorkerProcess("x", tmp_path, {"NAME": name}) for name in "abc"]
+    workers = [WorkerProcess("x", tmp_path, {"NAME": name}, Handed(b"")) for name in "abc"]
     threads = [threading.Thread(target=worker.start) for worker in workers]
     for thread in threads:
         thread.start()
@@ -143,7 +144,7 @@ def test_processes_that_another_thread_starts_meanwhile_are_as_usual(
         seen.append(spawn.get_preparation_data("x"))
 
     monkeypatch.setattr("multiprocess.process.BaseProcess.start", look)
-    WorkerProcess("support.toy_worker", tmp_path, {}).start()
+    WorkerProcess("support.toy_worker", tmp_path, {}, Handed(b"")).start()
     assert seen[0]["sys_path"]
     assert seen[1] == {"name": "x"}
     assert spawn.get_preparation_data("x")["sys_path"]

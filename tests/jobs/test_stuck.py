@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from dataprep.pipeline.errors import InputError, ResourceError
-from dataprep.pipeline.jobs import crew, executors
+from dataprep.pipeline.jobs import crew, executors, processes
+from dataprep.pipeline.jobs.handed import Handed
+from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.processes import WorkerProcess
 from dataprep.pipeline.jobs.trail import Trail
 from support.toy_worker import act_out, importable, jobs_of, write_acts
@@ -117,6 +120,43 @@ def test_the_last_try_has_the_machine_to_itself(tmp_path: Path) -> None:
     assert ("commit", "1") in words[:last]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("then", ["stop", "hang"])
+def test_a_worker_that_is_stopped_in_the_middle_of_a_message_is_replaced(
+    tmp_path: Path, then: str
+) -> None:
+    act_out(tmp_path, {0: [f"halve {then}"], 1: []}, task_timeout=1.0)
+    assert jobs_of(tmp_path, "run").count(0) == 2
+    assert sorted(jobs_of(tmp_path, "commit")) == [0, 1]
+
+
+@pytest.mark.timeout(60)
+def test_a_worker_that_closes_its_connection_but_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "END_SECONDS", 0.3)
+    with pytest.raises(ResourceError, match="no sign of life"):
+        act_out(tmp_path, {0: ["close"]})
+
+
+def test_messages_come_whole_however_they_are_cut() -> None:
+    ours, theirs = socket.socketpair()
+    inbox = Inbox(ours.fileno())
+    messages = [b"", b"a", b"b" * 100_000, b"c"]
+    data = b"".join(len(m).to_bytes(8, "little") + m for m in messages)
+    found = []
+    for start in range(0, len(data), 777):
+        theirs.sendall(data[start : start + 777])
+        found += inbox.take()
+    assert found == messages
+    assert not inbox.is_closed
+    theirs.sendall((9).to_bytes(8, "little") + b"cut")
+    theirs.close()
+    assert inbox.take() == []
+    assert inbox.is_closed
+    ours.close()
+
+
 # The order of errors
 
 
@@ -155,12 +195,34 @@ def test_a_trail_tells_what_was_last_written() -> None:
     trail.close()
 
 
+def test_a_trail_counts_what_went_through_since_the_last_poison_record() -> None:
+    trail = Trail()
+    trail.begin(7)
+    one, two = ((0, 0), (0, 5)), ((0, 5), (0, 6))
+    for span, alone, skips, passed in (
+        (one, False, False, 0),
+        (None, False, False, 1),
+        (None, False, False, 1),
+        (two, True, False, 1),
+        (two, True, False, 1),  # a sign of life
+        (one, False, False, 2),  # another is taken: the one that was alone went through
+        (two, False, False, 2),  # those that are taken together may still be on their way
+        (two, False, True, 0),
+        (None, False, False, 1),
+    ):
+        trail.at(span, alone=alone, skips=skips)
+        assert trail.read().passed == passed
+    trail.begin(8)
+    assert trail.read().passed == 0
+    trail.close()
+
+
 def test_a_trail_outlives_its_worker(tmp_path: Path) -> None:
     write_acts(tmp_path, {0: ["at 3 5", "exit 4"]})
-    process = WorkerProcess("support.toy_worker", tmp_path, importable())
+    process = WorkerProcess("support.toy_worker", tmp_path, importable(), Handed(b""))
     process.start()
     process.give(0)
-    while process.receive() is not None or not process.doing().span:
+    while not process.receive()[1]:
         time.sleep(0.01)
     death, doing = process.reap()
     assert death.cause == "exit code 4"

@@ -11,19 +11,21 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import RunCli
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.pack import inputs, pack_plan_of
+from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.pack import inputs, pack_plan_of, worker
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.storage.entries import DocumentShard, FileEntry
 from dataprep.pipeline.storage.kinds import AnyFile
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from support.datasets import make_all, pack_here
+from support.here import make_here
 from support.manifests import edit_manifest
 from support.trees import tree
 
@@ -230,3 +232,58 @@ def test_an_output_that_is_being_written_cannot_be_packed(run_cli: RunCli, tmp_p
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
+
+
+@pytest.mark.parametrize("part", ["shards", "index"])
+@pytest.mark.parametrize("how", ["written", "replaced", "removed"])
+def test_a_file_that_changes_after_it_was_checked_gets_into_no_row(
+    tokenized: Path, tmp_path: Path, part: str, how: str
+) -> None:
+    path = max((tokenized / part).iterdir())
+    whole = path.read_bytes()
+
+    def change(path: Path) -> None:
+        if how == "replaced":
+            shutil.copy(path, tmp_path / "copy")
+            os.replace(tmp_path / "copy", path)
+        elif how == "removed":
+            path.unlink()
+        else:
+            flip(path, random.Random(0))
+
+    build, out = worker.build_rows, tmp_path / "out"
+    changes = [path]
+
+    def build_late(*args: Any, **options: Any) -> Any:
+        rows = build(*args, **options)  # of all shards, in one batch
+        while changes:
+            change(changes.pop())
+        return rows
+
+    values = {"inputs": [str(tokenized)], "seq_len": 100, "shard_rows": 60}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "build_rows", build_late)
+        with pytest.raises(InputError, match=rf"{path.name} changed while it was read"):
+            make_here("pack", out, values)
+    assert not list((out / ".work" / "tasks").glob("*.done"))
+    path.write_bytes(whole)
+    make_here("pack", out, values)
+    make_here("pack", tmp_path / "clean", values)
+    assert tree(out) == tree(tmp_path / "clean")
+
+
+def test_a_file_that_changes_while_rows_are_planned_gets_into_no_plan(
+    tokenized: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = Corpus.lengths
+
+    def change_afterwards(self: Corpus, shard: int) -> Any:
+        found = lengths(self, shard)
+        if shard == self.num_shards - 1:
+            flip(min((tokenized / "index").iterdir()), random.Random(0))
+        return found
+
+    monkeypatch.setattr(Corpus, "lengths", change_afterwards)
+    with pytest.raises(InputError, match="changed while it was read"):
+        make_here("pack", tmp_path / "out", {"inputs": [str(tokenized)], "seq_len": 100})
+    assert not (tmp_path / "out" / ".work" / "plan.json").exists()

@@ -89,7 +89,7 @@ def assert_sound(plan: RowPlan, lengths: list[int], *, max_segments: int | None 
     assert counts.pieces == len(plan.length)
     assert counts.rows == plan.num_rows == len(rows)
     in_rows = int(plan.length.sum())
-    assert plan.row_lengths.tolist() == [sum(n for _, _, n in row) for row in rows]
+    assert in_rows == sum(n for row in rows for _, _, n in row)
     assert in_rows + counts.padding == counts.rows * plan.capacity
     assert in_rows == (
         counts.tokens - counts.tokens_truncated - counts.tokens_dropped + counts.tokens_shared

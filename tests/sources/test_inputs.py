@@ -69,6 +69,9 @@ SPELLINGS: dict[str, Callable[[Path], str]] = {
     "a folder above": lambda path: str(path.parent.parent),
     "a file URL": lambda path: f"file://{path}",
     "a local URL": lambda path: f"local://{path}",
+    "a part of a folder": lambda path: f"dir://in/{path.name}::{path.parent.parent}",
+    "a pattern in a folder": lambda path: f"dir://*.jsonl::dir:///in::file:{path.parent.parent}",
+    "a cache": lambda path: f"simplecache://{path}::file:///",
 }
 
 
@@ -101,6 +104,11 @@ def test_two_entries_of_one_archive_are_two_files(tmp_path: Path) -> None:
     assert len(plan(f"zip://a.jsonl::{archive}", f"zip://b.jsonl::{archive}")) == 2
     with pytest.raises(ConfigError, match="same file"):
         plan(f"zip://a.jsonl::{archive}", f"zip://a.jsonl::{tmp_path}/link.zip")
+
+
+def test_two_parts_of_one_folder_are_two_files(tmp_path: Path) -> None:
+    names = [write(tmp_path / f"{name}.jsonl").name for name in "ab"]
+    assert len(plan(*(f"dir://{name}::{tmp_path}" for name in names))) == 2
 
 
 def test_a_member_of_an_archive_is_the_same_however_it_is_spelled(

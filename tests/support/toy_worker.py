@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import BY_NAME
+from dataprep.pipeline.jobs import worker
 from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.jobs.trail import Span
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
@@ -141,6 +142,8 @@ def _do(step: str, work: Path, job: int, send: Send) -> None:
         "quiet": lambda: None,
         "pause": partial(time.sleep, 0.2),
         "nest": _start_a_process,
+        "halve": partial(_halve, work, send, argument),
+        "close": partial(_close_connection, send),
     }
     steps[name]()
 
@@ -152,6 +155,33 @@ def _die(work: Path, job: int, times: str) -> None:
     if before < {"": 99, "once": 1, "twice": 2}[times]:
         deaths.write_text("x" * (before + 1))
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _halve(work: Path, send: Send, then: str) -> None:
+    """Once, send all but the last byte of a message, and then stop or hang."""
+    if (work / "halved").exists():
+        return
+    (work / "halved").touch()
+
+    def half(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, len(data).to_bytes(8, "little") + data[:-1])
+        if then == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(3600)
+
+    vars(worker)["send_whole"] = half
+    send({"type": "told", "value": "half"})
+
+
+def _close_connection(send: Send) -> None:
+    """Close the connection to the parent, and hang instead of ending."""
+
+    def close(descriptor: int, data: bytes) -> None:
+        os.close(descriptor)
+        time.sleep(3600)
+
+    vars(worker)["send_whole"] = close
+    send({"type": "told"})
 
 
 def _fail(name: str) -> None:

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dataprep.configs.base import Side
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.ragged import offsets_of
 
 Ints = NDArray[np.int64]
 Lengths = NDArray[np.int64]
@@ -69,10 +68,6 @@ class RowPlan:
     @property
     def num_rows(self) -> int:
         return len(self.row_offsets) - 1
-
-    @property
-    def row_lengths(self) -> Ints:  # i64[rows], tokens in each row
-        return np.diff(offsets_of(self.length)[self.row_offsets])
 
 
 def checked(lengths: ArrayLike, capacity: int) -> Lengths:

@@ -1,0 +1,37 @@
+"""The lock of an output folder, and the files in its work folder."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.jobs.plans import read_plan, write_plan
+from dataprep.pipeline.jobs.workspace import locked
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_refused_with_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    message = "cannot lock --out .*: no locks; name a folder on a disk with locks"
+    with pytest.raises(ConfigError, match=message), locked(tmp_path / "out"):
+        pass
+
+
+def test_a_plan_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    write_plan(tmp_path, [1, 2])
+    first = (tmp_path / "plan.json").stat().st_ino
+    write_plan(tmp_path, [1, 2])
+    assert (tmp_path / "plan.json").stat().st_ino == first
+    (tmp_path / "plan.json").write_bytes(b"[1,2]\ndamaged")
+    for plan in ([1, 2], [1, 2, 3]):
+        write_plan(tmp_path, plan)
+        assert read_plan(tmp_path, list[int]) == plan
