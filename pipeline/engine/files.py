@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version as distribution_version
@@ -48,7 +49,7 @@ class TokenizerFiles:
 def resolve_tokenizer(name: str) -> TokenizerFiles:
     if name == "bytes":
         return _describe_bytes()
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # Path.expanduser raises for a user who is not known
     if path.is_dir():
         return _describe(_defining_file(path))
     if path.exists():

@@ -21,7 +21,7 @@ from dataprep.pipeline.engine.files import (
     special_tokens,
 )
 from dataprep.pipeline.engine.special import AddedToken
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, short
 
 NUM_NEAR = 3
 
@@ -121,6 +121,6 @@ def _look_up(
     near = difflib.get_close_matches(value, vocabulary, n=NUM_NEAR, cutoff=0.5)
     hint = f"similar: {', '.join(map(repr, near))}" if near else "nothing similar in it"
     raise ConfigError(
-        f"{role} token {value!r} is not in the vocabulary of {place} ({hint}); name a token that "
-        "is in it, or an id"
+        f"{role} token {short(value)!r} is not in the vocabulary of {place} ({hint}); name a token "
+        "that is in it, or an id"
     )
