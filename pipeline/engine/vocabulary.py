@@ -18,7 +18,7 @@ from dataprep.pipeline.engine.files import (
     parse_json,
     parse_sentencepiece,
     read_defining_file,
-    special_tokens,
+    with_special_tokens,
 )
 from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.errors import ConfigError, short
@@ -46,10 +46,7 @@ def with_special(
     changes: dict[str, Any] = {}
     for role, value in named.items():
         changes[f"{role}_id"], changes[f"{role}_token"] = _look_up(role, value, vocabulary, files)
-    files = replace(files, **changes)
-    if files.kind == "json":
-        files = replace(files, special=special_tokens(files, read_added_tokens(files)))
-    return files
+    return with_special_tokens(replace(files, **changes))
 
 
 def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
