@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -219,4 +220,5 @@ def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> It
 
 
 def _id_or_token(value: str | None) -> str | int | None:
-    return int(value) if value is not None and value.isascii() and value.isdigit() else value
+    """Return an id; a token as it is, also one of so many digits that it can be no id."""
+    return int(value) if value is not None and re.fullmatch("[0-9]{1,18}", value) else value

@@ -11,6 +11,7 @@ Two encoders with the same name are refused, whichever packages they are from.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -67,7 +68,7 @@ def open_encoder(
 def find_weights(path: str | None, cache_dir: Path | None) -> Weights | None:
     if not path:
         return None
-    place = Path(path).expanduser().absolute()
+    place = Path(os.path.expanduser(path)).absolute()
     if not place.is_file():
         raise ConfigError(f"--weights {path} is not a file; give the path of a weights file")
     _, fingerprint = fingerprint_file(str(place), cache_dir)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass, replace
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -42,13 +42,13 @@ class TokenizerFiles:
     bos_token: str | None = None
     eos_token: str | None = None
     pad_token: str | None = None
-    special: tuple[AddedToken, ...] = ()  # what text may spell, of a tokenizer.json
+    special: tuple[AddedToken, ...] = ()  # what text may spell
 
 
 def resolve_tokenizer(name: str) -> TokenizerFiles:
     if name == "bytes":
         return _describe_bytes()
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # Path.expanduser raises for a user who is not known
     if path.is_dir():
         return _describe(_defining_file(path))
     if path.exists():
@@ -151,15 +151,59 @@ def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
             "32-bit integers; name a tokenizer whose ids are below 2147483648"
         )
     files = _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
-    return replace(files, special=special_tokens(files, added_tokens_of(tokenizer, data)))
+    return replace(files, special=_special_of_json(files, tokenizer, data))
+
+
+def with_special_tokens(files: TokenizerFiles) -> TokenizerFiles:
+    """Return the files with the special tokens that their roles make so."""
+    if files.kind == "bytes":
+        return files
+    data = read_defining_file(files)
+    if files.kind == "sentencepiece":
+        special = _special_of_pieces(files, parse_sentencepiece(data, files.path))
+    else:
+        special = _special_of_json(files, parse_json(data, files.path), data)
+    return replace(files, special=special)
+
+
+def _special_of_json(files: TokenizerFiles, tokenizer: Any, data: bytes) -> tuple[AddedToken, ...]:
+    """Return the special tokens: those that say so, and BOS, EOS and padding."""
+    added = added_tokens_of(tokenizer, data)
+    known = {token.id for token in added}
+    roles = _roles_of(files)
+    unknown = _unknown_of(tokenizer, data)
+    return (
+        *(token for token in added if token.special or token.id in roles),
+        *(
+            AddedToken(content=token, id=id, is_unknown=id == unknown, in_model=True)
+            for id, token in roles.items()
+            if id not in known
+        ),
+    )
+
+
+def _special_of_pieces(files: TokenizerFiles, processor: Any) -> tuple[AddedToken, ...]:
+    """Return BOS, EOS and padding where a text can become them: control pieces are never made."""
+    return tuple(
+        AddedToken(content=token, id=id, in_model=True)
+        for id, token in _roles_of(files).items()
+        if not processor.is_control(id) and not processor.is_unknown(id)
+    )
+
+
+def _roles_of(files: TokenizerFiles) -> dict[int, str]:
+    """Return BOS, EOS and padding by their ids."""
+    roles = (
+        (files.bos_id, files.bos_token),
+        (files.eos_id, files.eos_token),
+        (files.pad_id, files.pad_token),
+    )
+    return {id: token for id, token in roles if id is not None and token is not None}
 
 
 def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
     """Return the added tokens of a tokenizer.json, with the ids that `tokenizers` gives them."""
-    model = json.loads(data)["model"]
-    unknown = model.get("unk_id")  # of Unigram
-    if unknown is None and model.get("unk_token") is not None:
-        unknown = tokenizer.token_to_id(model["unk_token"])
+    unknown = _unknown_of(tokenizer, data)
     return [
         AddedToken(
             content=token.content,
@@ -172,10 +216,13 @@ def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
     ]
 
 
-def special_tokens(files: TokenizerFiles, added: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
-    """Return the special ones: those that say so, and BOS, EOS and padding."""
-    roles = (files.bos_id, files.eos_id, files.pad_id)
-    return tuple(token for token in added if token.special or token.id in roles)
+def _unknown_of(tokenizer: Any, data: bytes) -> int | None:
+    """Return the id that the model gives to what it does not know."""
+    model = json.loads(data)["model"]
+    unknown: int | None = model.get("unk_id")  # of Unigram
+    if unknown is None and model.get("unk_token") is not None:
+        unknown = tokenizer.token_to_id(model["unk_token"])
+    return unknown
 
 
 def _describe_sentencepiece(path: Path, data: bytes) -> TokenizerFiles:
@@ -190,7 +237,8 @@ def _describe_sentencepiece(path: Path, data: bytes) -> TokenizerFiles:
         )
         if id >= 0
     }
-    return _record("sentencepiece", path, data, vocabulary, special)
+    files = _record("sentencepiece", path, data, vocabulary, special)
+    return replace(files, special=_special_of_pieces(files, processor))
 
 
 def _describe_bytes() -> TokenizerFiles:

@@ -8,6 +8,9 @@
 Engines parse, and each special token in a text is an id in what they give. So a look-up of every id
 finds the texts to count, to encode again or to refuse; all others are done. Special are the added
 tokens that say so, and BOS, EOS and padding; other added tokens are found in texts in every mode.
+BOS, EOS and padding may also be words of the model, which text cannot be kept from becoming: under
+`text` such a text is refused. So it is with SentencePiece, whose other special pieces text never
+becomes.
 
 Literals of the config (`prepend_text`) are not content, and always parsed. Under `text` and `error`
 the special tokens in them are replaced by marks, which no content can spell:
@@ -29,14 +32,21 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.pipeline.engine.files import TokenizerFiles, parse_json, read_defining_file
+from dataprep.pipeline.engine.files import (
+    TokenizerFiles,
+    parse_json,
+    parse_sentencepiece,
+    read_defining_file,
+)
 from dataprep.pipeline.engine.interface import failures_told, flatten
+from dataprep.pipeline.engine.reference import SentencePieceEngine
 from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.engine.texts import BadTextsError, EncodedTexts, encode_texts
 from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
+Spelled = tuple[AddedToken, int, int]  # with its first character in a text, and its end
 MARK = "\ufdd0"  # in every mark; not a character, so hardly ever in a text
 
 
@@ -58,7 +68,7 @@ class SpecialInText:
         self._tokens = {token.id: token for token in files.special}
         self._unknown = next((token for token in files.special if token.is_unknown), None)
         self._known = np.array([t.id for t in files.special if not t.is_unknown], np.uint32)
-        self._plain: PlainEngine | None = None
+        self._plain: PlainEngine | PiecesEngine | None = None
 
     def settle(self, texts: Sequence[str], ids: Ids, offsets: Offsets) -> EncodedTexts:
         """Return the ids as the mode wants them, given those of an engine."""
@@ -93,12 +103,12 @@ class SpecialInText:
             places = np.flatnonzero(ids == self._unknown.id)
             for i in np.unique(_owners(places, offsets)).tolist():
                 if self._unknown.flags[-1] or self._unknown.content in texts[i]:
-                    found = spelled_in(self._plain_engine().parser, texts[i], self._tokens)
+                    found = self._plain_engine().spelled_in(texts[i])
                     counts[i] += sum(token.is_unknown for token, *_ in found)
         return counts
 
     def _refusal(self, text: str) -> str:
-        token, start, _ = next(spelled_in(self._plain_engine().parser, text, self._tokens))
+        token, start, _ = next(self._plain_engine().spelled_in(text))
         before, after = self._unmarked(text[:start]), self._unmarked(text[start:])
         return (
             f"spells the special token {token.content!r} at character {len(before)} "
@@ -127,16 +137,19 @@ class SpecialInText:
             )
         return self._plain_engine().without_marks(ids), offsets
 
-    def _plain_engine(self) -> PlainEngine:
+    def _plain_engine(self) -> PlainEngine | PiecesEngine:
         if self._plain is None:
-            self._plain = PlainEngine(self._files, self._marks)
+            is_pieces = self._files.kind == "sentencepiece"
+            self._plain = (
+                PiecesEngine(self._files) if is_pieces else PlainEngine(self._files, self._marks)
+            )
         return self._plain
 
 
 class PlainEngine:
     """`tokenizers`, taking special tokens in texts for text, but marks for the ids they stand for.
 
-    `parser` is the same tokenizer, which does find special tokens.
+    The parser is the same tokenizer, which does find special tokens.
     """
 
     name = "tokenizers"
@@ -151,9 +164,9 @@ class PlainEngine:
             return Token(content, special=special, **flags)
 
         data = read_defining_file(files)
-        self.parser = parse_json(data, files.path)
+        self._parser = parse_json(data, files.path)
         self._tokenizer = parse_json(data, files.path)
-        tokens = {token.id: token for token in files.special}
+        self._tokens = tokens = {token.id: token for token in files.special}
         # BOS and EOS may be among the added tokens without being called special there.
         self._tokenizer.add_special_tokens(
             [added(token.content, token, special=True) for token in files.special]
@@ -178,6 +191,9 @@ class PlainEngine:
             found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
             pairs = zip(texts, found, strict=True)
             return flatten([self._checked(text, encoding.ids) for text, encoding in pairs])
+
+    def spelled_in(self, text: str) -> Iterator[Spelled]:
+        return spelled_in(self._parser, text, self._tokens)
 
     def without_marks(self, ids: Ids) -> Ids:
         """Return the ids with those that marks stand for."""
@@ -207,6 +223,27 @@ class PlainEngine:
         return ids
 
 
+class PiecesEngine(SentencePieceEngine):
+    """SentencePiece, which has no way to keep what is one of its pieces as text, and no marks."""
+
+    def __init__(self, files: TokenizerFiles) -> None:
+        super().__init__(parse_sentencepiece(read_defining_file(files), files.path))
+        self._tokens = {token.id: token for token in files.special}
+
+    def spelled_in(self, text: str) -> Iterator[Spelled]:
+        """Yield as the function does; places are those where the text of a piece is."""
+        stop = 0
+        for id in self.encode([text])[0].tolist():
+            if id in self._tokens:
+                spelled = self._tokens[id].content.replace("▁", " ").strip()
+                start = max(text.find(spelled, stop), 0)
+                stop = start + len(spelled)
+                yield self._tokens[id], start, stop
+
+    def without_marks(self, ids: Ids) -> Ids:
+        return ids
+
+
 def mark_literals(
     files: TokenizerFiles, literals: Sequence[str]
 ) -> tuple[list[str], dict[str, Marked]]:
@@ -217,6 +254,12 @@ def mark_literals(
     marks: dict[Marked, str] = {}
     marked: list[str] = []
     for literal, found in zip(literals, special_in_literals(files, literals), strict=True):
+        if found and files.kind == "sentencepiece":
+            raise ConfigError(
+                f"the special token {found[0][0].content!r} in prepend_text or subfield_separator "
+                "cannot be told from text in a SentencePiece model; leave it out, or set "
+                "--special-in-text parse"
+            )
         for token, start, stop in reversed(found):
             meant = Marked(id=token.id, spelled=literal[start:stop])
             mark = marks.setdefault(meant, _new_mark(meant.spelled))
@@ -225,13 +268,13 @@ def mark_literals(
     return marked, {mark: meant for meant, mark in marks.items()}
 
 
-def special_in_literals(
-    files: TokenizerFiles, literals: Sequence[str]
-) -> list[list[tuple[AddedToken, int, int]]]:
+def special_in_literals(files: TokenizerFiles, literals: Sequence[str]) -> list[list[Spelled]]:
     """Return the special tokens that each literal spells, as `spelled_in` does."""
     tokens = {token.id: token for token in files.special}
     if not tokens or not any(map(str.strip, literals)):
         return [[] for _ in literals]
+    if files.kind == "sentencepiece":
+        return [list(PiecesEngine(files).spelled_in(literal)) for literal in literals]
     parser = parse_json(read_defining_file(files), files.path)
     return [list(spelled_in(parser, literal, tokens)) for literal in literals]
 
@@ -245,9 +288,7 @@ def _new_mark(spelled: str) -> str:
     return f"{left}{secrets.token_hex(16)}{MARK}{secrets.token_hex(16)}{right}"
 
 
-def spelled_in(
-    parser: Any, text: str, tokens: Mapping[int, AddedToken]
-) -> Iterator[tuple[AddedToken, int, int]]:
+def spelled_in(parser: Any, text: str, tokens: Mapping[int, AddedToken]) -> Iterator[Spelled]:
     """Yield the special tokens that a text spells, each with its first character and its end."""
     with failures_told():
         encoding = parser.encode(text, add_special_tokens=False)
@@ -257,6 +298,8 @@ def spelled_in(
             continue
         taken = text[start:stop]  # with the blanks around it, if the token strips them
         spelled = token.content if token.content in taken else taken.strip()
+        if token.in_model:  # the model's "Ġthe" is " the" in the text
+            spelled = taken
         if token.is_unknown and _normal(parser, token, spelled) != _normal(
             parser, token, token.content
         ):

