@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -29,6 +29,10 @@ from dataprep.pipeline.opening import open_regular
 BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}
 BYTES_DEFINITION = b"dataprep bytes: utf-8 0..255, bos 256, eos 257, pad 258"
 
+# With these, BPE and Unigram cut the same text differently each time: meant for training a model,
+# and `tokenizers` has no switch for them.
+RANDOM_SETTINGS = ("dropout", "alpha", "nbest_size")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerFiles:
@@ -43,6 +47,7 @@ class TokenizerFiles:
     eos_token: str | None = None
     pad_token: str | None = None
     special: tuple[AddedToken, ...] = ()  # what text may spell, of a tokenizer.json
+    random: str = ""  # its settings that would choose tokens at random; they are switched off
 
 
 def resolve_tokenizer(name: str) -> TokenizerFiles:
@@ -74,7 +79,7 @@ def read_defining_file(files: TokenizerFiles) -> bytes:
 
 
 def parse_json(data: bytes, path: str) -> Any:
-    """Return a `tokenizers.Tokenizer` that neither truncates nor pads."""
+    """Return a `tokenizers.Tokenizer` that neither truncates nor pads, and draws no lots."""
     check_tokenizers_version()
     from tokenizers import Tokenizer
 
@@ -83,6 +88,9 @@ def parse_json(data: bytes, path: str) -> Any:
             tokenizer = Tokenizer.from_str(data.decode("utf-8"))
             tokenizer.no_truncation()
             tokenizer.no_padding()
+            for name in RANDOM_SETTINGS:
+                if getattr(tokenizer.model, name, None):
+                    setattr(tokenizer.model, name, None)
     except EngineFailedError as error:
         raise ConfigError(
             f"{path} is not a tokenizer that `tokenizers` can load: {error}; "
@@ -151,12 +159,14 @@ def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
             "32-bit integers; name a tokenizer whose ids are below 2147483648"
         )
     files = _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
-    return replace(files, special=special_tokens(files, added_tokens_of(tokenizer, data)))
-
-
-def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
-    """Return the added tokens of a tokenizer.json, with the ids that `tokenizers` gives them."""
     model = json.loads(data)["model"]
+    random = [f"{name} {model[name]}" for name in RANDOM_SETTINGS if model.get(name)]
+    special = special_tokens(files, added_tokens_of(tokenizer, model))
+    return replace(files, special=special, random=", ".join(random))
+
+
+def added_tokens_of(tokenizer: Any, model: Mapping[str, Any]) -> list[AddedToken]:
+    """Return the added tokens of a tokenizer.json, with the ids that `tokenizers` gives them."""
     unknown = model.get("unk_id")  # of Unigram
     if unknown is None and model.get("unk_token") is not None:
         unknown = tokenizer.token_to_id(model["unk_token"])
