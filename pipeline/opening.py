@@ -3,7 +3,8 @@
     /data/a.jsonl                          opened
     /dev/zero, a FIFO, a socket, /proc/…   NotRegularError at once: reading might never end
 
-Links are followed: what counts is where they lead.
+Links are followed: what counts is where they lead. Files that are read whole have a largest size
+(`read_bounded`), far above that of real ones.
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
 }
 _KERNEL = ("/proc", "/sys")  # their files look regular, but may wait, or never end
+# A manifest of 20,000 shards has 10 MB, one of a million sources 300 MB.
+MAX_BYTES = 1 << 30
 
 
 class NotRegularError(OSError):
     """It exists, but is not a file with bytes on a disk."""
+
+
+class TooLargeError(OSError):
+    """It has more bytes than any file of its kind."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
@@ -38,6 +45,16 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def read_bounded(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a regular file; TooLargeError, without reading it, if it is huge."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
+            cause = f"it has {size:,} bytes, more than any real one ({MAX_BYTES:,})"
+            raise TooLargeError(errno.EINVAL, cause, os.fspath(path))
+        return file.readall()
 
 
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result:

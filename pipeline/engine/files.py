@@ -23,7 +23,7 @@ from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name
 from dataprep.pipeline.engine.interface import EngineFailedError, failures_told
 from dataprep.pipeline.engine.special import AddedToken, Special, special_of_folder
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 
 # ids of the `bytes` tokenizer above the 256 bytes
 BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}
@@ -229,8 +229,7 @@ def _record(
 
 def _read(path: Path) -> bytes:
     try:
-        with open_regular(path) as file:
-            return file.readall()
+        return read_bounded(path)
     except OSError as error:
         raise ConfigError(
             f"tokenizer {path} cannot be read: {error.strerror}; name another or make it readable"

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 import xxhash
 
 from dataprep.pipeline.errors import DataprepError, InputError
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 from dataprep.pipeline.sources.arrow import batch_sizes
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source
@@ -100,8 +100,8 @@ def saved_arrow_files(folder: str, split: str = "") -> list[str]:
 
 
 def _read_json(path: str, key: str) -> list[Any]:
-    with naming(path), open_regular(path) as file:
-        content = file.read()
+    with naming(path):
+        content = read_bounded(path)
     try:
         value = json.loads(content)
         if value.get("_indices_data_files"):
