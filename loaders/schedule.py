@@ -37,14 +37,14 @@ def shown(value: Any) -> str:
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """Return a whole number of any kind as a plain int; 3.0 and "3" are ConfigErrors.
+    """Return a whole number of any kind as a plain int; 3.0, "3" and True are ConfigErrors.
 
     >>> import numpy as np
     >>> whole_number("seed", np.int64(3))
     3
     """
     try:
-        number = operator.index(value)
+        number = operator.index(None if isinstance(value, bool) else value)
     except TypeError:
         raise ConfigError(f"{name} must be a whole number, got {shown(value)}") from None
     if least is not None and number < least:
