@@ -44,7 +44,9 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
     3
     """
     try:
-        number = operator.index(None if isinstance(value, bool) else value)
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)
     except TypeError:
         raise ConfigError(f"{name} must be a whole number, got {shown(value)}") from None
     if least is not None and number < least:

@@ -64,10 +64,27 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     return status
 
 
-def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+def why_unusable(path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with a name that is neither a file nor a folder, and what to do."""
+    try:
+        what = _what(os.stat(path))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a link that leads back to itself; remove it"
+        if os.path.islink(path):
+            return f"is a broken link (to {os.readlink(path)}); remove it or mend it"
+        return f"cannot be read: {error.strerror}"
+    return f"is {what}, not a file on a disk; write what it gives to a file, and name that"
+
+
+def _what(status: os.stat_result) -> str:
+    """Return what it is if it is not a regular file, else ''."""
     what = _KINDS.get(stat.S_IFMT(status.st_mode), "")
-    if not what and status.st_dev in _kernel_devices():
-        what = "made by the kernel"
+    return "made by the kernel" if not what and status.st_dev in _kernel_devices() else what
+
+
+def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    what = _what(status)
     if what:
         raise NotRegularError(errno.EINVAL, f"it is {what}, not a file on a disk", os.fspath(path))
 

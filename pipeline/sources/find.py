@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.sources import hub, synthetic
 from dataprep.pipeline.sources.encoded import (
@@ -145,10 +146,8 @@ def _find_local(spec: str) -> FoundPaths:
         return FoundPaths(paths=hub.saved_arrow_files(folder, split))
     if glob.has_magic(path) and not os.path.lexists(path):
         return _by_pattern(path, spec)
-    if os.path.exists(path):
-        raise InputError(f"{spec} is neither a file nor a folder")
-    if os.path.islink(path):
-        raise InputError(f"{spec} is a broken link (to {os.readlink(path)})")
+    if os.path.lexists(path):
+        raise InputError(f"{spec} {why_unusable(path)}")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
@@ -160,9 +159,7 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     files, datasets = outside_datasets(matched, pattern, spec, with_codes=True)
     for name in files:
         if not os.path.isfile(name):
-            raise InputError(
-                f"{name} (matched by {spec}) is not a readable file; is it a broken link?"
-            )
+            raise InputError(f"{name} (matched by {spec}) {why_unusable(name)}")
     if not files:
         what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
@@ -237,7 +234,7 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
             yield from _walk(path, seen, left_out)
         elif is_found_in_folders(path):
             if not (os.path.isfile(path) if is_link else entry.is_file()):
-                raise InputError(f"{path} is not a readable file; is it a pipe or a broken link?")
+                raise InputError(f"{path} {why_unusable(path)}")
             yield path
         else:
             left_out.append(path)
