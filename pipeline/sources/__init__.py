@@ -15,10 +15,13 @@ What is inside, in the order of the data:
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
       parquet  arrow                           row groups, record batches ─► tables ─► records
+        parquet_bounds  arrow_messages         what they may become, before they are read
+        sizes                                  of rows, before they are made
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               what others call, and what formats share
     reasons  npy_header                        why a record is bad; the header of an .npy
+    growth                                     what stored bytes may grow to
 
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """

@@ -11,16 +11,17 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
+from dataprep.pipeline.sources.arrow_messages import Block, Message, blocks_of, message_at
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
+    TableRows,
     broken_table,
     check_columns,
     rows_before,
-    slices,
     table_errors,
-    table_records,
 )
 from dataprep.pipeline.types import Piece, Records, Source
 
@@ -37,39 +38,33 @@ class Arrow(Format):
     names_files = True
 
     def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
-        return cuts.groups(batch_sizes(source.path, keys), target_bytes)
+        return cuts.groups(batch_sizes(source, keys), target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
-        line = 0
+        rows = TableRows(wanted, source.path)
         index = piece.start
-        with _open_batches(source.path, wanted.keys, piece.start) as batches:
-            for batch in batches:
+        with _open_batches(source, wanted.keys, piece.start) as batches:
+            for batch, stored in batches:
                 if index == piece.stop:
                     break  # only now, so that the last piece has checked the end mark
                 index += 1
-                skipped = min(batch.num_rows, max(0, wanted.from_line - line))
-                line += skipped
-                yield empty_batch(next_line=line, num_bytes=batch.slice(0, skipped).nbytes)
-                for part in slices(batch.slice(skipped), wanted.batch_bytes):
-                    yield table_records(
-                        part,
-                        wanted,
-                        first_line=line,
-                        num_bytes=part.nbytes,
-                        path=source.path,
-                    )
-                    line += part.num_rows
+                place = f"record batch {index - 1} of {source.path}"
+                yield from rows.read(
+                    [batch],
+                    growth=Growth(place=place, stored=stored, max_ratio=source.max_ratio),
+                    bytes_of_row=batch.nbytes / max(1, batch.num_rows),
+                )
         if index < piece.stop:
             cause = f"record batch {piece.stop - 1} no longer exists"
             raise broken_table(source.path, "Arrow", cause)
-        yield empty_batch(next_line=line)
+        yield empty_batch(next_line=rows.line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
-        sizes = batch_sizes(source.path, _NO_COLUMN)
+        sizes = batch_sizes(source, _NO_COLUMN)
         return sum(rows for rows, _ in sizes[piece.start : piece.stop])
 
     def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
-        return rows_before(batch_sizes(source.path, _NO_COLUMN), starts)
+        return rows_before(batch_sizes(source, _NO_COLUMN), starts)
 
     def schema(self, source: Source) -> Any:
         with _open(source.path) as (reader, _):
@@ -92,20 +87,22 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def _open_batches(
-    path: str, keys: frozenset[str] | None, start: int = 0
-) -> Iterator[Iterator[Any]]:
-    """Open a file; yield an iterator over the batches from `start` on, with only wanted columns."""
+    source: Source, keys: frozenset[str] | None, start: int = 0
+) -> Iterator[Iterator[tuple[Any, int]]]:
+    """Open a file; yield an iterator over the batches from `start` on, with only wanted columns,
+    and over how many bytes are stored for each."""
     import pyarrow as pa
 
+    path = source.path
     with _open(path) as (reader, file):
         check_columns(keys, reader.schema.names, path)
         if keys:
             with table_errors(path, "Arrow"):
                 reader = _reader(file, sorted(map(reader.schema.names.index, keys)))
         if isinstance(reader, pa.ipc.RecordBatchStreamReader):
-            yield _streamed(reader, file, path, start)
+            yield _streamed(reader, file, source, start)
         else:
-            yield _indexed(reader, path, start)
+            yield _indexed(reader, file, source, start)
 
 
 def _reader(file: Any, columns: list[int] | None) -> Any:
@@ -118,18 +115,34 @@ def _reader(file: Any, columns: list[int] | None) -> Any:
     return (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(file, options=options)
 
 
-def _indexed(reader: Any, path: str, start: int) -> Iterator[Any]:
+def _indexed(reader: Any, file: Any, source: Source, start: int) -> Iterator[tuple[Any, int]]:
+    dictionaries, blocks = blocks_of(file, source.path)
+
+    def stored(block: Block) -> int:
+        message = message_at(file, block.position, source.path, block.metadata_bytes)
+        return _checked(message, source)
+
+    shared = sum(map(stored, dictionaries))
     for index in range(start, reader.num_record_batches):
-        with table_errors(path, "Arrow"):
+        own = stored(blocks[index])
+        with table_errors(source.path, "Arrow"):
             batch = reader.get_batch(index)
-        yield batch
+        yield batch, shared + own
 
 
-def _streamed(reader: Any, file: Any, path: str, start: int) -> Iterator[Any]:
-    index = 0
+def _streamed(reader: Any, file: Any, source: Source, start: int) -> Iterator[tuple[Any, int]]:
+    path = source.path
+    index = shared = 0
     while True:
         with table_errors(path, "Arrow"):
             position = file.tell()
+        message = message_at(file, position, path)
+        while message is not None and not message.is_batch:  # dictionaries that are new from here
+            shared += _checked(message, source)
+            message = message_at(file, message.stop, path)
+        own = _checked(message, source)
+        with table_errors(path, "Arrow"):
+            file.seek(position)
             try:
                 batch = reader.read_next_batch()
             except StopIteration:
@@ -140,11 +153,20 @@ def _streamed(reader: Any, file: Any, path: str, start: int) -> Iterator[Any]:
                     raise broken_table(path, "Arrow", cause) from None
                 return
         if index >= start:
-            yield batch
+            yield batch, shared + own
         index += 1
 
 
-def batch_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+def _checked(message: Message | None, source: Source) -> int:
+    """Return the stored bytes of a message; an InputError if they grow to more than they may."""
+    if message is None:
+        return 0
+    place = f"a message of {source.path}"
+    Growth(place=place, stored=message.stored, max_ratio=source.max_ratio).check(message.grown)
+    return message.stored
+
+
+def batch_sizes(source: Source, keys: frozenset[str] | None) -> list[tuple[int, int]]:
     """Return (rows, bytes of the wanted columns) of each record batch."""
-    with _open_batches(path, keys) as batches:
-        return [(batch.num_rows, batch.nbytes) for batch in batches]
+    with _open_batches(source, keys) as batches:
+        return [(batch.num_rows, batch.nbytes) for batch, _ in batches]

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.pipeline.types import Record, Records
+from dataprep.pipeline.sources.format import Wanted
+from dataprep.pipeline.sources.reasons import too_long_reason
+from dataprep.pipeline.types import Record, RecordError, Records
 
 
 def empty_batch(*, next_line: int, num_bytes: int = 0) -> Records:
@@ -47,23 +49,35 @@ def as_columns(rows: Sequence[Record], keys: Sequence[str]) -> dict[str, list[An
 
 def batch_rows(
     rows: Iterable[tuple[Record, int]],  # with their sizes in bytes
-    keys: frozenset[str] | None,
+    wanted: Wanted,
     *,
     first_line: int,
-    batch_bytes: int,
 ) -> Iterator[Records]:
     """Yield batches of records that have no byte offsets and no blank lines between them."""
     gathered: list[Record] = []
     num_bytes = 0
     line = first_line
     for row, row_bytes in rows:
+        if row_bytes > wanted.max_record_bytes:
+            yield _row_batch(gathered, wanted.keys, line, num_bytes)
+            line += len(gathered) + 1
+            yield too_long_batch(line - 1, row_bytes, wanted.max_record_bytes)
+            gathered, num_bytes = [], 0
+            continue
         gathered.append(row)
         num_bytes += row_bytes
-        if num_bytes >= batch_bytes:
-            yield _row_batch(gathered, keys, line, num_bytes)
+        if num_bytes >= wanted.batch_bytes:
+            yield _row_batch(gathered, wanted.keys, line, num_bytes)
             line += len(gathered)
             gathered, num_bytes = [], 0
-    yield _row_batch(gathered, keys, line, num_bytes)
+    yield _row_batch(gathered, wanted.keys, line, num_bytes)
+
+
+def too_long_batch(line: int, num_bytes: int, max_record_bytes: int) -> Records:
+    """Return a batch of nothing but the error of one record."""
+    reason = too_long_reason(num_bytes, max_record_bytes)
+    error = RecordError(line=line, offset=-1, reason=reason)
+    return replace(empty_batch(next_line=line + 1, num_bytes=num_bytes), errors=(error,))
 
 
 def _row_batch(

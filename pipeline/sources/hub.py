@@ -81,40 +81,49 @@ def is_saved(folder: str) -> bool:
 
 def saved_arrow_files(folder: str, split: str = "") -> list[str]:
     """Return the Arrow files of a folder that `save_to_disk` wrote, in order."""
-    dict_path = os.path.join(folder, "dataset_dict.json")
-    if os.path.isfile(dict_path):
-        name = choose_split(split, _read_json(dict_path, "splits"), folder)
-        return saved_arrow_files(os.path.join(folder, name))
+    path = os.path.join(folder, "dataset_dict.json")
+    if os.path.isfile(path):
+        with _as_saved(path) as content:
+            names = _names_in(content["splits"], path)
+        return _files_of_split(os.path.join(folder, choose_split(split, names, folder)))
     if split:
         raise InputError(f"{folder} is one dataset without splits; leave out @{split}")
-    state_path = os.path.join(folder, "state.json")
-    files = [
-        os.path.join(folder, file["filename"]) for file in _read_json(state_path, "_data_files")
-    ]
-    outside = [file for file in files if os.path.dirname(file) != folder]
-    if outside:
-        raise InputError(f"{state_path} names {outside[0]}, which is not in its folder")
-    if not files:
-        raise InputError(f"{folder} holds no data: {state_path} names no file")
-    return files
+    return _files_of_split(folder)
 
 
-def _read_json(path: str, key: str) -> list[Any]:
+def _files_of_split(folder: str) -> list[str]:
+    path = os.path.join(folder, "state.json")
+    with _as_saved(path) as content:
+        names = _names_in([file["filename"] for file in content["_data_files"]], path)
+        has_indices = bool(content.get("_indices_data_files"))
+    if has_indices:
+        raise InputError(f"{path} selects rows by an index; save it with a newer `datasets`")
+    if not names:
+        raise InputError(f"{folder} holds no data: {path} names no file")
+    return [os.path.join(folder, name) for name in names]
+
+
+@contextmanager
+def _as_saved(path: str) -> Iterator[Any]:
+    """Yield the content of a JSON file; an InputError if it is not used like one of its kind."""
     with naming(path):
         content = read_bounded(path)
     try:
-        value = json.loads(content)
-        if value.get("_indices_data_files"):
-            raise InputError(f"{path} selects rows by an index; save it with a newer `datasets`")
-        listed = value[key]
-        valid = isinstance(listed, list) and all(
-            isinstance(item, str) or isinstance(item["filename"], str) for item in listed
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        valid = False
-    if not valid:
-        raise InputError(f"{path} is not what `save_to_disk` writes; save the dataset again")
-    return list(listed)
+        yield json.loads(content)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            f"{path} is not what `save_to_disk` writes; save the dataset again"
+        ) from None
+
+
+def _names_in(names: Any, path: str) -> list[str]:
+    """Return a list of names; an error unless all are of something beside the file `path`."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(names)
+    for name in names:
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise InputError(f"{path} names {name!r}, which is not in its folder")
+    return names
 
 
 @contextmanager
@@ -141,7 +150,8 @@ def hub_arrow_files(hub: HubName) -> list[str]:
         if isinstance(loaded, dict):
             loaded = loaded[choose_split("", loaded, place)]
         files = [str(file["filename"]) for file in loaded.cache_files]
-    num_rows = sum(rows for file in files for rows, _ in batch_sizes(file, None))
+    sources = (Source(kind="arrow", path=file, num_bytes=-1, fingerprint="") for file in files)
+    num_rows = sum(rows for source in sources for rows, _ in batch_sizes(source, None))
     if num_rows != len(loaded):
         raise InputError(
             f"{place} is not all of its Arrow files in order ({len(loaded)} of their {num_rows}"

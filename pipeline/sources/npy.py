@@ -22,7 +22,7 @@ import numpy as np
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.batches import empty_batch
+from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.npy_header import read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
@@ -64,6 +64,10 @@ class Npy(Format):
                 raise _broken(path, f"row {piece.stop - 1} no longer exists")
             yield empty_batch(next_line=line, num_bytes=line * rows.num_bytes)
             step = max(1, wanted.batch_bytes // max(1, rows.num_bytes))
+            if rows.num_bytes > wanted.max_record_bytes:
+                for bad in range(line, num_lines):
+                    yield too_long_batch(bad, rows.num_bytes, wanted.max_record_bytes)
+                line = num_lines
             while line < num_lines:
                 stop = min(line + step, num_lines)
                 lists = _read_rows(file, rows, piece.start + line, piece.start + stop, path)

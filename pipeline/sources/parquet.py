@@ -1,31 +1,31 @@
 """Parquet files: pieces are row groups, lines are rows.
 
 Only the wanted columns are read, a few rows at a time, so memory does not depend on the size of a
-row group.
+row group, nor on how often a value that is stored once is repeated (parquet_bounds.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import cache, partial
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.growth import Growth
+from dataprep.pipeline.sources.parquet_bounds import OpenFile, batches_of, bounds_of, chunks_of
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
+    TableRows,
     broken_table,
     check_columns,
     rows_before,
-    slices,
     table_errors,
-    table_records,
 )
 from dataprep.pipeline.types import Piece, Records, Source
 
-# A repeated value is stored once: rows that are small by the metadata can be large when read.
-_MAX_ROWS = 8192
 _NO_COLUMN: frozenset[str] = frozenset()
 
 
@@ -40,16 +40,21 @@ class Parquet(Format):
         return cuts.groups(group_sizes(source.path, keys), target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
-        line = 0
-        with _open(source.path, wanted.keys) as file:
+        rows = TableRows(wanted, source.path)
+        with ExitStack() as stack:
+            file = stack.enter_context(_open(source.path, wanted.keys))
+
+            @cache
+            def as_dictionaries() -> Any:
+                return stack.enter_context(_open(source.path, wanted.keys, like=file))
+
             sizes = _group_sizes(file, wanted.keys)[piece.start : piece.stop]
             if len(sizes) < piece.stop - piece.start:
                 cause = f"row group {piece.stop - 1} no longer exists"
                 raise broken_table(source.path, "Parquet", cause)
             for group, size in enumerate(sizes, piece.start):
-                yield from _read_group(file, group, size, line, wanted, source.path)
-                line += size[0]
-        yield empty_batch(next_line=line)
+                yield from _read_group(file, as_dictionaries, source, group, size, rows, wanted)
+        yield empty_batch(next_line=rows.line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         sizes = group_sizes(source.path, _NO_COLUMN)
@@ -64,7 +69,8 @@ class Parquet(Format):
 
 
 @contextmanager
-def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
+def _open(path: str, keys: frozenset[str] | None, *, like: Any = None) -> Iterator[Any]:
+    """Open a file, or the same again `like` it, but so that texts are read as dictionaries."""
     import pyarrow.parquet as pq
 
     with ExitStack() as stack:
@@ -74,12 +80,21 @@ def _open(path: str, keys: frozenset[str] | None) -> Iterator[Any]:
             file = pq.ParquetFile(
                 place,
                 buffer_size=1 << 20,
-                pre_buffer=is_url(path),
+                pre_buffer=is_url(path) and like is None,
                 page_checksum_verification=True,  # where a page has one
+                metadata=like and like.metadata,
+                read_dictionary=like and _with_dictionaries(like, keys),
             )
         stack.callback(file.close)
         check_columns(keys, file.schema_arrow.names, path)
         yield file
+
+
+def _with_dictionaries(file: Any, keys: frozenset[str] | None) -> list[str]:
+    """Return the columns of texts that have a dictionary in any row group."""
+    groups = range(file.metadata.num_row_groups)
+    chunks = (c for group in groups for c in chunks_of(file, group, partial(_is_wanted, keys=keys)))
+    return sorted({chunk.path for chunk in chunks if chunk.has_dictionary})
 
 
 def group_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
@@ -114,42 +129,41 @@ def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
 
 
 def _read_group(
-    file: Any, group: int, size: tuple[int, int], line: int, wanted: Wanted, path: str
+    file: Any,
+    as_dictionaries: OpenFile,
+    source: Source,
+    group: int,
+    size: tuple[int, int],
+    rows: TableRows,
+    wanted: Wanted,
 ) -> Iterator[Records]:
-    """Yield the records of a row group of `size` = (rows, bytes) that begins at `line`."""
+    """Yield the records of a row group of `size` = (rows, bytes)."""
+    path = source.path
     num_rows, num_bytes = size
-    group_end = line + num_rows
+    group_end = rows.line + num_rows
     if group_end <= wanted.from_line:
+        rows.line = group_end
         yield empty_batch(next_line=group_end, num_bytes=num_bytes)
         return
-    num_bytes_of_row = num_bytes / max(1, num_rows)
-    rows_at_once = min(_MAX_ROWS, max(1, int(wanted.batch_bytes / max(1, num_bytes_of_row))))
-    for batch in _batches(file, group, rows_at_once, wanted.keys, path):
-        skipped = min(batch.num_rows, max(0, wanted.from_line - line))
-        line += skipped
-        yield empty_batch(next_line=line, num_bytes=int(skipped * num_bytes_of_row))
-        for part in slices(batch.slice(skipped), wanted.batch_bytes):
-            part_bytes = int(part.num_rows * num_bytes_of_row)
-            yield table_records(part, wanted, first_line=line, num_bytes=part_bytes, path=path)
-            line += part.num_rows
-    if line != group_end:
-        rows = "1 row" if num_rows == 1 else f"{num_rows} rows"
-        cause = f"row group {group} does not have the {rows} that it states"
-        raise broken_table(path, "Parquet", cause)
-
-
-def _batches(
-    file: Any, group: int, num_rows: int, keys: frozenset[str] | None, path: str
-) -> Iterator[Any]:
-    batches = file.iter_batches(
-        batch_size=num_rows,
-        row_groups=[group],
-        columns=None if keys is None else sorted(keys),
-        use_threads=False,
+    chunks = chunks_of(file, group, partial(_is_wanted, keys=wanted.keys))
+    stored = sum(chunk.metadata.total_compressed_size for chunk in chunks)
+    growth = Growth(
+        place=f"row group {group} of {path}",
+        stored=min(stored, source.num_bytes) if source.num_bytes >= 0 else stored,
+        max_ratio=source.max_ratio,
     )
-    while True:
-        with table_errors(path, "Parquet"):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
+    bounds = bounds_of(chunks, group, growth, path, as_dictionaries)
+    bytes_of_row = max(1, num_bytes, bounds.fixed_bytes) / max(1, num_rows)
+    at_once = max(1, min(bounds.max_rows, int(wanted.batch_bytes / bytes_of_row)))
+    columns = None if wanted.keys is None else sorted(wanted.keys)
+    reader = as_dictionaries() if bounds.as_dictionaries else file
+    yield from rows.read(
+        batches_of(reader, group, at_once, columns, path),
+        growth=growth,
+        bytes_of_row=num_bytes / max(1, num_rows),
+        schema=file.schema_arrow if bounds.as_dictionaries else None,
+    )
+    if rows.line != group_end:
+        stated = "1 row" if num_rows == 1 else f"{num_rows} rows"
+        cause = f"row group {group} does not have the {stated} that it states"
+        raise broken_table(path, "Parquet", cause)

@@ -23,6 +23,7 @@ import zstandard
 from dataprep.pipeline.errors import DataprepError, InputError
 from dataprep.pipeline.opening import open_regular
 from dataprep.pipeline.secrets import address_of, is_lost
+from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 UTF8_BOM = b"\xef\xbb\xbf"
@@ -36,9 +37,6 @@ _FOREIGN_BOMS = (
 # A zstd block of 4 bytes can become 128 KiB, so 1 KiB becomes at most 32 MiB. Feeding 1 KiB at a
 # time costs a quarter of the speed: 740 instead of 990 MB/s.
 _ZST_FEED_BYTES = 1024
-
-
-_FREE_BYTES = 64 << 20  # may be as compressible as they like
 
 
 class File(Protocol):
@@ -178,11 +176,9 @@ class ByteStream:
         total = 0
         for chunk in content:
             total += len(chunk)
-            if total > max(_FREE_BYTES, self.stored_bytes * self._max_ratio):
-                raise InputError(
-                    f"{self._path} grows from {self.stored_bytes:,} to more than {total:,} bytes, "
-                    f"by more than {self._max_ratio} times; if that is right, raise --max-ratio"
-                )
+            Growth(place=self._path, stored=self.stored_bytes, max_ratio=self._max_ratio).check(
+                total
+            )
             yield chunk
 
     def _stored(self) -> Iterator[bytes]:

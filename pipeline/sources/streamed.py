@@ -29,7 +29,7 @@ class Streamed(Format):
         line = sum(1 for _ in islice(rows, wanted.from_line))
         yield empty_batch(next_line=line)
         sized = ((row, rough_size(row)) for row in rows)
-        yield from batch_rows(sized, wanted.keys, first_line=line, batch_bytes=wanted.batch_bytes)
+        yield from batch_rows(sized, wanted, first_line=line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         return sum(1 for _ in islice(_rows(source, piece.start, piece.stop), stop_after))

@@ -93,9 +93,7 @@ class Synthetic(Format):
         yield empty_batch(next_line=first_line, num_bytes=first_line * size)
         indices = range(piece.start + first_line, piece.stop)
         rows = ((make(source, i, wanted.held_by), size) for i in indices)
-        yield from batch_rows(
-            rows, wanted.keys, first_line=first_line, batch_bytes=wanted.batch_bytes
-        )
+        yield from batch_rows(rows, wanted, first_line=first_line)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         return piece.stop - piece.start

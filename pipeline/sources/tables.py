@@ -7,7 +7,8 @@ that breaks Arrow's own rules is an error of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
 from typing import Any
@@ -16,9 +17,15 @@ import numpy as np
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists
+from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Wanted
+from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
+from dataprep.pipeline.sources.sizes import Sizes, row_sizes
 from dataprep.pipeline.types import Offsets, RecordError, Records
+
+# Rows that are measured at once; there may be very many in one batch.
+MAX_ROWS = 8192
 
 
 @contextmanager
@@ -41,12 +48,13 @@ def broken_table(path: str, format_name: str, cause: str) -> InputError:
 
 def check_columns(keys: frozenset[str] | None, names: Sequence[str], path: str) -> None:
     """Raise an InputError unless every wanted column (None: all) exists exactly once."""
-    for key in sorted(set(names) if keys is None else keys):
-        if key not in names:
+    counts = Counter(names)
+    for key in sorted(counts if keys is None else keys):
+        if key not in counts:
             raise InputError(
                 f"column {key!r} not in {path} (columns: {', '.join(names)}); set --fields"
             )
-        if list(names).count(key) > 1:
+        if counts[key] > 1:
             raise InputError(f"column {key!r} appears twice in {path}; rename one of them")
 
 
@@ -60,41 +68,91 @@ def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list
     return [totals[start] for start in starts]
 
 
-def slices(batch: Any, batch_bytes: int) -> Iterator[Any]:
-    """Yield slices of a record batch with about `batch_bytes` each."""
-    num_rows = batch.num_rows
-    step = max(1, num_rows * batch_bytes // max(1, batch.nbytes))
-    for start in range(0, num_rows, step):
-        yield batch.slice(start, step)
+class TableRows:
+    """Turns the rows of record batches that follow each other in a file into records."""
+
+    def __init__(self, wanted: Wanted, path: str) -> None:
+        self.line = 0  # the next one
+        self._wanted = wanted
+        self._path = path
+
+    def read(
+        self, batches: Iterable[Any], *, growth: Growth, bytes_of_row: float, schema: Any = None
+    ) -> Iterator[Records]:
+        """Yield the records of batches that are stored together.
+
+        `schema`: what columns are read as, where a batch has them as dictionaries.
+        """
+        grown = 0.0
+        limit = self._wanted.max_record_bytes
+        for batch in batches:
+            skipped = min(batch.num_rows, max(0, self._wanted.from_line - self.line))
+            self.line += skipped
+            yield empty_batch(next_line=self.line, num_bytes=int(skipped * bytes_of_row))
+            for start in range(skipped, batch.num_rows, MAX_ROWS):
+                rows = batch.slice(start, MAX_ROWS)
+                sizes = self._measure(rows)
+                grown += float(sizes[sizes <= limit].sum())
+                growth.check(grown)
+                for first, stop in cut_rows(sizes, self._wanted):
+                    if sizes[first] > limit:
+                        yield too_long_batch(self.line, int(sizes[first]), limit)
+                    else:
+                        part = rows.slice(first, stop - first)
+                        yield self._records(part, int((stop - first) * bytes_of_row), schema)
+                    self.line += stop - first
+
+    def _names(self, batch: Any) -> list[str]:
+        return list(batch.schema.names) if self._wanted.keys is None else sorted(self._wanted.keys)
+
+    def _measure(self, batch: Any) -> Sizes:
+        sizes = np.zeros(batch.num_rows)
+        for name in self._names(batch):
+            _validate(batch.column(name), name, self._path)
+            sizes += row_sizes(batch.column(name))
+        return sizes
+
+    def _records(self, batch: Any, num_bytes: int, schema: Any) -> Records:
+        columns: dict[str, Sequence[Any]] = {}
+        reasons: dict[int, str] = {}  # by row; that of the first bad column
+        for name in self._names(batch):
+            column = batch.column(name)
+            if schema is not None and column.type != schema.field(name).type:
+                with table_errors(self._path, "Parquet"):
+                    column = column.cast(schema.field(name).type)
+            columns[name], bad = _values(column, name, self._wanted.held_by(name))
+            reasons = bad | reasons
+        good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
+        if reasons:
+            columns = {name: _chosen(values, good) for name, values in columns.items()}
+        return Records(
+            lines=good + self.line,
+            offsets=np.full(len(good), -1, np.int64),
+            next_line=self.line + batch.num_rows,
+            num_bytes=num_bytes,
+            columns=columns,
+            errors=tuple(
+                RecordError(line=self.line + i, offset=-1, reason=reasons[i])
+                for i in sorted(reasons)
+            ),
+        )
 
 
-def table_records(
-    batch: Any,
-    wanted: Wanted,
-    *,
-    first_line: int,
-    num_bytes: int,
-    path: str,
-) -> Records:
-    names = batch.schema.names if wanted.keys is None else sorted(wanted.keys)
-    columns: dict[str, Sequence[Any]] = {}
-    reasons: dict[int, str] = {}  # by row; that of the first bad column
-    for name in names:
-        columns[name], bad = _values(batch.column(name), name, path, wanted.held_by(name))
-        reasons = bad | reasons
-    good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
-    if reasons:
-        columns = {name: _chosen(values, good) for name, values in columns.items()}
-    return Records(
-        lines=good + first_line,
-        offsets=np.full(len(good), -1, np.int64),
-        next_line=first_line + batch.num_rows,
-        num_bytes=num_bytes,
-        columns=columns,
-        errors=tuple(
-            RecordError(line=first_line + i, offset=-1, reason=reasons[i]) for i in sorted(reasons)
-        ),
-    )
+def cut_rows(sizes: Sizes, wanted: Wanted) -> Iterator[tuple[int, int]]:
+    """Yield ranges of rows with about `batch_bytes` each; a row that is too long is alone."""
+    totals = np.cumsum(sizes)
+    too_long = np.flatnonzero(sizes > wanted.max_record_bytes).tolist()
+    start = 0
+    for end in (*too_long, len(sizes)):
+        while start < end:
+            before = totals[start - 1] if start else 0.0
+            full = int(np.searchsorted(totals, before + wanted.batch_bytes, side="right"))
+            stop = min(max(full, start + 1), end)
+            yield start, stop
+            start = stop
+        if end < len(sizes):
+            yield end, end + 1
+            start = end + 1
 
 
 def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
@@ -103,18 +161,22 @@ def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
     return [values[i] for i in rows]
 
 
-def _values(
-    column: Any, name: str, path: str, holds: Holds
-) -> tuple[Sequence[Any], dict[int, str]]:
-    """Return (values, the reasons by index of those that cannot be read)."""
+def _validate(column: Any, name: str, path: str) -> None:
+    """Raise an InputError if the column breaks Arrow's rules.
+
+    Arrow trusts the offsets in a file: wrong ones would crash the process, not raise.
+    """
     import pyarrow as pa
 
     try:
-        # Arrow trusts the offsets in a file: wrong ones would crash the process, not raise.
         column.validate(full=True)
     except pa.ArrowInvalid as error:
         if "UTF" not in str(error):
             raise broken_table(path, "Arrow", f"column {name!r}: {error}") from error
+
+
+def _values(column: Any, name: str, holds: Holds) -> tuple[Sequence[Any], dict[int, str]]:
+    """Return (values, the reasons by index of those that cannot be read)."""
     try:
         return _DECODE[holds](column), {}
     except (ValueError, OverflowError):

@@ -562,7 +562,7 @@ def test_codes_in_json_are_arrays_within_lists_and_objects_too(folder: Path) -> 
 
 def test_a_null_only_in_another_slice_does_not_matter_to_this_one(tmp_path: Path) -> None:
     table = pa.table({"vision": pa.array([[1, 2]] * 5 + [None, [3, None]], pa.list_(pa.int64()))})
-    batches = table_batches(write(table, tmp_path / "t.arrow"), VISION, batch_bytes=20)
+    batches = table_batches(write(table, tmp_path / "t.arrow"), VISION, batch_bytes=16)
     kinds = [isinstance((batch.columns or {})["vision"], IntegerLists) for batch in batches]
     assert kinds == [True] * 5 + [False] * 2
     assert [row for b in batches for row in rows_of(b)] == table.to_pylist()
@@ -621,6 +621,20 @@ def npy_rows(source: Source, target_bytes: int = 1 << 20, **kwargs: Any) -> list
         for batch in read_piece(source, piece, VISION, **kwargs):
             rows += rows_of(batch)
     return [row["vision"] for row in rows]
+
+
+def test_a_row_of_an_npy_that_is_longer_than_the_limit_is_an_error_and_is_not_read(
+    tmp_path: Path,
+) -> None:
+    source = npy(tmp_path / "a.npy", np.zeros((3, 600), np.int16))
+    (piece,) = (piece for piece, _ in split_source(source, 0, 1 << 20, VISION, True))
+    assert len(npy_rows(source, max_record_bytes=1200)) == 3
+    batches = list(read_piece(source, piece, VISION, from_line=1, max_record_bytes=1199))
+    assert [(e.line, e.reason) for batch in batches for e in batch.errors] == [
+        (i, "record of 1200 bytes is longer than the limit of 1199") for i in (1, 2)
+    ]
+    assert batches[-1].next_line == 3
+    assert not any(len(batch.lines) for batch in batches)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "<i2", ">i2", "u2", ">u4", "i4", "i8", ">i8", ">u8"])

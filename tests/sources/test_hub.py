@@ -15,6 +15,7 @@ import pytest
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.hub import HubName, parse_hub_name
+from dataprep.pipeline.sources.streamed import rough_size
 from dataprep.pipeline.types import Piece, Source
 
 README = """---
@@ -139,6 +140,54 @@ def test_a_broken_state_file_is_an_input_error_that_names_it(tmp_path: Path, sta
         find_sources(str(tmp_path / "saved"))
 
 
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        '{"_data_files": [{"filename": "../beside/data-00000-of-00001.arrow"}]}',
+        '{"_data_files": [{"filename": ".."}]}',
+        '{"_data_files": [{"filename": "a\\u0000b"}]}',
+        '{"_data_files": ["data-00000-of-00001.arrow"]}',
+        '{"_data_files": {"filename": "x"}}',
+        f'{{"_data_files": {DEEP}}}',
+        '{"_data_files": [{"filename": "x"}], "_indices_data_files": 3}',
+        "3",
+    ],
+)
+def test_a_state_file_names_only_files_beside_it(tmp_path: Path, state: str) -> None:
+    for name in ("saved", "beside"):
+        make(4).save_to_disk(tmp_path / name)
+    (tmp_path / "saved" / "state.json").write_text(state)
+    with pytest.raises(InputError, match=r"state\.json"):
+        find_sources(str(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize(
+    "splits",
+    [
+        *('["../beside"]', '["."]', '[".."]', '[""]', '["/"]', '["a\\u0000b"]'),
+        *('{"train": 1}', '[{"filename": "train"}]', "[3]", '"train"', "null", DEEP),
+    ],
+)
+def test_a_dict_of_splits_names_only_folders_in_it(tmp_path: Path, splits: str) -> None:
+    make(4).save_to_disk(tmp_path / "beside")
+    datasets.DatasetDict({"train": make(4)}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / "dataset_dict.json").write_text(f'{{"splits": {splits}}}')
+    with pytest.raises(
+        InputError, match=r"dataset_dict\.json (is not what|names .* not in its folder)"
+    ):
+        find_sources(str(tmp_path / "saved"))
+
+
+def test_a_split_is_not_a_dict_of_splits_itself(tmp_path: Path) -> None:
+    datasets.DatasetDict({"train": make(4)}).save_to_disk(tmp_path / "saved" / "train")
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    with pytest.raises(InputError, match=r"saved/train/state\.json"):
+        find_sources(str(tmp_path / "saved"))
+
+
 def test_a_missing_data_file_is_an_input_error(tmp_path: Path) -> None:
     make(4).save_to_disk(tmp_path / "saved")
     (tmp_path / "saved" / "data-00000-of-00001.arrow").unlink()
@@ -169,6 +218,22 @@ def test_a_streamed_dataset_has_a_piece_for_each_shard(local: Path) -> None:
     assert pieces == [Piece(source=4, start=i, stop=i + 1, first_line=7 * i) for i in range(3)]
     assert split_source(source, 4, 100, None, False)[2][0].first_line == -1
     assert count_records(source, pieces[0], 3) == 3
+
+
+def test_a_streamed_row_longer_than_the_limit_is_an_error_of_its_row_only(local: Path) -> None:
+    (source,) = find_sources(f"hf:{local}:en@train?streaming=1")
+    piece = Piece(source=0, start=1, stop=2)
+    (whole,) = read_piece(source, piece, None)
+    sizes = [rough_size(row) for row in whole.as_rows()]
+    limit = sorted(sizes)[3]
+    batches = list(read_piece(source, piece, None, max_record_bytes=limit))
+    assert [line for batch in batches for line in batch.lines.tolist()] == [
+        i for i, size in enumerate(sizes) if size <= limit
+    ]
+    assert [error.line for batch in batches for error in batch.errors] == [
+        i for i, size in enumerate(sizes) if size > limit
+    ]
+    assert batches[-1].next_line == 7
 
 
 def test_a_streamed_dataset_continues_at_any_row(local: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
+from dataprep.pipeline.sources.sizes import row_sizes
 from dataprep.pipeline.types import Piece, Source
 
 TEXT = frozenset({"text"})
@@ -248,3 +249,164 @@ def test_wanting_no_column_still_counts_the_rows(tmp_path: Path) -> None:
         source = source_of(tmp_path / name)
         batches = list(read_piece(source, Piece(source=0, start=0, stop=10), frozenset()))
         assert sum(len(batch.lines) for batch in batches) == batches[-1].next_line == 100
+
+
+BIG = "a" * (1 << 20)
+REPEATED = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8192, np.int32)), pa.array([BIG]))
+IN_ONE_LIST = pa.ListArray.from_arrays(pa.array([0, 0, 8192], pa.int32()), REPEATED)
+RUN = pa.RunEndEncodedArray.from_arrays(pa.array([8192], pa.int32()), pa.array([BIG]))
+ZEROS = pa.ListArray.from_arrays(pa.array([0, 1 << 26], pa.int32()), pa.nulls(1 << 26, pa.int8()))
+NESTED = pa.array([BIG])
+for _ in range(4):  # a thousand times what it had before, each time
+    everything = pa.array([0] * 1000, pa.int32()), pa.array([len(NESTED)] * 1000, pa.int32())
+    NESTED = pa.ListViewArray.from_arrays(*everything, NESTED)
+GROWN = {
+    "plain.parquet": pa.table({"text": [BIG] * 200}),
+    "dictionary.parquet": pa.table({"text": REPEATED}),
+    "nested.parquet": pa.table({"text": IN_ONE_LIST}),
+    "zeros.parquet": pa.table({"text": ZEROS}),
+    "dictionary.arrow": pa.table({"text": REPEATED}),
+    "stream-dictionary.arrow": pa.table({"text": REPEATED}),
+    "nested.arrow": pa.table({"text": IN_ONE_LIST}),
+    "runs.arrow": pa.table({"text": RUN}),
+    "views.arrow": pa.table({"text": NESTED}),
+}
+
+
+def read_within(source: Source, num_bytes: int) -> None:
+    """Read all rows; Arrow must never hold more than `num_bytes`."""
+    before = pa.total_allocated_bytes()
+    whole = Piece(source=0, start=0, stop=1)
+    for batch in read_piece(source, whole, TEXT, max_record_bytes=1 << 62):
+        assert len(batch.lines) <= 65
+        assert pa.total_allocated_bytes() - before < num_bytes
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_values_that_are_stored_once_and_repeated_often_are_refused_before_they_are_made(
+    tmp_path: Path, name: str
+) -> None:
+    write(GROWN[name], tmp_path / name, 8192)
+    source = source_of(tmp_path / name)
+    with pytest.raises(InputError, match=rf"of .*{name} grows from .* more than 200 times"):
+        read_within(source, 100 << 20)
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+@pytest.mark.parametrize("name", ["stream.arrow", "file.arrow"])
+@pytest.mark.parametrize("in_dictionary", [False, True])
+def test_an_arrow_message_that_grows_too_much_is_refused_before_it_is_decompressed(
+    tmp_path: Path, name: str, compression: str, in_dictionary: bool
+) -> None:
+    column = pa.array(["a" * (256 << 20)])
+    table = pa.table({"text": column.dictionary_encode() if in_dictionary else column})
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    write(table, tmp_path / name, options=options)
+    del column, table
+    source = source_of(tmp_path / name)
+    before = pa.total_allocated_bytes()
+    for read in (
+        lambda: split_source(source, 0, 1000, TEXT, False),
+        lambda: list(read_piece(source, Piece(source=0, start=0, stop=1), TEXT)),
+    ):
+        with pytest.raises(InputError, match=rf"{name} grows from .* more than 200 times"):
+            read()
+        assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_parquet_page_that_grows_too_much_is_refused_before_it_is_decompressed(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"text": ["a" * (100 << 20)]})
+    write(table, tmp_path / "t.parquet", compression="zstd", use_dictionary=False)
+    (source,) = find_sources(str(tmp_path / "t.parquet"))
+    with pytest.raises(InputError, match=r"row group 0 of .* grows from"):
+        list(read_piece(source, Piece(source=0, start=0, stop=1), TEXT))
+    (source,) = find_sources(str(tmp_path / "t.parquet"), max_ratio=1 << 20)
+    assert len(rows_of(source, Piece(source=0, start=0, stop=1), TEXT)) == 1
+
+
+def test_values_that_repeat_the_one_before_them_do_not_fill_the_memory(tmp_path: Path) -> None:
+    table = pa.table({"text": [BIG + str(i) for i in range(300)]})
+    encoding = {"text": "DELTA_BYTE_ARRAY"}
+    path = tmp_path / "t.parquet"
+    write(table, path, 300, use_dictionary=False, column_encoding=encoding)
+    with pytest.raises(InputError, match=r"row group 0 of .* grows from"):
+        read_within(source_of(path), 200 << 20)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("is_coded", [False, True])
+def test_a_row_longer_than_the_limit_is_an_error_of_its_row_only(
+    tmp_path: Path, name: str, is_coded: bool
+) -> None:
+    texts = pa.array(["a" * 2000, "b", "c" * 2001, "d" * 1500, None, "e" * 2500])
+    column = texts.dictionary_encode() if is_coded else texts
+    write(pa.table({"text": column, "n": range(6)}), tmp_path / name, 6)
+    source = source_of(tmp_path / name)
+    for batch_bytes in (1, 3000, 1 << 20):
+        lines: list[int] = []
+        errors = []
+        for batch in read_piece(
+            source,
+            Piece(source=0, start=0, stop=1),
+            TEXT,
+            batch_bytes=batch_bytes,
+            max_record_bytes=2000,
+        ):
+            lines += batch.lines.tolist()
+            assert list((batch.columns or {}).get("text", [])) == [
+                texts[i].as_py() for i in batch.lines.tolist()
+            ]
+            errors += [(error.line, error.reason) for error in batch.errors]
+        assert lines == [0, 1, 3, 4]
+        assert errors == [
+            (2, "record of 2001 bytes is longer than the limit of 2000"),
+            (5, "record of 2500 bytes is longer than the limit of 2000"),
+        ]
+
+
+def test_rows_of_every_arrow_type_are_measured_without_being_made() -> None:
+    arrays = [
+        (pa.array(["ab", None, "", "xyz"]), [2, 1, 1, 3]),
+        (pa.array(["ab", None, "x" * 100], pa.string_view()), [2, 1, 100]),
+        (pa.array([[1, 2], None, [], [3]]), [16, 1, 1, 8]),
+        (pa.array([["abc", "d"], ["e"]], pa.large_list(pa.string())), [4, 1]),
+        (pa.array([[1, 2], [3, 4], None], pa.list_(pa.int32(), 2)), [8, 8, 1]),
+        (pa.array([{"a": "xx", "b": 1}, None]), [10, 1]),
+        (pa.array([[("k", "vvv")], [], None], pa.map_(pa.string(), pa.string())), [4, 1, 1]),
+        (pa.array(["aaaa", "b", "aaaa", None]).dictionary_encode(), [4, 1, 4, 1]),
+        (pa.array([[None, None], []], pa.list_(pa.null())), [2, 1]),
+        (pa.array([True, None]), [1, 1]),
+        (
+            pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["aa", "b"])),
+            [2, 2, 1],
+        ),
+        (
+            pa.UnionArray.from_sparse(
+                pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["abc", "defg"])]
+            ),
+            [8, 4],
+        ),
+        (
+            pa.UnionArray.from_dense(
+                pa.array([0, 1, 1], pa.int8()),
+                pa.array([0, 0, 1], pa.int32()),
+                [pa.array([1]), pa.array(["abc", "defg"])],
+            ),
+            [8, 3, 4],
+        ),
+        (
+            pa.ListViewArray.from_arrays(
+                pa.array([0, 0, 1], pa.int32()),
+                pa.array([3, 3, 0], pa.int32()),
+                pa.array(["aa", "b", "c"]),
+            ),
+            [4, 4, 1],
+        ),
+    ]
+    for array, expected in arrays:
+        for start in range(len(array) + 1):
+            for length in range(len(array) + 1 - start):
+                part = array.slice(start, length)
+                assert row_sizes(part).tolist() == expected[start : start + length], array.type

@@ -1,0 +1,169 @@
+"""Measure the rows of an Arrow array without making them: what is stored once may stand in many.
+
+    dictionary ["x" * 1000]  indices [0, 0, 0]        sizes [1000, 1000, 1000], stored 1012 bytes
+    list view  values [1, 2]  all of them, twice       sizes [16, 16]
+
+Each value counts with its bytes, at least one. A size is the sum of what a value holds, and is
+found without following it as often as it is repeated, so that nested repetition costs nothing. The
+array must be valid: wrong offsets would be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sizes = NDArray[np.float64]  # of rows, in bytes; floats do not overflow
+
+_MOST = float(1 << 40)  # more than any limit; sums of more would lose the smaller ones
+
+
+def row_sizes(array: Any) -> Sizes:
+    """Return how many bytes each row has."""
+    sizes = _measure(array.type)(array)
+    if array.null_count:
+        sizes = np.where(array.is_valid().to_numpy(zero_copy_only=False), sizes, 1)
+    return np.clip(sizes, 1, _MOST)
+
+
+def _measure(kind: Any) -> Callable[[Any], Sizes]:
+    from pyarrow import types
+
+    for name, measure in _MEASURES:
+        is_kind = getattr(types, f"is_{name}", None)  # older versions lack some types
+        if is_kind is not None and is_kind(kind):
+            return measure
+    return _extension if hasattr(kind, "storage_type") else _fixed
+
+
+def _fixed(array: Any) -> Sizes:
+    width = _width(array.type)
+    if width is None:  # a type that is newer than this
+        width = array.nbytes / max(1, len(array))
+    return np.full(len(array), width)
+
+
+def _width(kind: Any) -> float | None:
+    """Return the bytes of a value of this type; None if they differ."""
+    from pyarrow import types
+
+    if types.is_null(kind):
+        return 1.0
+    if types.is_nested(kind) or types.is_dictionary(kind):
+        return None
+    try:
+        return max(1.0, float(kind.bit_width) / 8)
+    except ValueError:
+        return None
+
+
+def _binary(array: Any) -> Sizes:
+    import pyarrow.compute as pc
+
+    return _numbers(pc.binary_length(array))
+
+
+def _view(array: Any) -> Sizes:
+    """The length of a value is the first number of its view."""
+    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)
+    return views[array.offset : array.offset + len(array), 0].astype(np.float64)
+
+
+def _list(array: Any) -> Sizes:
+    offsets = _numbers(array.offsets).astype(np.int64)
+    return _between(array.values, offsets[:-1], offsets[1:])
+
+
+def _map(array: Any) -> Sizes:
+    offsets = _numbers(array.offsets).astype(np.int64)
+    ends = offsets[:-1], offsets[1:]
+    return _between(array.keys, *ends) + _between(array.items, *ends)
+
+
+def _list_view(array: Any) -> Sizes:
+    starts = _numbers(array.offsets).astype(np.int64)
+    return _between(array.values, starts, starts + _numbers(array.sizes).astype(np.int64))
+
+
+def _fixed_list(array: Any) -> Sizes:
+    width = array.type.list_size
+    starts = np.arange(len(array)) * width + array.offset * width
+    return _between(array.values, starts, starts + width)
+
+
+def _struct(array: Any) -> Sizes:
+    children = (array.field(i) for i in range(array.type.num_fields))
+    return sum(map(row_sizes, children), np.zeros(len(array)))
+
+
+def _dictionary(array: Any) -> Sizes:
+    if not len(array.dictionary):
+        return np.zeros(len(array))
+    return row_sizes(array.dictionary)[_numbers(array.indices).astype(np.int64)]
+
+
+def _runs(array: Any) -> Sizes:
+    rows = np.arange(array.offset, array.offset + len(array))
+    places = np.searchsorted(_numbers(array.run_ends), rows, side="right")
+    return row_sizes(array.values)[places]
+
+
+def _union(array: Any) -> Sizes:
+    # `type_codes` and `offsets` do not follow a slice.
+    here = slice(array.offset, array.offset + len(array))
+    buffers = array.buffers()
+    kinds = np.frombuffer(buffers[1], np.int8)[here]
+    sizes = np.zeros(len(array))
+    for i, code in enumerate(array.type.type_codes):
+        chosen = np.flatnonzero(kinds == code)
+        if len(chosen):
+            is_dense = array.type.mode == "dense"
+            rows = np.frombuffer(buffers[2], np.int32)[here][chosen] if is_dense else chosen
+            sizes[chosen] = row_sizes(array.field(i))[rows]
+    return sizes
+
+
+def _extension(array: Any) -> Sizes:
+    return row_sizes(array.storage)
+
+
+def _between(values: Any, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Sizes:
+    """Return the sizes of ranges of `values`."""
+    width = _width(values.type)
+    if width is not None:  # long lists of codes are not looked at one by one
+        return np.asarray(np.maximum(0, stops - starts) * width)
+    low, high = (int(starts.min()), int(stops.max())) if len(starts) else (0, 0)
+    totals = np.zeros(max(0, high - low) + 1)
+    np.cumsum(row_sizes(values.slice(low, max(0, high - low))), out=totals[1:])
+    stops = np.maximum(starts, stops)
+    return totals[stops - low] - totals[starts - low]
+
+
+def _numbers(array: Any) -> NDArray[Any]:
+    filled = array.fill_null(0) if array.null_count else array
+    numbers: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+# The first that applies; the names are those of `pyarrow.types`.
+_MEASURES: tuple[tuple[str, Callable[[Any], Sizes]], ...] = (
+    ("string", _binary),
+    ("large_string", _binary),
+    ("binary", _binary),
+    ("large_binary", _binary),
+    ("string_view", _view),
+    ("binary_view", _view),
+    ("list", _list),
+    ("large_list", _list),
+    ("map", _map),
+    ("list_view", _list_view),
+    ("large_list_view", _list_view),
+    ("fixed_size_list", _fixed_list),
+    ("struct", _struct),
+    ("dictionary", _dictionary),
+    ("run_end_encoded", _runs),
+    ("union", _union),
+)
