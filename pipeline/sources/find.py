@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -36,7 +36,7 @@ from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.patterns import fixed_folder, outside_datasets
-from dataprep.pipeline.sources.remote import find_urls, fingerprint_url
+from dataprep.pipeline.sources.remote import check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -102,6 +102,7 @@ def _describe(
 ) -> list[Source]:
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
+            list(pool.map(partial(check_growth, max_ratio=max_ratio), paths))
             kinds = list(pool.map(_kind, paths))
             fingerprints = list(pool.map(fingerprint_url, paths))
     else:
