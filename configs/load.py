@@ -120,7 +120,8 @@ def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
         return f"{links}::{path_in(folder, last)}"
     place = os.path.join(folder, os.path.expanduser(text))
     looks_like_path = text.startswith(("./", "../", "~", "/")) or os.path.exists(place)
-    if not text or text == "-" or "://" in text or text.startswith(("hf:", "synthetic:")):
+    is_name = "://" in text or text.startswith(("hf:", "synthetic:"))
+    if not text or text == "-" or (is_name and not os.path.lexists(place)):
         return text
     if may_be_name and (text == "bytes" or not looks_like_path):
         return text

@@ -101,7 +101,8 @@ def find_media(
         left_out=[] if left_out is None else left_out,
     )
     is_local = os.path.lexists(os.path.expanduser(spec))
-    if spec.startswith((hub.PREFIX, synthetic.PREFIX)) or (is_url(spec) and not is_local):
+    is_name = spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)
+    if is_name and not is_local:
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):

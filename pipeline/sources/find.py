@@ -66,16 +66,17 @@ def find_sources(
     Names of files in a folder that are not read are added to `left_out`.
     """
     (spec,) = hidden([spec])
-    if spec.startswith(synthetic.PREFIX):
+    is_local = os.path.lexists(spec)  # then it is no other name, whatever it looks like
+    if spec.startswith(synthetic.PREFIX) and not is_local:
         return [synthetic.find_synthetic(spec)]
-    if spec.startswith(hub.PREFIX):
+    if spec.startswith(hub.PREFIX) and not is_local:
         name = hub.parse_hub_name(spec)
         if name.streaming:
             return [hub.streamed_source(name)]
         found = FoundPaths(paths=hub.hub_arrow_files(name))
-    elif spec.startswith("file://"):
+    elif spec.startswith("file://") and not is_local:
         found = _find_local(unquote(urlsplit(spec).path))
-    elif is_url(spec) and not os.path.lexists(spec):
+    elif is_url(spec) and not is_local:
         found = FoundPaths(paths=find_urls(spec))
     else:
         found = _find_local(spec)
