@@ -27,8 +27,9 @@ from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
+from dataprep.pipeline.sources.find import local_path
 from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
-from dataprep.pipeline.sources.patterns import fixed_folder, outside_datasets
+from dataprep.pipeline.sources.patterns import check_folders, fixed_folder, outside_datasets
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.storage.manifest import kind_of
@@ -100,6 +101,7 @@ def find_media(
         max_ratio=max_ratio,
         left_out=[] if left_out is None else left_out,
     )
+    spec = local_path(spec)
     is_local = os.path.lexists(os.path.expanduser(spec))
     is_name = spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)
     if is_name and not is_local:
@@ -130,7 +132,7 @@ def _in_folder(path: str, spec: str, search: _Search) -> list[Found]:
         )
     if hub.is_saved(path) or dataset_around(path):
         return _tables(path, search)
-    names = list(walk(path))
+    names = list(walk(path, search.left_out))
     refuse_orphans([os.path.join(path, name) for name in names], spec)
     found = _sorted(path, names, names, spec, search)
     read = {name for item in found for entry in item.entries for name in entry.names}
@@ -305,7 +307,8 @@ def files_read(found: Iterable[Found]) -> Iterator[str]:
 
 def folders_named(specs: Iterable[str]) -> list[str]:
     """Return the folders that are read whole, also those above a `**`."""
-    local = [spec for spec in specs if not is_url(spec) or os.path.lexists(spec)]
+    named = map(local_path, specs)
+    local = [spec for spec in named if not is_url(spec) or os.path.lexists(spec)]
     paths = [os.path.abspath(os.path.expanduser(spec)) for spec in local]
     deep = [fixed_folder(path) for path in paths if "**" in path]
     return [path for path in (*paths, *deep) if os.path.isdir(path)]
@@ -315,16 +318,14 @@ def _match(pattern: str, spec: str, left_out: list[str]) -> tuple[str, list[str]
     """Return the folder above the first wildcard, and the files below it that match.
 
     Datasets that match are added to `left_out`.
-
-    A folder that cannot be listed is an error; `glob` would silently leave it out.
     """
     folder = fixed_folder(pattern)
-    list(walk(folder) if "**" in pattern else _in(folder, ""))  # raises if it cannot be listed
+    check_folders(pattern, spec)
     found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
     if not found:
         raise InputError(f"{spec} matches no file")
     files, datasets = outside_datasets(sorted(found), pattern, spec, with_codes=False)
-    left_out.extend(os.path.relpath(path, folder) for path in datasets)
+    left_out.extend(path.removeprefix(f"{folder}/") for path in datasets)
     # A folder that is linked into itself shows the same files at every depth.
     real = lru_cache(maxsize=None)(os.path.realpath)
     places = ((real(os.path.dirname(f)), os.path.basename(f), f) for f in files[::-1])

@@ -106,15 +106,20 @@ class Beside:
         return found[TEXT], found[JSON]
 
 
-def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+def walk(
+    folder: str, left_out: list[str], below: str = "", seen: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """Yield the names of all files below a folder, except hidden ones.
 
-    A folder that is its own ancestor is not entered again. A dataset is not entered at all: if an
-    output lies below its own input, the next run must not read it.
+    A folder that is its own ancestor is not entered again. A dataset is not entered at all, but
+    added to `left_out`: if an output lies below its own input, the next run must not read it.
     """
     place = os.path.join(folder, below)
     real = os.path.realpath(place)
-    if real in seen or (below and kind_of(place)):
+    if real in seen:
+        return
+    if below and kind_of(place):
+        left_out.append(below)
         return
     with naming(place), os.scandir(place) as entries:
         found = sorted((entry.name, entry.is_dir()) for entry in entries)
@@ -122,7 +127,7 @@ def walk(folder: str, below: str = "", seen: frozenset[str] = frozenset()) -> It
         if name.startswith("."):
             continue
         if is_folder:
-            yield from walk(folder, f"{below}{name}/", seen | {real})
+            yield from walk(folder, left_out, f"{below}{name}/", seen | {real})
         else:
             yield f"{below}{name}"
 

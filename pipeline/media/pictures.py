@@ -20,13 +20,15 @@ from dataprep.pipeline.media.packages import needed
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+# Others that Pillow knows are rare and less tested, and some run programs: EPS runs Ghostscript.
+_KINDS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 _DEEP = ("I", "F")  # and I;16, I;16B, …
 MAX_PIXELS = 178_956_970  # Pillow's own limit
 _LONGEST = 1 << 15  # pixels: a longer picture is nearly a line, and scaling it takes gigabytes
 
 
 class UnknownPictureError(ValueError):
-    """The data is not a picture of a kind that Pillow knows."""
+    """The data is not a picture of a kind that is read."""
 
 
 def open_picture(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
@@ -37,7 +39,9 @@ def open_picture(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
     # Pillow checks this wherever it learns a size, also inside files; it refuses twice as many.
     pillow.MAX_IMAGE_PIXELS = max_pixels / 2
     try:
-        picture = pillow.open(io.BytesIO(data))
+        pillow.init()
+        kinds = [kind for kind in _KINDS if kind in pillow.OPEN]  # AVIF may not be built in
+        picture = pillow.open(io.BytesIO(data), formats=kinds)
     except pillow.UnidentifiedImageError:
         raise UnknownPictureError("is not a picture of a known kind") from None
     except Exception as error:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -166,7 +167,8 @@ class CsvRecords:
 
     def __init__(self, names: Sequence[str], wanted: Wanted, delimiter: str) -> None:
         keys = names if wanted.keys is None else sorted(wanted.keys)
-        self._places = {key: names.index(key) for key in keys}
+        places = {name: place for place, name in enumerate(names)}
+        self._places = {key: places[key] for key in keys}
         self._num_columns = len(names)
         self._delimiter = delimiter
         self._max_record_bytes = wanted.max_record_bytes
@@ -272,7 +274,8 @@ def _check_names(names: Sequence[str], wanted: Collection[str]) -> None:
         raise ValueError("is blank; begin with the row that names the columns")
     if "" in wanted:
         raise ValueError(f"has no name for column {names.index('') + 1}; name it")
-    twice = next((name for name in names if name in wanted and names.count(name) > 1), None)
+    counts = Counter(names)
+    twice = next((name for name in names if counts[name] > 1 and name in wanted), None)
     if twice is not None:
         raise ValueError(f"names column {twice!r} twice; rename one of them")
 

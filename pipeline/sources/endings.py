@@ -15,7 +15,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.stream import is_url
 
-_QUERY = re.compile(r"\?[\w.~%+-]+=.*|#.*")
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
 _COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
@@ -29,7 +29,10 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     >>> kind_by_name("a/b.jsonl.gz"), kind_by_name("a/b.md")
     (('jsonl', 'gz'), None)
     """
-    name = _file_name(path)
+    return next(filter(None, map(_kind_of_name, _file_names(path))), None)
+
+
+def _kind_of_name(name: str) -> tuple[str, str] | None:
     stem, ending = _split_ending(name)
     compression = _COMPRESSIONS.get(ending, "")
     known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
@@ -38,16 +41,19 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
     return known.kind, compression
 
 
-def _file_name(path: str) -> str:
-    """Return the part of a path or URL that ends like the file, in lower case.
+def _file_names(path: str) -> list[str]:
+    """Return the parts of a path or URL that may end like the file, in lower case.
 
-    >>> _file_name("zip://A.jsonl::x.zip"), _file_name("simplecache::https://h/a.csv?sig=***")
-    ('zip://a.jsonl', 'https://h/a.csv')
+    The first without what may be a query: in some stores it is part of the name.
+
+    >>> _file_names("zip://A.jsonl::x.zip"), _file_names("simplecache::https://h/a.csv?raw")
+    (['zip://a.jsonl'], ['https://h/a.csv', 'https://h/a.csv?raw'])
     """
     if not is_url(path):
-        return path.lower()
+        return [path.lower()]
     links = path.lower().split("::")
-    return _QUERY.sub("", next((link for link in links if "://" in link), links[-1]))
+    link = next((link for link in links if "://" in link), links[-1])
+    return list(dict.fromkeys((_QUERY.sub("", link), link)))
 
 
 def _split_ending(name: str) -> tuple[str, str]:
@@ -68,7 +74,7 @@ def is_found_in_folders(path: str) -> bool:
 
 
 def _is_packed(path: str) -> bool:
-    return _file_name(path).endswith(_PACKED)
+    return any(name.endswith(_PACKED) for name in _file_names(path))
 
 
 def table_endings() -> list[str]:

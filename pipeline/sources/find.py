@@ -35,14 +35,15 @@ from dataprep.pipeline.sources.encoded import (
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
-from dataprep.pipeline.sources.patterns import fixed_folder, outside_datasets
-from dataprep.pipeline.sources.remote import check_growth, find_urls, fingerprint_url
+from dataprep.pipeline.sources.patterns import check_folders, fixed_folder, outside_datasets
+from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
 _NAMED = 3  # files that a message about left-out files names
+_BY_ENDING = "not read from a folder by their endings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class FoundPaths:
     """What an input names: the files that are read, and those in its folder that are not."""
 
     paths: list[str]
-    left_out: list[str] = field(default_factory=list)  # relative to the folder
+    left_out: list[str] = field(default_factory=list)  # below the folder; "out/": a dataset
 
 
 def find_sources(
@@ -74,12 +75,11 @@ def find_sources(
         if name.streaming:
             return [hub.streamed_source(name)]
         found = FoundPaths(paths=hub.hub_arrow_files(name))
-    elif spec.startswith("file://") and not is_local:
-        found = _find_local(unquote(urlsplit(spec).path))
-    elif is_url(spec) and not is_local:
-        found = FoundPaths(paths=find_urls(spec))
+    elif is_url(local_path(spec)) and not is_local:
+        paths, not_read = find_urls(spec)
+        found = FoundPaths(paths=paths, left_out=not_read)
     else:
-        found = _find_local(spec)
+        found = _find_local(local_path(spec))
     if left_out is not None:
         left_out += found.left_out
     sources = _describe(found.paths, separator, max_ratio, cache_dir)
@@ -87,15 +87,39 @@ def find_sources(
     return sources
 
 
-def list_left_out(names: Sequence[str]) -> str:
+def local_path(spec: str) -> str:
+    """Return what a URL of a local file or folder names; anything else as it is.
+
+    Only `file://` is percent-decoded: fsspec opens names as they are written.
+
+    >>> local_path("file:///a%20b"), local_path("local:///a%20b"), local_path("s3://b/a")
+    ('/a b', '/a%20b', 's3://b/a')
     """
+    if os.path.lexists(spec) or "::" in spec:
+        return spec
+    if spec.startswith("file://"):
+        return unquote(urlsplit(spec).path)
+    return spec.removeprefix("local://")
+
+
+def list_left_out(names: Sequence[str]) -> str:
+    """Return what to say of files, and of datasets, whose names end in a slash.
+
     >>> list_left_out(["a.md", "b.bin", "c.pdf", "d.pdf", "e.pdf"])
     'left out: a.md, b.bin, c.pdf and 2 more (not read from a folder by their endings)'
+    >>> list_left_out(["a.md", "out/"])
+    'left out: a.md (not read from a folder by their endings); out/ (datasets of dataprep)'
     """
-    if not names:
-        return ""
+    datasets = [name for name in names if name.endswith("/")]
+    files = [name for name in names if not name.endswith("/")]
+    reasons = ((files, _BY_ENDING), (datasets, "datasets of dataprep"))
+    told = [f"{_first_of(these)} ({reason})" for these, reason in reasons if these]
+    return f"left out: {'; '.join(told)}" if told else ""
+
+
+def _first_of(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"left out: {', '.join(names[:_NAMED])}{more} (not read from a folder by their endings)"
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _describe(
@@ -156,7 +180,7 @@ def _find_local(spec: str) -> FoundPaths:
 def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     """Return the files that match; a folder that cannot be listed is an error, not left out."""
     found = sorted(glob.glob(pattern, recursive=True))
-    _check_folders(pattern, spec)
+    check_folders(pattern, spec)
     matched = [name for name in found if not os.path.isdir(name)]
     files, datasets = outside_datasets(matched, pattern, spec, with_codes=True)
     for name in files:
@@ -171,20 +195,8 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     once = {(folder, name): file for folder, name, file in places}
     top = fixed_folder(pattern)
     return FoundPaths(
-        paths=sorted(once.values()), left_out=[os.path.relpath(path, top) for path in datasets]
+        paths=sorted(once.values()), left_out=[path.removeprefix(f"{top}/") for path in datasets]
     )
-
-
-def _check_folders(pattern: str, spec: str) -> None:
-    """Raise an InputError if a folder that the pattern goes through cannot be listed."""
-
-    def refuse(error: OSError) -> None:
-        raise InputError(f"cannot list {error.filename} (for {spec}): {error.strerror}")
-
-    deep = "**" in pattern
-    for _, folders, _ in os.walk(fixed_folder(pattern), onerror=refuse):
-        if not deep:
-            folders.clear()
 
 
 def _in_folder(folder: str) -> FoundPaths:
@@ -200,14 +212,19 @@ def _in_folder(folder: str) -> FoundPaths:
             f"no readable file in {folder}; name the files: {folder}/*.jsonl "
             f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
         )
-    return FoundPaths(paths=files, left_out=[os.path.relpath(path, folder) for path in left_out])
+    return FoundPaths(paths=files, left_out=[path.removeprefix(f"{folder}/") for path in left_out])
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
-    """Return the local files whose content no longer has its fingerprint."""
+    """Return the files whose content, or what their store reports, has another fingerprint now."""
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
+    remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
     now = fingerprint_files([s.path for s in local], cache_dir)
-    return [s for s, (_, found) in zip(local, now, strict=True) if s.fingerprint != found]
+    if remote:
+        with ThreadPoolExecutor(_MAX_THREADS) as pool:
+            now += pool.map(partial(fingerprint_url, fresh=True), [s.path for s in remote])
+    known = zip([*local, *remote], now, strict=True)
+    return [source for source, (_, found) in known if source.fingerprint != found]
 
 
 def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Leave datasets out of what a pattern matches, as they are left out of a folder.
+"""What a pattern matches is what a folder has: no dataset, and no folder skipped in silence.
 
     data/*/*/*.parquet     data/2024/01/a.parquet          read
                            data/out/shards/a.parquet       data/out has a manifest: left out
@@ -17,6 +17,8 @@ from functools import cache
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.encoded import dataset_around
 from dataprep.pipeline.storage.manifest import kind_of
+
+_NONE: frozenset[str] = frozenset()
 
 
 def fixed_folder(pattern: str) -> str:
@@ -38,7 +40,8 @@ def outside_datasets(
 ) -> tuple[list[str], list[str]]:
     """Return the matched files to read, and the datasets that hold the others.
 
-    Shards of codes are read `with_codes`. An InputError says if all files are in datasets.
+    Names of datasets end in a slash. Shards of codes are read `with_codes`. An InputError says if
+    all files are in datasets.
     """
     top = fixed_folder(pattern)
 
@@ -66,4 +69,34 @@ def outside_datasets(
             f"{spec} matches only files of datasets, as {next(iter(datasets))}, which patterns "
             "leave out; name the folder of the dataset"
         )
-    return files, list(datasets)
+    return files, [f"{dataset}/" for dataset in datasets]
+
+
+def check_folders(pattern: str, spec: str) -> None:
+    """Raise an InputError if a folder that the pattern goes through cannot be listed or entered.
+
+    `glob` would silently leave out what is in it.
+    """
+    parts = pattern.split(os.sep)
+    first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    _list(fixed_folder(pattern), spec)
+    for i in range(first, len(parts)):
+        above = os.sep.join(parts[:i]) or os.sep
+        folders = glob.glob(above, recursive=True) if i > first else [above]
+        for folder in filter(os.path.isdir, folders):
+            _list(folder, spec, deep=parts[i] == "**")
+        if parts[i] == "**":
+            return  # all that is below has been looked at
+
+
+def _list(folder: str, spec: str, *, deep: bool = False, above: frozenset[str] = _NONE) -> None:
+    try:
+        os.stat(os.path.join(folder, os.curdir))  # fails if the folder may not be entered
+        with os.scandir(folder) as entries:
+            below = [e.path for e in entries if deep and e.is_dir() and e.name[0] != "."]
+    except OSError as error:
+        raise InputError(f"cannot list {folder} (for {spec}): {error.strerror}") from error
+    real = os.path.realpath(folder) if deep else ""
+    if real not in above:
+        for path in below:
+            _list(path, spec, deep=True, above=above | {real})

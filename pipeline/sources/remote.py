@@ -7,17 +7,22 @@ reports (size, ETag, time), not from the content.
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import xxhash
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.secrets import address_of, hidden_like, identity_of, redacted
+from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import filesystem_of, naming
+from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, kind_told
 
+URL_PREFIX = "ukey:"
 # What stores report that changes when a file is only read.
 _VOLATILE = {"time", "atime", "accessTime", "last_accessed", "LastAccessed"}
 # Names, which may hold credentials, or differ with the way that the file was named.
@@ -25,21 +30,25 @@ _NAMES = {"name", "filename", "orig_filename", "path", "Key", "url", "href"}
 _ARCHIVES = ("zip", "jar", "tar", "libarchive")
 
 
-def find_urls(spec: str) -> list[str]:
-    """Return the files, sorted, that a URL names: one file, a pattern or a folder."""
+def find_urls(spec: str) -> tuple[list[str], list[str]]:
+    """Return the files, sorted, that a URL names: one file, a pattern or a folder.
+
+    Also what is left out of a folder; names of datasets end in a slash.
+    """
+    left_out: list[str] = []
     with naming(spec):
         filesystem, path = filesystem_of(spec)
         filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
             found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
         elif filesystem.info(path)["type"] == "directory":
-            found = _in_folder(filesystem.find(path), spec)
+            found, left_out = _in_folder(filesystem, path, spec)
         else:
-            return [spec]
+            return [spec], []
     if not found:
         raise InputError(f"no file matches {spec}")
     address = address_of(spec)
-    return sorted(hidden_like(spec, (_url(address, path, name) for name in found)))
+    return sorted(hidden_like(spec, (_url(address, path, name) for name in found))), left_out
 
 
 def check_growth(url: str, max_ratio: int) -> None:
@@ -63,10 +72,12 @@ def check_growth(url: str, max_ratio: int) -> None:
             Growth(place=url, stored=stored, max_ratio=max_ratio).check(info["size"])
 
 
-def fingerprint_url(url: str) -> tuple[int, str]:
-    """Return (size or -1, `ukey:` + hash of what the store reports)."""
+def fingerprint_url(url: str, *, fresh: bool = False) -> tuple[int, str]:
+    """Return (size or -1, `ukey:` + hash of what the store reports); `fresh`: asked again."""
     with naming(url):
         filesystem, path = filesystem_of(url)
+        if fresh:
+            filesystem.invalidate_cache()
         info = filesystem.info(path)
     size = info.get("size")
     known = [
@@ -76,7 +87,7 @@ def fingerprint_url(url: str) -> tuple[int, str]:
     ]
     return (
         -1 if size is None else int(size),
-        f"ukey:{xxhash.xxh3_128_hexdigest(repr([identity_of(url), known]).encode())}",
+        f"{URL_PREFIX}{xxhash.xxh3_128_hexdigest(repr([identity_of(url), known]).encode())}",
     )
 
 
@@ -89,18 +100,42 @@ def _is_name(value: object, path: str) -> bool:
     return isinstance(value, str) and f"/{value}".endswith(f"/{path.lstrip('/')}")
 
 
-def _in_folder(paths: list[Any], spec: str) -> list[str]:
-    names = [str(path) for path in paths]
-    if any(os.path.basename(name) in SAVED_MARKS for name in names):
+def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list[str]]:
+    """Return the files to read, and the names below the folder that are left out."""
+    top = f"{folder.rstrip('/')}/"
+    names = {str(name).removeprefix(top): str(name) for name in filesystem.find(folder)}
+    shown = sorted(name for name in names if not re.search(r"(^|/)\.", name))
+    if any(os.path.basename(name) in SAVED_MARKS for name in shown):
         raise InputError(
             f"{spec} was saved by `datasets`, and such folders can only be read locally;"
             " copy it, or name its files: .../*.arrow"
         )
-    return [
-        name
-        for name in names
-        if is_found_in_folders(name) and not os.path.basename(name).startswith(".")
-    ]
+    datasets = _datasets(filesystem, names)
+    kept, left_out = [], []
+    for name in shown:
+        dataset = next((d for d in datasets if name.startswith(d)), None)
+        is_code = dataset == "" and datasets[""] == "encoded" and name.startswith(f"{SHARDS}/")
+        if dataset is not None and not is_code:
+            left_out.append(dataset)
+        elif is_found_in_folders(name):
+            kept.append(names[name])
+        else:
+            left_out.append(name)
+    return kept, [name for name in dict.fromkeys(left_out) if name]
+
+
+def _datasets(filesystem: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each dataset of ours, by its folder: {"out/": "tokenized"}."""
+    found: dict[str, str] = {}
+    for name, path in names.items():
+        if os.path.basename(name) == MANIFEST:
+            with filesystem.open(path, "rb") as file:
+                kind = kind_told(file.read(200))
+            if kind:
+                found[name.removesuffix(MANIFEST)] = kind
+        elif f"/{name}".endswith(f"/{WORK}/{MARK}"):
+            found.setdefault(name.removesuffix(f"{WORK}/{MARK}"), "unfinished")
+    return found
 
 
 def _url(spec: str, stripped: str, path: str) -> str:

@@ -49,6 +49,7 @@ __all__ = [
     "files_of",
     "files_of_shard",
     "kind_of",
+    "kind_told",
     "manifest_json",
     "manifest_text",
     "read_manifest",
@@ -155,6 +156,11 @@ def kind_of(folder: Path | str) -> str:
             head = file.read(200)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return "unfinished" if (place / WORK / MARK).exists() else ""
+    return kind_told(head)
+
+
+def kind_told(head: bytes) -> str:
+    """Return the kind of dataset that a manifest tells in its first bytes, or ''."""
     return next((kind for kind in KINDS if f'"kind": "{kind}"'.encode() in head), "")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, features
 
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.media import (
@@ -78,6 +78,30 @@ def test_a_bad_picture_has_a_reason(data: bytes, reason: str) -> None:
     decoded = decode(data)
     assert not decoded.frames
     assert re.search(reason, decoded.reason)
+
+
+KINDS = ["JPEG", "MPO", "PNG", "WEBP", "BMP", "GIF", "TIFF", "AVIF"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_of_a_known_kind_is_read(kind: str) -> None:
+    if kind == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    assert open_picture(encoded(picture(32, 32), kind)).size == (32, 32)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "PCX", "TGA", "ICO", "PPM", "SGI", "XBM"])
+def test_no_other_kind_of_picture_is_opened_and_no_program_is_run(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "gs"  # Pillow runs Ghostscript for EPS
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
+    image = picture(32, 32, mode="1") if kind == "XBM" else picture(32, 32)
+    assert decode(encoded(image, kind)).reason == "is not a picture of a known kind"
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_picture_that_is_decoded_already_is_taken_as_it_is() -> None:

@@ -3,14 +3,19 @@ compressed; a folder says what it leaves out."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +26,13 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.media import find_media
 from dataprep.pipeline.secrets import hidden
-from dataprep.pipeline.sources import find_sources, read_piece, split_source
+from dataprep.pipeline.sources import (
+    changed_sources,
+    find_sources,
+    list_left_out,
+    read_piece,
+    split_source,
+)
 from dataprep.pipeline.storage.manifest import MARK
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.twice import refuse_twice
@@ -182,7 +193,121 @@ def test_datasets_below_a_folder_are_left_out_and_said_to_be(tmp_path: Path) -> 
     (tmp_path / "begun" / ".work" / MARK).touch()
     left_out: list[str] = []
     find_sources(str(tmp_path), left_out=left_out)
-    assert left_out == ["begun"]
+    assert left_out == ["begun/"]
+
+
+def test_a_folder_of_pictures_says_that_it_leaves_out_a_dataset(tmp_path: Path) -> None:
+    for folder in ("in", "in/out"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.png").write_bytes(png(0))
+    (tmp_path / "in/out/manifest.json").write_text('{"kind": "encoded"')
+    left_out: list[str] = []
+    (found,) = find_media(str(tmp_path / "in"), "vision", "image", None, left_out=left_out)
+    assert [entry.name for entry in found.entries] == ["a.png"]
+    assert left_out == ["out/"]
+
+
+def test_files_and_datasets_are_left_out_for_their_own_reasons() -> None:
+    assert list_left_out(["a.md"]) == "left out: a.md (not read from a folder by their endings)"
+    assert list_left_out(["out/"]) == "left out: out/ (datasets of dataprep)"
+    assert list_left_out([]) == ""
+
+
+@pytest.fixture
+def memory_folder() -> Iterator[Any]:
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    yield files
+    files.store.clear()
+
+
+def test_a_folder_behind_a_url_leaves_out_what_a_local_one_does_and_says_so(
+    memory_folder: Any,
+) -> None:
+    for name, content in (
+        ("a.jsonl", b"{}"),
+        ("readme.md", b""),
+        (".hidden/b.jsonl", b"{}"),
+        ("manifest.json", b'{"kind": "of somebody else"}'),
+        ("out/manifest.json", b'{"kind": "tokenized"'),
+        ("out/errors/errors.jsonl", b"{}"),
+        ("out2/a.jsonl", b"{}"),
+        ("begun/.work/dataprep-work", b""),
+        ("begun/tokens/a.jsonl", b"{}"),
+    ):
+        memory_folder.pipe_file(f"/in/{name}", content)
+    left_out: list[str] = []
+    found = find_sources("memory://in", left_out=left_out)
+    names = ["a.jsonl", "manifest.json", "out2/a.jsonl"]
+    assert [source.path for source in found] == [f"memory://in/{name}" for name in names]
+    assert sorted(left_out) == ["begun/", "out/", "readme.md"]
+    for dataset in ("out", "begun"):
+        with pytest.raises(InputError, match="no file matches"):
+            find_sources(f"memory://in/{dataset}")
+
+
+def test_of_a_dataset_of_codes_behind_a_url_only_the_shards_are_read(memory_folder: Any) -> None:
+    for name in ("shards/a.jsonl", "errors/errors.jsonl"):
+        memory_folder.pipe_file(f"/codes/{name}", b"{}")
+    memory_folder.pipe_file("/codes/manifest.json", b'{"kind": "encoded"')
+    (source,) = find_sources("memory://codes")
+    assert source.path == "memory://codes/shards/a.jsonl"
+
+
+def test_a_file_behind_a_url_that_changes_is_noticed(memory_folder: Any) -> None:
+    memory_folder.pipe_file("/in/a.jsonl", b"{}")
+    memory_folder.pipe_file("/in/b.jsonl", b"{}")
+    sources = find_sources("memory://in")
+    assert changed_sources(sources, None) == []
+    memory_folder.pipe_file("/in/b.jsonl", b'{"a": 1}')
+    assert changed_sources(sources, None) == [sources[1]]
+    memory_folder.rm("/in/a.jsonl")
+    with pytest.raises(InputError, match=r"cannot read memory://.*a\.jsonl"):
+        changed_sources(sources, None)
+
+
+@pytest.mark.parametrize("scheme", ["local", "file"])
+def test_a_local_folder_is_the_same_by_its_url(tmp_path: Path, scheme: str) -> None:
+    write(tmp_path / "in" / "a.jsonl")
+    write(tmp_path / "in" / "out" / "errors.jsonl")
+    write(tmp_path / "in" / "out" / "manifest.json").write_text('{"kind": "packed"')
+    found = []
+    for spec in (f"{tmp_path}/in", f"{scheme}://{tmp_path}/in"):
+        left_out: list[str] = []
+        found.append((find_sources(spec, left_out=left_out), left_out))
+    assert found[0] == found[1]
+    assert found[0][1] == ["out/"]
+    (tmp_path / "in" / "a.png").write_bytes(png(0))
+    (pictures,) = find_media(f"{scheme}://{tmp_path}/in/*.png", "vision", "image", None)
+    assert [entry.name for entry in pictures.entries] == ["a.png"]
+
+
+@pytest.mark.parametrize("find", [find_sources, partial(find_media, kind="vision", column="x")])
+@pytest.mark.parametrize(
+    ("pattern", "closed"),
+    [
+        *product(["*/x/*.jsonl", "*/*/*.jsonl", "**/*.jsonl", "a*/**/*"], ["a1", "a1/x", "linked"]),
+        *product(["*/*.jsonl"], ["a1", "linked"]),
+    ],
+)
+def test_a_folder_that_a_pattern_cannot_list_is_an_error_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Any, pattern: str, closed: str
+) -> None:
+    for folder in ("a1", "a1/x", "a2", "a2/x"):
+        write(tmp_path / "in" / folder / "a.jsonl")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in" / "alinked").symlink_to(tmp_path / "elsewhere")
+    place = str(tmp_path / "in" / closed.replace("linked", "alinked"))
+    listed = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path) == place:  # root may list everything
+            raise PermissionError(errno.EACCES, "Permission denied", place)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=rf"cannot list {place} .*: Permission denied"):
+        find(f"{tmp_path}/in/{pattern}", cache_dir=None)
 
 
 @pytest.mark.parametrize("command", ["tokenize", "encode"])
@@ -200,7 +325,7 @@ def test_a_pattern_leaves_out_the_output_of_the_last_run(
     left_out: list[str] = []
     find_media(f"{tmp_path}/data/*/*/*.parquet", "vision", "image", None, left_out=left_out)
     find_sources(f"{tmp_path}/data/*/*/*", left_out=left_out)
-    assert left_out == ["out"]
+    assert left_out == ["out/"]
 
 
 def test_a_pattern_that_matches_only_datasets_says_so(codes: Path) -> None:

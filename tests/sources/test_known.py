@@ -41,6 +41,19 @@ def test_an_ending_belongs_to_one_format_alone() -> None:
             assert packed == ((kind, "gz") if known.may_be_compressed else None)
 
 
+@pytest.mark.parametrize("query", ["?x", "?raw=1", "?sig=a/b.csv", "#part", "?x#y", "?", ""])
+def test_a_query_of_any_kind_is_not_part_of_the_ending(query: str) -> None:
+    assert kind_by_name(f"https://h/a.jsonl.gz{query}") == ("jsonl", "gz")
+    assert kind_by_name(f"simplecache::https://h/a.jsonl{query}") == ("jsonl", "")
+
+
+@pytest.mark.parametrize("mark", ["?", "#", "?x=1&"])
+def test_a_mark_of_a_query_may_be_part_of_the_name(mark: str) -> None:
+    assert kind_by_name(f"s3://b/a{mark}b.jsonl") == ("jsonl", "")
+    assert kind_by_name(f"a{mark}b.jsonl") == ("jsonl", "")
+    assert kind_by_name(f"a.jsonl{mark}") is None
+
+
 def test_an_unknown_ending_is_told_all_that_are_known() -> None:
     told = str(unknown_ending("a.md"))
     assert all(ending in told for known in FORMATS.values() for ending in known.endings)

@@ -17,7 +17,9 @@ the keys it has.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -114,8 +116,9 @@ class WholeDecoder:
         self._seen = []
         record: dict[Any, Any] = self._decoder.decode(data)
         if len(record) < len(self._seen):
+            counts = Counter(self._seen)
             for key in record:
-                if self._seen.count(key) > 1 and (self._watched is None or key in self._watched):
+                if counts[key] > 1 and (self._watched is None or key in self._watched):
                     raise DuplicateKeyError(key)
         return record
 
@@ -141,8 +144,9 @@ class SegmentChecker:
                 objects: list[dict[Any, Any]] = self._objects.decode(values[key])
             except msgspec.ValidationError:
                 continue
-            for name in dict.fromkeys(self._seen):
-                if self._seen.count(name) > sum(name in found for found in objects):
+            kept = Counter(chain.from_iterable(objects))
+            for name, count in Counter(self._seen).items():
+                if count > kept[name]:
                     raise DuplicateKeyError(name)
 
 

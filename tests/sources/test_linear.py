@@ -1,0 +1,58 @@
+"""Many keys, columns or members cost as much as they are long, not the square of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.media.decode import _no_key_twice
+from dataprep.pipeline.sources.csv import _check_names
+from dataprep.pipeline.sources.json.records import SegmentChecker, WholeDecoder
+from dataprep.pipeline.sources.reasons import DuplicateKeyError
+from dataprep.pipeline.sources.stream import ByteStream
+from dataprep.pipeline.sources.tables import check_columns
+
+# Each of these takes a second or two, or else many minutes.
+pytestmark = pytest.mark.timeout(120)
+COUNT = 400_000
+NAMES = [f"k{i}" for i in range(COUNT)]
+TWICE = [*NAMES, NAMES[-1]]
+OBJECT = "{" + ",".join(f'"{name}":1' for name in TWICE) + "}"
+
+
+CASES: dict[str, tuple[type[Exception], Callable[[], object]]] = {
+    "keys of a record": (DuplicateKeyError, lambda: WholeDecoder(None).one(OBJECT.encode())),
+    "keys of segments": (
+        DuplicateKeyError,
+        lambda: SegmentChecker().check(f'{{"s":[{OBJECT}]}}'.encode(), ["s"]),
+    ),
+    "many segments": (
+        DuplicateKeyError,
+        lambda: SegmentChecker().check(
+            f'{{"s":[{",".join(json.dumps({name: 1}) for name in NAMES)},{OBJECT}]}}'.encode(),
+            ["s"],
+        ),
+    ),
+    "columns of a csv": (ValueError, lambda: _check_names(TWICE, TWICE)),
+    "columns of a table": (InputError, lambda: check_columns(None, TWICE, "t.parquet")),
+    "keys beside a picture": (ValueError, lambda: _no_key_twice([(key, 1) for key in TWICE])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_key_that_is_there_twice_is_found_in_one_pass(name: str) -> None:
+    error, find = CASES[name]
+    with pytest.raises(error, match=NAMES[-1]):
+        find()
+
+
+def test_bytes_of_a_gzip_file_are_not_copied_for_each_of_its_members(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"") * COUNT + gzip.compress(b"x"))
+    with ByteStream(str(path), "gz", chunk_bytes=64 << 20) as stream:
+        assert list(stream) == [b"x"]
