@@ -79,6 +79,9 @@ def _run() -> int:
         if lacks_memory(error):
             say("out of memory; use fewer --workers, or give the command more memory")
             return ResourceError.exit_code
+        if isinstance(error, FileNotFoundError) and not _has_working_folder():
+            say("the working folder was deleted; go to one that exists, or give absolute paths")
+            return ConfigError.exit_code
         if isinstance(error, UnicodeEncodeError) or _is_bad_name(error):
             say(f"a name or a value cannot be used: {error}")
             return ConfigError.exit_code
@@ -90,6 +93,13 @@ def _run() -> int:
             return 1
         shown()
         return getattr(error, "exit_code", 2)
+
+
+def _has_working_folder() -> bool:
+    try:
+        return bool(os.getcwd())
+    except FileNotFoundError:
+        return False
 
 
 def _is_bad_name(error: Exception) -> bool:

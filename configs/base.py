@@ -9,7 +9,8 @@ Count      1 or more, and no more than a 64-bit integer holds
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -44,8 +45,17 @@ Compression = Literal["none", "zstd"]
 Loudness = Literal["peak", "rms", "none"]
 
 
+class Needs(NamedTuple):
+    """What a key goes with: alone it has no effect."""
+
+    what: str  # for messages: "strategy pad"
+    is_given: Callable[[Any], bool]  # of the config
+
+
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    goes_with: ClassVar[Mapping[str, Needs]] = {}  # by key; whoever gives one of these means it
 
     @field_validator("*", mode="before")
     @classmethod
@@ -67,8 +77,10 @@ def _at_most_all(value: str | None) -> str | None:
 
 
 # 100 or "0.1%"
+_MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
+PATTERNS = {_MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%"}
 MaxErrors = Annotated[
-    Annotated[str, Field(pattern=r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$")] | None,
+    Annotated[str, Field(pattern=_MAX_ERRORS)] | None,
     BeforeValidator(_as_text),
     AfterValidator(_at_most_all),
 ]

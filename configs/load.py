@@ -8,34 +8,33 @@ whose type is `FilePath` or `NameOrPath`), those of flags and `--set` to the wor
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
-import types
-import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dataprep.configs.base import IS_PATH, MAY_BE_PATH
+from dataprep.configs.base import IS_PATH, MAY_BE_PATH, Model
 from dataprep.configs.files import MAX_DEPTH, is_preset, parse_value, preset_names, read_file
-from dataprep.pipeline.errors import ConfigError, CorruptError, short
+from dataprep.configs.problems import model_in, problems_of
+from dataprep.pipeline.errors import ConfigError, CorruptError
 
 __all__ = ["load_config", "preset_names", "recorded", "validate"]
 
 M = TypeVar("M", bound=BaseModel)
+C = TypeVar("C", bound=Model)
 
 
 def load_config(
-    model: type[M],
+    model: type[C],
     *,
     files: Sequence[str] = (),
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
-) -> M:
+) -> C:
     """Return the validated config of whole files or of a section; None is a flag not given."""
     values: dict[str, Any] = {}
     for file in files:
@@ -48,7 +47,20 @@ def load_config(
     where = ", ".join(files) or "the command line"
     validate(model, values, where)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
-    return validate(model, {**values, **given}, where)
+    config = validate(model, {**values, **given}, where)
+    check_effects(config, {*values, *given})
+    return config
+
+
+def check_effects(config: Model, given: Collection[str]) -> None:
+    """Raise a ConfigError for a key that somebody gave, but that nothing looks at."""
+    for key, needs in config.goes_with.items():
+        value = getattr(config, key)
+        asks_for_nothing = value is None or value is False or value == "none"
+        if key in given and not asks_for_nothing and not needs.is_given(config):
+            raise ConfigError(
+                f"{key} {value} has no effect without {needs.what}; set that, or leave {key} out"
+            )
 
 
 def _values_of(file: str, model: type[BaseModel], section: str | None) -> dict[str, Any]:
@@ -82,7 +94,7 @@ def rooted(values: Mapping[str, Any], model: type[BaseModel], folder: str) -> di
         found[key] = value
         if field is None:
             continue
-        inner = _model_in(field.annotation)
+        inner = model_in(field.annotation)
         items = value if isinstance(value, list) else [value]
         marks = [mark for mark in field.metadata if mark in (IS_PATH, MAY_BE_PATH)]
         moved = [
@@ -108,7 +120,8 @@ def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
         return f"{links}::{path_in(folder, last)}"
     place = os.path.join(folder, os.path.expanduser(text))
     looks_like_path = text.startswith(("./", "../", "~", "/")) or os.path.exists(place)
-    if not text or text == "-" or "://" in text or text.startswith(("hf:", "synthetic:")):
+    is_name = "://" in text or text.startswith(("hf:", "synthetic:"))
+    if not text or text == "-" or (is_name and not os.path.lexists(place)):
         return text
     if may_be_name and (text == "bytes" or not looks_like_path):
         return text
@@ -134,8 +147,7 @@ def validate(model: type[M], values: Mapping[str, Any], where: str) -> M:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_problem(model, p) for p in error.errors())
-        raise ConfigError(f"config error in {where}: {problems}") from None
+        raise ConfigError(f"config error in {where}: {problems_of(model, error)}") from None
 
 
 def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
@@ -143,7 +155,7 @@ def recorded(model: type[M], values: Mapping[str, Any], folder: Path) -> M:
     try:
         return model.model_validate(_known(model, values))
     except ValidationError as error:
-        problems = "; ".join(_problem(model, p) for p in error.errors())
+        problems = problems_of(model, error)
         raise CorruptError(
             f"{folder}/manifest.json records a config that is not valid: {problems}"
         ) from None
@@ -156,47 +168,9 @@ def _known(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _known_in(annotation: Any, value: Any) -> Any:
-    inner = _model_in(annotation)
+    inner = model_in(annotation)
     if inner is None:
         return value
     if isinstance(value, list):
         return [_known_in(inner, item) for item in value]
     return _known(inner, value) if isinstance(value, dict) else value
-
-
-def _problem(model: type[BaseModel], problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        known = _keys_beside(model, problem["loc"])
-        near = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
-        return f"unknown key {place!r}, {hint}"
-    return f"{place or 'config'}: {problem['msg'].lower()}, got {_shown(problem['input'])}"
-
-
-def _shown(value: Any) -> str:
-    try:
-        return short(repr(value), 200)
-    except ValueError:  # Python does not print integers of more than 4,300 digits
-        return "a huge number"
-
-
-def _keys_beside(model: type[BaseModel], loc: Sequence[int | str]) -> list[str]:
-    """Return the keys of the model that `loc` ends in: ('modalities', 'visoin') -> vision, …"""
-    current: type[BaseModel] = model
-    for part in loc[:-1]:
-        if isinstance(part, str) and part in current.model_fields:
-            current = _model_in(current.model_fields[part].annotation) or current
-    return list(current.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model in an annotation: tuple[Annotated[InputConfig, …], …] -> InputConfig."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is not None:
-        for inner in typing.get_args(annotation):
-            found = _model_in(inner)
-            if found is not None:
-                return found
-    return None

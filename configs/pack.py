@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from dataprep.configs.base import (
     Count,
     FilePath,
     Model,
+    Needs,
     Overflow,
     ShardBytes,
     Side,
@@ -25,8 +27,24 @@ from dataprep.configs.base import (
 )
 
 
+def _strategies(*names: StrategyName) -> Needs:
+    return Needs(f"strategy {' or '.join(names)}", lambda config: config.strategy in names)
+
+
 class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
+
+    goes_with: ClassVar[Mapping[str, Needs]] = {
+        "overflow": _strategies("best_fit", "first_fit", "pad"),
+        "truncate_side": Needs("overflow truncate", lambda config: config.overflow == "truncate"),
+        "pad_side": _strategies("pad"),
+        "max_segments": _strategies("best_fit", "first_fit"),
+        "keep_blocks": _strategies("best_fit", "first_fit", "pad"),
+        "drop_tail": _strategies("concat"),
+        "open_rows": _strategies("first_fit"),
+        "seed": _strategies("best_fit"),
+        "compat": _strategies("concat", "pad"),
+    }
 
     inputs: Annotated[tuple[str, ...], IS_PATH] = Field(
         (), description="folders of tokenized datasets, in order"
@@ -40,15 +58,16 @@ class PackConfig(Model):
     strategy: StrategyName = Field("best_fit", description="how documents are put into rows")
     overflow: Overflow = Field(
         "split",
-        description="documents longer than a row: split them, truncate them, or leave them out",
+        description="documents longer than a row: split them, truncate them, or leave them out; "
+        "not with concat",
     )
     truncate_side: Side = Field("right", description="with overflow truncate: which end is cut off")
     pad_side: Side = Field("right", description="with strategy pad: where padding goes")
     max_segments: Count | None = Field(
-        None, description="put at most this many documents into a row"
+        None, description="with best_fit, first_fit: put at most this many documents into a row"
     )
     keep_blocks: bool = Field(
-        True, description="do not cut inside a block of vision or audio codes"
+        True, description="do not cut inside a block of vision or audio codes; not with concat"
     )
     drop_tail: bool = Field(
         False, description="with concat: drop the last tokens if they do not fill a row"
@@ -63,7 +82,9 @@ class PackConfig(Model):
     pad_id: TokenId | None = Field(
         None, description="id of padding; default: the tokenizer's pad, else 0"
     )
-    seed: int = Field(0, ge=-(1 << 63), lt=1 << 63, description="seed of the order of rows")
+    seed: int = Field(
+        0, ge=-(1 << 63), lt=1 << 63, description="with best_fit: seed of the order of rows"
+    )
     compat: Compat = Field(
         "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
     )

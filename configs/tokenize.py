@@ -7,7 +7,8 @@ and overrides are in `load`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -24,6 +25,7 @@ from dataprep.configs.base import (
     MaxRatio,
     Model,
     NameOrPath,
+    Needs,
     OnError,
     ShardBytes,
     SpecialInTextMode,
@@ -64,8 +66,16 @@ Inputs = Annotated[
 ]
 
 
+def _has_fields_from(config: Any) -> bool:
+    return any(item.fields_from is not None for item in (config, *config.inputs))
+
+
 class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
+
+    goes_with: ClassVar[Mapping[str, Needs]] = {
+        "fields_index": Needs("fields_from", _has_fields_from)
+    }
 
     inputs: Inputs = Field((), description="what to read, in order")
     tokenizer: NameOrPath = Field(

@@ -12,6 +12,7 @@ columns that its own devices hold.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
@@ -26,7 +27,7 @@ from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.loaders.views import View
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, ResourceError
 from dataprep.pipeline.types import Offsets
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ AnyBatch = dict[str, Any]  # of numpy arrays, or of jax arrays on a mesh
 
 PADDING = -1  # in place of the number of a dataset: there is no row, fill with padding
 _BLOCK_ROWS = 4096  # rows whose order is computed at once
+_PLACE_BYTES, _TOKEN_BYTES = 16, 4  # of a row's dataset and number; of a token
 
 
 class ArraySpec(NamedTuple):
@@ -114,7 +116,13 @@ class BatchReader:
     def _allocate(self, request: Request, num_rows: int) -> Arrays:
         """Return arrays for a batch, all in one buffer."""
         *parts, total = _layout(request, num_rows)
-        buffer = self._buffers.take(total)
+        try:
+            buffer = self._buffers.take(total)
+        except MemoryError:
+            raise ResourceError(
+                f"there is no memory for a batch of {num_rows:,} rows, {total / 1e9:,.1f} GB; "
+                "set a smaller batch_size, or prefetch less"
+            ) from None
         arrays = (
             buffer[start:stop].view(kind).reshape(shape) for start, stop, kind, shape in parts
         )
@@ -152,10 +160,19 @@ class BatchMaker:
         return self.reader.read(step, (0, self._width), wanted)
 
     def check(self) -> None:
-        """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh."""
-        for step in self._sizes.steps if self._placement else ():
-            assert self._placement is not None
-            self._placement.check(self._shape(step))
+        """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh, or is
+        larger than the memory of this machine."""
+        for step in self._sizes.steps:
+            size, width = self._shape(step)
+            if self._placement is not None:
+                self._placement.check((size, width))
+            # A host of a mesh may hold a small part of the tokens, but knows where each row is.
+            num_bytes = size * (_PLACE_BYTES + (0 if self._placement else width * _TOKEN_BYTES))
+            if num_bytes > _memory():
+                raise ConfigError(
+                    f"a batch of {size:,} rows takes at least {num_bytes / 1e9:,.0f} GB, this "
+                    f"machine has {_memory() / 1e9:,.0f}; set a smaller batch_size"
+                )
 
     def spec(self, step: int) -> dict[str, Any]:
         """Return shape and dtype (on a mesh, sharding too) of each array of a batch."""
@@ -191,6 +208,11 @@ def make_placement(mesh: Mesh | None, spec: PartitionSpec | None) -> Placement |
     from dataprep.loaders.place import Placement  # without a mesh, jax need not be there
 
     return Placement(mesh, spec)
+
+
+def _memory() -> int:
+    """Return how many bytes of memory this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @lru_cache(maxsize=64)

@@ -263,6 +263,8 @@ class DataLoader:
     def _checked(self, step: Any) -> int:
         number = whole_number("step", step)
         if not self.has(number):
+            if self._num_steps is None:
+                raise IndexError(f"an endless loader has no step {shown(step)}; the first is 0")
             raise IndexError(f"step {shown(step)} of a loader of {self._num_steps} steps")
         return number
 

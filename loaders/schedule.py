@@ -37,13 +37,15 @@ def shown(value: Any) -> str:
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """Return a whole number of any kind as a plain int; 3.0 and "3" are ConfigErrors.
+    """Return a whole number of any kind as a plain int; 3.0, "3" and True are ConfigErrors.
 
     >>> import numpy as np
     >>> whole_number("seed", np.int64(3))
     3
     """
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise ConfigError(f"{name} must be a whole number, got {shown(value)}") from None

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
 from dataprep.pipeline.hashes import hash_bytes, hash_file
-from dataprep.pipeline.opening import NotRegularError, open_regular
+from dataprep.pipeline.opening import NotRegularError, TooLargeError, read_bounded
 
 FileId = tuple[int, int]  # device, inode
 
@@ -66,9 +66,8 @@ def write_sealed(path: Path, data: bytes) -> None:
 def read_sealed(path: Path) -> bytes | None:
     """Return what was sealed; None if the file is missing or damaged."""
     try:
-        with open_regular(path) as file:
-            data, _, seal = file.readall().rpartition(b"\n")
-    except (FileNotFoundError, NotADirectoryError, NotRegularError):
+        data, _, seal = read_bounded(path).rpartition(b"\n")
+    except (FileNotFoundError, NotADirectoryError, NotRegularError, TooLargeError):
         return None
     return data if hash_bytes(data).encode() == seal else None
 

@@ -3,7 +3,8 @@
     /data/a.jsonl                          opened
     /dev/zero, a FIFO, a socket, /proc/…   NotRegularError at once: reading might never end
 
-Links are followed: what counts is where they lead.
+Links are followed: what counts is where they lead. Files that are read whole have a largest size
+(`read_bounded`), far above that of real ones.
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ _KINDS = {
     stat.S_IFDIR: "a folder",
 }
 _KERNEL = ("/proc", "/sys")  # their files look regular, but may wait, or never end
+# A manifest of 20,000 shards has 10 MB, one of a million sources 300 MB.
+MAX_BYTES = 1 << 30
 
 
 class NotRegularError(OSError):
     """It exists, but is not a file with bytes on a disk."""
+
+
+class TooLargeError(OSError):
+    """It has more bytes than any file of its kind."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
@@ -40,6 +47,16 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
         raise
 
 
+def read_bounded(path: str | os.PathLike[str]) -> bytes:
+    """Return the bytes of a regular file; TooLargeError, without reading it, if it is huge."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_BYTES:
+            cause = f"it has {size:,} bytes, more than any real one ({MAX_BYTES:,})"
+            raise TooLargeError(errno.EINVAL, cause, os.fspath(path))
+        return file.readall()
+
+
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     """Return the status of a regular file; for libraries that open a file by its name."""
     status = os.stat(path)
@@ -47,10 +64,27 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     return status
 
 
-def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+def why_unusable(path: str | os.PathLike[str]) -> str:
+    """Return what is wrong with a name that is neither a file nor a folder, and what to do."""
+    try:
+        what = _what(os.stat(path))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "is a link that leads back to itself; remove it"
+        if os.path.islink(path):
+            return f"is a broken link (to {os.readlink(path)}); remove it or mend it"
+        return f"cannot be read: {error.strerror}"
+    return f"is {what}, not a file on a disk; write what it gives to a file, and name that"
+
+
+def _what(status: os.stat_result) -> str:
+    """Return what it is if it is not a regular file, else ''."""
     what = _KINDS.get(stat.S_IFMT(status.st_mode), "")
-    if not what and status.st_dev in _kernel_devices():
-        what = "made by the kernel"
+    return "made by the kernel" if not what and status.st_dev in _kernel_devices() else what
+
+
+def _check(status: os.stat_result, path: str | os.PathLike[str]) -> None:
+    what = _what(status)
     if what:
         raise NotRegularError(errno.EINVAL, f"it is {what}, not a file on a disk", os.fspath(path))
 

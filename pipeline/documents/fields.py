@@ -31,6 +31,7 @@ from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
 Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
+MEANT_AS_ID = re.compile(r"<\|\s*[-+]?\s*[0-9][0-9._\s]*\|>")  # and is none: <|-1|>, <|1.5|>
 # answer*0.5; also what was meant as a weight and is none: answer*-1, answer*nan
 WEIGHTED = re.compile(r"(.+)\*([-+]?(?:[0-9.][\w.]*(?:[-+][0-9]+)?|nan|inf))")
 
@@ -85,6 +86,8 @@ def _parse_field(name: str, grammar: Grammar) -> Field:
     literal = LITERAL_ID.fullmatch(name)
     if literal:
         return Field(kind="id", keys=(), weight=weight, id=int(literal[1]))
+    if MEANT_AS_ID.fullmatch(name):
+        raise ValueError(f"field {name!r} is not an id; ids are <|0|> to <|2147483647|>")
     if name.startswith("{") and name.endswith("}"):
         return Field(kind="base64", keys=(name[1:-1],), weight=weight)
     modality = grammar.modality_of(name)

@@ -15,14 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.pipeline.engine.files import TokenizerFiles, read_defining_file
+from dataprep.pipeline.engine.files import (
+    RANDOM_SETTINGS,
+    TokenizerFiles,
+    read_defining_file,
+)
 from dataprep.pipeline.engine.interface import (
     Engine,
     EngineFailedError,
     EngineUnavailableError,
     failures_told,
 )
-from dataprep.pipeline.engine.rewrite import without_control_tokens, without_holes
+from dataprep.pipeline.engine.rewrite import (
+    without_control_tokens,
+    without_holes,
+    without_settings,
+)
 from dataprep.pipeline.types import Ids, Offsets
 
 Encode = Callable[[Sequence[str]], tuple[Ids, Offsets]]
@@ -77,6 +85,8 @@ def load_fast(
     if files.kind not in adapter.kinds:
         raise EngineUnavailableError(f"it cannot read a tokenizer of kind {files.kind}")
     data = read_defining_file(files)
+    if files.random:
+        data = without_settings(data, RANDOM_SETTINGS)
     try:
         with failures_told():
             return FastEngine(name, version, adapter.load(files, data))

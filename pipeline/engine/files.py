@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -23,11 +24,15 @@ from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name
 from dataprep.pipeline.engine.interface import EngineFailedError, failures_told
 from dataprep.pipeline.engine.special import AddedToken, Special, special_of_folder
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 
 # ids of the `bytes` tokenizer above the 256 bytes
 BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}
 BYTES_DEFINITION = b"dataprep bytes: utf-8 0..255, bos 256, eos 257, pad 258"
+
+# With these, BPE and Unigram cut the same text differently each time: meant for training a model,
+# and `tokenizers` has no switch for them.
+RANDOM_SETTINGS = ("dropout", "alpha", "nbest_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,7 @@ class TokenizerFiles:
     eos_token: str | None = None
     pad_token: str | None = None
     special: tuple[AddedToken, ...] = ()  # what text may spell
+    random: str = ""  # its settings that would choose tokens at random; they are switched off
 
 
 def resolve_tokenizer(name: str) -> TokenizerFiles:
@@ -74,7 +80,7 @@ def read_defining_file(files: TokenizerFiles) -> bytes:
 
 
 def parse_json(data: bytes, path: str) -> Any:
-    """Return a `tokenizers.Tokenizer` that neither truncates nor pads."""
+    """Return a `tokenizers.Tokenizer` that neither truncates nor pads, and draws no lots."""
     check_tokenizers_version()
     from tokenizers import Tokenizer
 
@@ -83,6 +89,9 @@ def parse_json(data: bytes, path: str) -> Any:
             tokenizer = Tokenizer.from_str(data.decode("utf-8"))
             tokenizer.no_truncation()
             tokenizer.no_padding()
+            for name in RANDOM_SETTINGS:
+                if getattr(tokenizer.model, name, None):
+                    setattr(tokenizer.model, name, None)
     except EngineFailedError as error:
         raise ConfigError(
             f"{path} is not a tokenizer that `tokenizers` can load: {error}; "
@@ -151,7 +160,15 @@ def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
             "32-bit integers; name a tokenizer whose ids are below 2147483648"
         )
     files = _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
-    return replace(files, special=_special_of_json(files, tokenizer, data))
+    model = _model_in(data)
+    random = [f"{name} {model[name]}" for name in RANDOM_SETTINGS if model.get(name)]
+    special = _special_of_json(files, tokenizer, model)
+    return replace(files, special=special, random=", ".join(random))
+
+
+def _model_in(data: bytes) -> Mapping[str, Any]:
+    model: Mapping[str, Any] = json.loads(data)["model"]
+    return model
 
 
 def with_special_tokens(files: TokenizerFiles) -> TokenizerFiles:
@@ -162,16 +179,18 @@ def with_special_tokens(files: TokenizerFiles) -> TokenizerFiles:
     if files.kind == "sentencepiece":
         special = _special_of_pieces(files, parse_sentencepiece(data, files.path))
     else:
-        special = _special_of_json(files, parse_json(data, files.path), data)
+        special = _special_of_json(files, parse_json(data, files.path), _model_in(data))
     return replace(files, special=special)
 
 
-def _special_of_json(files: TokenizerFiles, tokenizer: Any, data: bytes) -> tuple[AddedToken, ...]:
+def _special_of_json(
+    files: TokenizerFiles, tokenizer: Any, model: Mapping[str, Any]
+) -> tuple[AddedToken, ...]:
     """Return the special tokens: those that say so, and BOS, EOS and padding."""
-    added = added_tokens_of(tokenizer, data)
+    unknown = _unknown_of(tokenizer, model)
+    added = added_tokens_of(tokenizer, model)
     known = {token.id for token in added}
     roles = _roles_of(files)
-    unknown = _unknown_of(tokenizer, data)
     return (
         *(token for token in added if token.special or token.id in roles),
         *(
@@ -201,9 +220,9 @@ def _roles_of(files: TokenizerFiles) -> dict[int, str]:
     return {id: token for id, token in roles if id is not None and token is not None}
 
 
-def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
+def added_tokens_of(tokenizer: Any, model: Mapping[str, Any]) -> list[AddedToken]:
     """Return the added tokens of a tokenizer.json, with the ids that `tokenizers` gives them."""
-    unknown = _unknown_of(tokenizer, data)
+    unknown = _unknown_of(tokenizer, model)
     return [
         AddedToken(
             content=token.content,
@@ -216,9 +235,8 @@ def added_tokens_of(tokenizer: Any, data: bytes) -> list[AddedToken]:
     ]
 
 
-def _unknown_of(tokenizer: Any, data: bytes) -> int | None:
+def _unknown_of(tokenizer: Any, model: Mapping[str, Any]) -> int | None:
     """Return the id that the model gives to what it does not know."""
-    model = json.loads(data)["model"]
     unknown: int | None = model.get("unk_id")  # of Unigram
     if unknown is None and model.get("unk_token") is not None:
         unknown = tokenizer.token_to_id(model["unk_token"])
@@ -267,8 +285,7 @@ def _record(
 
 def _read(path: Path) -> bytes:
     try:
-        with open_regular(path) as file:
-            return file.readall()
+        return read_bounded(path)
     except OSError as error:
         raise ConfigError(
             f"tokenizer {path} cannot be read: {error.strerror}; name another or make it readable"

@@ -7,6 +7,7 @@ rules an engine out and never changes an id.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 # With more missing ids than this, the file is not a vocabulary with a few gaps.
@@ -35,6 +36,14 @@ def without_holes(data: bytes) -> str | None:
         if id not in taken:
             vocabulary[f"\0unused {id}"] = id
     return json.dumps(tokenizer, ensure_ascii=False)
+
+
+def without_settings(data: bytes, names: Iterable[str]) -> bytes:
+    """Remove settings of the model, which then has their defaults."""
+    tokenizer: dict[str, Any] = json.loads(data)
+    for name in names:
+        tokenizer["model"].pop(name, None)
+    return json.dumps(tokenizer, ensure_ascii=False).encode()
 
 
 def without_control_tokens(data: str | bytes | None) -> str | None:

@@ -26,6 +26,8 @@ from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 from dataprep.pipeline.errors import ConfigError
 
+REFERENCE = "tokenizers"  # as a choice it stands for the reference of every kind of tokenizer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
@@ -51,21 +53,20 @@ def select_engine(
 ) -> Selection:
     """Choose the engine; `requested` is auto, or the name of the reference or of a fast engine."""
     adapters = ADAPTERS if adapters is None else adapters
-    # "tokenizers" stands for the reference of every kind of tokenizer.
-    if requested in (reference_name(files), "tokenizers"):
+    if requested in (reference_name(files), REFERENCE):
         return _reference(files)
     if requested == "auto":
         return _automatic(files, cache_dir, sweep, adapters)
     if requested not in adapters:
         raise ConfigError(
             f"engine {requested!r} cannot read this tokenizer, which is of kind {files.kind}; "
-            f"use auto, {reference_name(files)} or one of {', '.join(adapters)}"
+            f"use auto, {REFERENCE} or one of {', '.join(adapters)}"
         )
     proof = prove(requested, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
     if not proof.equal:
         raise ConfigError(
             f"engine {requested} cannot be used for {files.path or files.kind}: {proof.why_not}; "
-            f"use --engine auto or --engine {reference_name(files)}"
+            f"use --engine auto or --engine {REFERENCE}"
         )
     return Selection(name=requested, version=proof.version, proof=proof)
 

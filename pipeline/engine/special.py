@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 
 ROLES = ("bos", "eos", "pad")
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")
@@ -98,8 +98,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not os.path.lexists(path):
         return {}
     try:
-        with open_regular(path) as file:
-            config = json.loads(file.readall())
+        config = json.loads(read_bounded(path))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path} cannot be read: {error}; fix it, or move it away and name special tokens "

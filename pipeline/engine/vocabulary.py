@@ -99,7 +99,7 @@ def read_added_tokens(files: TokenizerFiles) -> list[AddedToken]:
             for i in range(processor.get_piece_size())
             if processor.is_control(i) or processor.is_unknown(i) or processor.get_score(i) == 0
         ]
-    return added_tokens_of(parse_json(data, files.path), data)
+    return added_tokens_of(parse_json(data, files.path), json.loads(data)["model"])
 
 
 def _look_up(

@@ -22,7 +22,7 @@ from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.files import make_folder, sync_folder, temporary, write_atomic
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.publish import find_publication
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK
 
 MARK_TEXT = (
@@ -115,8 +115,7 @@ def check_work(out: Path) -> None:
             "remove it yourself, or name another --out"
         )
     try:
-        with open_regular(work / MARK) as file:
-            is_whole = file.readall() == MARK_TEXT and not (work / MARK).is_symlink()
+        is_whole = read_bounded(work / MARK) == MARK_TEXT and not (work / MARK).is_symlink()
     except OSError:
         is_whole = False
     if not is_whole:
@@ -170,8 +169,7 @@ def _listed_by(path: Path) -> Iterator[str]:
     if not path.exists():
         return
     try:
-        with open_regular(path) as file:
-            values = json.loads(file.readall())
+        values = json.loads(read_bounded(path))
         checksum = values.pop("checksum")
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError, OSError):
         raise ConfigError(

@@ -27,6 +27,7 @@ from dataprep.pipeline.jobs.ownership import (
     remove_dataset,
     remove_work,
 )
+from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
@@ -67,6 +68,9 @@ def check_out(name: str) -> Path:
     if "://" in name:
         raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
     out = Path(name)
+    for folder in (out, *out.parents):
+        if folder.is_symlink() and not folder.exists():
+            raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
     try:
         if out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file")

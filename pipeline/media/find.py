@@ -23,6 +23,7 @@ from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, i
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
+from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
@@ -102,7 +103,8 @@ def find_media(
     )
     spec = local_path(spec)
     is_local = os.path.lexists(os.path.expanduser(spec))
-    if spec.startswith((hub.PREFIX, synthetic.PREFIX)) or (is_url(spec) and not is_local):
+    is_name = spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)
+    if is_name and not is_local:
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
@@ -119,7 +121,7 @@ def find_media(
         beside = [name for parent in parents for name in _in(folder, parent)]
         return _sorted(folder, names, beside, spec, search)
     if is_local:
-        raise InputError(f"{spec} is neither a file nor a folder; is it a pipe or a broken link?")
+        raise InputError(f"{spec} {why_unusable(path)}")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 

@@ -18,11 +18,13 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.tars import (
+    PACK_AGAIN,
     check_end,
     check_name,
     end_of,
     open_tar,
     tar_members,
+    what_instead,
 )
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import Modality
@@ -137,12 +139,19 @@ def list_tar(path: str, kind: Modality) -> list[Entry]:
     with open_tar(path) as file:
         for member in tar_members(file, path):
             end = end_of(member)
-            if not member.isfile():
+            if member.isdir():
+                continue
+            is_shown = not os.path.basename(member.name).startswith(".")
+            is_named = is_shown and is_wanted(member.name, kind)
+            what = what_instead(member)
+            if is_named and what:
+                raise InputError(f"{member.name} of {path} is {what}, not a file; {PACK_AGAIN}")
+            if what:
                 continue
             check_name(member.name, path)
             span = ByteSpan(member.offset_data, member.size)
             spans[member.name] = span
-            if is_wanted(member.name, kind) and not os.path.basename(member.name).startswith("."):
+            if is_named:
                 wanted.append((member.name, span))
         check_end(file, path, end)  # a damaged header looks like the end to tarfile
     beside = Beside(spans)

@@ -21,7 +21,7 @@ What is inside, in the order of the data:
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               what others call, and what formats share
     reasons  npy_header                        why a record is bad; the header of an .npy
-    growth                                     what stored bytes may grow to
+    growth  guarded                            what stored bytes may grow to; local files of URLs
 
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """

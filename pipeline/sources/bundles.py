@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dataprep.pipeline.sources.tars import check_end, check_name, end_of, tar_members
+from dataprep.pipeline.sources.tars import check_end, check_name, end_of, tar_members, what_instead
 
 KEY = "__key__"
 # The field of a member whose extension has one part; a .json gives one field for each of its keys.
@@ -37,7 +37,7 @@ class Member:
     header: int  # its first byte in the tar
     content: int  # where its bytes begin
     size: int  # and how many there are
-    is_link: bool
+    what: str = ""  # a link, a device …, which have no content; "" for a file
 
     def is_wanted(self, keys: frozenset[str] | None) -> bool:
         if not self.kind or keys is None:
@@ -92,9 +92,8 @@ def _member(info: tarfile.TarInfo, path: str) -> Member | None:
     """Return the member, or None if it belongs to no bundle."""
     key, extension = split_name(info.name)
     field, kind = field_of(extension)
-    is_link = info.islnk() or info.issym()
-    # A link has no content, but one that stands for a field is kept, to be reported as an error.
-    if not key or not (info.isfile() or (is_link and kind)):
+    # What has no content, but stands for a field, is kept, to be reported as an error.
+    if not key or info.isdir() or not (info.isreg() or kind):
         return None
     check_name(info.name, path)
     return Member(
@@ -106,7 +105,7 @@ def _member(info: tarfile.TarInfo, path: str) -> Member | None:
         header=info.offset,
         content=info.offset_data,
         size=info.size,
-        is_link=is_link,
+        what=what_instead(info),
     )
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.sources import hub, synthetic
 from dataprep.pipeline.sources.encoded import (
@@ -35,7 +36,7 @@ from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.patterns import check_folders, fixed_folder, outside_datasets
-from dataprep.pipeline.sources.remote import URL_PREFIX, find_urls, fingerprint_url
+from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -66,14 +67,15 @@ def find_sources(
     Names of files in a folder that are not read are added to `left_out`.
     """
     (spec,) = hidden([spec])
-    if spec.startswith(synthetic.PREFIX):
+    is_local = os.path.lexists(spec)  # then it is no other name, whatever it looks like
+    if spec.startswith(synthetic.PREFIX) and not is_local:
         return [synthetic.find_synthetic(spec)]
-    if spec.startswith(hub.PREFIX):
+    if spec.startswith(hub.PREFIX) and not is_local:
         name = hub.parse_hub_name(spec)
         if name.streaming:
             return [hub.streamed_source(name)]
         found = FoundPaths(paths=hub.hub_arrow_files(name))
-    elif is_url(local_path(spec)) and not os.path.lexists(spec):
+    elif is_url(local_path(spec)) and not is_local:
         paths, not_read = find_urls(spec)
         found = FoundPaths(paths=paths, left_out=not_read)
     else:
@@ -125,6 +127,7 @@ def _describe(
 ) -> list[Source]:
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
+            list(pool.map(partial(check_growth, max_ratio=max_ratio), paths))
             kinds = list(pool.map(_kind, paths))
             fingerprints = list(pool.map(fingerprint_url, paths))
     else:
@@ -169,10 +172,8 @@ def _find_local(spec: str) -> FoundPaths:
         return FoundPaths(paths=hub.saved_arrow_files(folder, split))
     if glob.has_magic(path) and not os.path.lexists(path):
         return _by_pattern(path, spec)
-    if os.path.exists(path):
-        raise InputError(f"{spec} is neither a file nor a folder")
-    if os.path.islink(path):
-        raise InputError(f"{spec} is a broken link (to {os.readlink(path)})")
+    if os.path.lexists(path):
+        raise InputError(f"{spec} {why_unusable(path)}")
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
@@ -184,9 +185,7 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     files, datasets = outside_datasets(matched, pattern, spec, with_codes=True)
     for name in files:
         if not os.path.isfile(name):
-            raise InputError(
-                f"{name} (matched by {spec}) is not a readable file; is it a broken link?"
-            )
+            raise InputError(f"{name} (matched by {spec}) {why_unusable(name)}")
     if not files:
         what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
@@ -254,7 +253,7 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
             yield from _walk(path, seen, left_out)
         elif is_found_in_folders(path):
             if not (os.path.isfile(path) if is_link else entry.is_file()):
-                raise InputError(f"{path} is not a readable file; is it a pipe or a broken link?")
+                raise InputError(f"{path} {why_unusable(path)}")
             yield path
         else:
             left_out.append(path)

@@ -25,7 +25,7 @@ import msgspec
 import xxhash
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.opening import check_regular, open_regular
+from dataprep.pipeline.opening import check_regular, open_regular, read_bounded
 
 ABSENT = "absent"
 PREFIX = "xxh3-128:"
@@ -174,7 +174,7 @@ def _place(folder: str, cache_dir: Path) -> Path:
 
 def _read_cache(place: Path) -> HashCache:
     with suppress(OSError, msgspec.MsgspecError):
-        return msgspec.msgpack.decode(place.read_bytes(), type=HashCache)
+        return msgspec.msgpack.decode(read_bounded(place), type=HashCache)
     return {}
 
 

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 import xxhash
 
 from dataprep.pipeline.errors import DataprepError, InputError
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import read_bounded
 from dataprep.pipeline.sources.arrow import batch_sizes
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source
@@ -106,8 +106,8 @@ def _files_of_split(folder: str) -> list[str]:
 @contextmanager
 def _as_saved(path: str) -> Iterator[Any]:
     """Yield the content of a JSON file; an InputError if it is not used like one of its kind."""
-    with naming(path), open_regular(path) as file:
-        content = file.read()
+    with naming(path):
+        content = read_bounded(path)
     try:
         yield json.loads(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

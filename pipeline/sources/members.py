@@ -29,7 +29,7 @@ from dataprep.pipeline.sources.json.records import JsonRecords
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.npy_header import integers_in
 from dataprep.pipeline.sources.reasons import explain, invalid_utf8_reason, too_long_reason
-from dataprep.pipeline.sources.tars import read_content
+from dataprep.pipeline.sources.tars import PACK_AGAIN, read_content
 from dataprep.pipeline.types import Record
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
@@ -68,8 +68,8 @@ class BundleDecoder:
 
     def _fields(self, member: Member) -> Record:
         try:
-            if member.is_link:
-                raise ValueError("a link, not a file; pack it again: tar -h --hard-dereference")
+            if member.what:
+                raise ValueError(f"{member.what}, not a file; {PACK_AGAIN}")
             data = read_content(self._file, self._path, member.content, member.size)
             if member.kind == "json":
                 return self._json(member.field, data)

@@ -17,6 +17,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
+from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import filesystem_of, naming
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, kind_told
@@ -26,6 +27,7 @@ URL_PREFIX = "ukey:"
 _VOLATILE = {"time", "atime", "accessTime", "last_accessed", "LastAccessed"}
 # Names, which may hold credentials, or differ with the way that the file was named.
 _NAMES = {"name", "filename", "orig_filename", "path", "Key", "url", "href"}
+_ARCHIVES = ("zip", "jar", "tar", "libarchive")
 
 
 def find_urls(spec: str) -> tuple[list[str], list[str]]:
@@ -38,7 +40,7 @@ def find_urls(spec: str) -> tuple[list[str], list[str]]:
         filesystem, path = filesystem_of(spec)
         filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
-            found = [name for name in filesystem.glob(path) if filesystem.isfile(name)]
+            found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
         elif filesystem.info(path)["type"] == "directory":
             found, left_out = _in_folder(filesystem, path, spec)
         else:
@@ -47,6 +49,27 @@ def find_urls(spec: str) -> tuple[list[str], list[str]]:
         raise InputError(f"no file matches {spec}")
     address = address_of(spec)
     return sorted(hidden_like(spec, (_url(address, path, name) for name in found))), left_out
+
+
+def check_growth(url: str, max_ratio: int) -> None:
+    """Raise an InputError if a file in an archive is too much larger than what is stored of it.
+
+    What it has at most is known before it is read: its size stands in the archive, and readers go
+    by that. An archive in an archive is checked too.
+    """
+    links = address_of(url).split("::")
+    for i, link in enumerate(links[:-1]):
+        if link.partition("://")[0] not in _ARCHIVES:
+            continue
+        with naming(url):
+            filesystem, path = filesystem_of("::".join(links[i:]))
+            info = filesystem.info(path)
+            stored = info.get("compress_size")  # in a zip
+            if stored is None:
+                archive, path = filesystem_of("::".join(links[i + 1 :]))
+                stored = archive.info(path)["size"]
+        if info.get("size") is not None and stored is not None:
+            Growth(place=url, stored=stored, max_ratio=max_ratio).check(info["size"])
 
 
 def fingerprint_url(url: str, *, fresh: bool = False) -> tuple[int, str]:

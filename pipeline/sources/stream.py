@@ -12,6 +12,7 @@ lines or records.
 from __future__ import annotations
 
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ from typing import Any, Protocol
 import zstandard
 
 from dataprep.pipeline.errors import DataprepError, InputError
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.files import local_paths
+from dataprep.pipeline.opening import NotRegularError, check_regular, open_regular, why_unusable
 from dataprep.pipeline.secrets import address_of, is_lost
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -62,7 +64,14 @@ def filesystem_of(url: str) -> tuple[Any, str]:
         raise InputError(f"the credentials of {url} are not recorded; name it with them")
     import fsspec
 
-    filesystem, path = fsspec.url_to_fs(address_of(url))
+    from dataprep.pipeline.sources.guarded import guard_local_files
+
+    guard_local_files()
+    address = address_of(url)
+    for place in local_paths(address):  # at once: some filesystems open a file when it is read
+        if os.path.lexists(place) and not os.path.isdir(place):
+            check_regular(place)
+    filesystem, path = fsspec.url_to_fs(address)
     return filesystem, str(path)
 
 
@@ -77,12 +86,23 @@ def naming(path: str) -> Iterator[None]:
         yield
     except DataprepError:
         raise
+    except NotRegularError as error:
+        place = "" if error.filename == path else f"{error.filename} "
+        raise InputError(f"cannot read {path}: {place}{why_unusable(error.filename)}") from error
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        raise InputError(f"cannot read {path}: {_cause(error, path)}") from error
     except Exception as error:
         if not is_url(path):
             raise
         raise InputError(f"cannot read {path}: {type(error).__name__}: {error}") from error
+
+
+def _cause(error: OSError, path: str) -> str:
+    """Return what an error says; some stores say no more than the name of what they lack."""
+    said = error.strerror or str(error)
+    if isinstance(error, FileNotFoundError) and (not said or said.lstrip("/") in path):
+        return "there is no such file"
+    return said
 
 
 def open_file(path: str) -> Any:

@@ -25,6 +25,13 @@ PACKED_ENDINGS = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 _BLOCK = 512  # what a tar is made of
 _BUFFER_BYTES = 1 << 15  # small contents are read with their headers, large ones skipped
 _CHECK_BYTES = 1 << 20
+_INSTEAD = {
+    **dict.fromkeys((tarfile.LNKTYPE, tarfile.SYMTYPE), "a link"),
+    **dict.fromkeys((tarfile.CHRTYPE, tarfile.BLKTYPE), "a device"),
+    tarfile.FIFOTYPE: "a FIFO",
+    tarfile.DIRTYPE: "a folder",
+}
+PACK_AGAIN = "pack it again: tar -h --hard-dereference"
 # Refused in a global header: a reader that starts in the middle of the tar would not see them.
 _OF_ONE_MEMBER = {"path", "size"}
 
@@ -78,6 +85,12 @@ def end_of(member: tarfile.TarInfo) -> int:
     has_content = member.isreg() or member.type not in tarfile.SUPPORTED_TYPES
     size = member.size if has_content else 0
     return -(-(member.offset_data + size) // _BLOCK) * _BLOCK
+
+
+def what_instead(member: tarfile.TarInfo) -> str:
+    """Return what a member is that is not a file, and so has no content: a link, a device …"""
+    other = f"of the unknown type {member.type.decode('latin-1')!r}"
+    return "" if member.isreg() else _INSTEAD.get(member.type, other)
 
 
 def check_end(file: Any, path: str, end: int) -> None:

@@ -11,7 +11,6 @@ fingerprint of all its other values.
 from __future__ import annotations
 
 import json
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import msgspec
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.opening import NotRegularError, open_regular, read_bounded
 from dataprep.pipeline.storage.agreement import wrong_in
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.kinds import (
@@ -167,13 +166,16 @@ def kind_told(head: bytes) -> str:
 
 def _read(folder: Path) -> bytes:
     try:
-        if not stat.S_ISREG((folder / MANIFEST).stat().st_mode):
-            raise CorruptError(f"{folder / MANIFEST} is not a file, so {folder} is not a dataset")
-        return (folder / MANIFEST).read_bytes()
+        return read_bounded(folder / MANIFEST)
+    except NotRegularError:
+        raise CorruptError(
+            f"{folder / MANIFEST} is not a file, so {folder} is not a dataset"
+        ) from None
     except (FileNotFoundError, NotADirectoryError):
         raise CorruptError(_missing(folder)) from None
     except OSError as error:
-        raise CorruptError(f"cannot read {folder / MANIFEST}: {error.strerror}") from None
+        cause = f"cannot read {folder / MANIFEST}: {error.strerror}"
+        raise CorruptError(f"{cause}; copy the dataset again, or make it again") from None
 
 
 def _missing(folder: Path) -> str:

@@ -12,7 +12,7 @@ from dataprep.pipeline.tokenize.plan import TokenizePlan
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
-    return [*_on_bos(plan), *_on_codes(plan)]
+    return [*_on_randomness(plan), *_on_bos(plan), *_on_codes(plan)]
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
@@ -26,6 +26,15 @@ def note_on_engine(selection: Selection) -> list[str]:
         return []
     why = "; ".join(f"{r.engine}: {short(r.why, 100)}" for r in selection.rejected)
     return [f"{selection.name} does the work, as no fast engine can ({why})"]
+
+
+def _on_randomness(plan: TokenizePlan) -> Iterator[str]:
+    random = plan.vocabulary.files.random
+    if random:
+        yield (
+            f"the tokenizer has {random}, by which equal texts get different tokens; it is "
+            "switched off"
+        )
 
 
 def _on_bos(plan: TokenizePlan) -> Iterator[str]:

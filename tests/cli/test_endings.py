@@ -165,3 +165,17 @@ def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Pat
         done = run_cli(*words, check=False)
         assert done.code == 2, done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_working_folder_that_was_deleted_is_named_and_absolute_paths_still_work(
+    words: list[str], tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    shell = ["sh", "-c", 'cd "$0" && rmdir "$0" && exec "$@"', str(gone)]
+    for relative in ([*words[:-1], "out"], [*words[:-5], "in.jsonl", *words[-4:]]):
+        gone.mkdir()
+        done = subprocess.run([*shell, *relative], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+        assert "the working folder was deleted; go to one that exists" in done.stderr
+    gone.mkdir()
+    assert subprocess.run([*shell, *words], capture_output=True, timeout=60).returncode == 0

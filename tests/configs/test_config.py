@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from conftest import RunCli
 from dataprep.cli.tokenize import tokenize_command
+from dataprep.configs.base import StrategyName
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.pack import PackConfig
@@ -62,9 +64,23 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
         ("feilds=x", "unknown key 'feilds', did you mean 'fields'"),
         ("modalities.visoin.start=x", "unknown key 'modalities.visoin', did you mean 'vision'"),
         ("modalities.vision.maxframes=1", "did you mean 'max_frames'"),
-        ("limit=0", "limit: input should be greater than or equal to 1, got 0"),
-        ("on_error=explode", "on_error: "),
-        ("max_errors=many", "max_errors: "),
+        ("limit=0", "limit must be at least 1, got 0"),
+        ("on_error=explode", "on_error must be 'fail', 'skip' or 'quarantine', got 'explode'"),
+        ("max_errors=many", "max_errors must be a number of records or a percentage, such as 100 "),
+        ("bogus=1", "unknown key 'bogus', known keys: inputs, "),
+        ("output=x", "unknown key 'output', did you mean 'out'"),
+        ("inputs=x", r"inputs must be a list, got 'x'; write \[x\]"),
+        (
+            "eos_token=999999999999",
+            "line: eos_token must be less than 2147483648, got 999999999999",
+        ),
+        ("eos_token=[1]", r"eos_token must be text or a whole number, got \[1\]"),
+        ("modalities.vision.start=[-1]", r"line: modalities.vision.start.0 must be at least 0"),
+        ("modalities.vision.end_of_frame=3", "vision end_of_frame 3 is also a code"),
+        ("encode.settings.a=[1]", "encode.settings.a must be true or false or a whole number or"),
+        ("add_bos=maybe", "add_bos must be true or false or 'auto', got 'maybe'"),
+        ("task_timeout=0", "task_timeout must be more than 0"),
+        ("limit=1.5", "limit must be a whole number, got 1.5"),
         ("fields", "--set takes key=value"),
         ("fields.x=1", "fields"),
     ],
@@ -119,3 +135,53 @@ def test_schema_describes_every_key(run_cli: RunCli) -> None:
     schema = json.loads(run_cli("schema").stdout)
     assert set(schema["properties"]) == set(TokenizeConfig.model_fields)
     assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "needed"),
+    [
+        ("overflow", "drop", "strategy best_fit or first_fit or pad"),
+        ("max_segments", 2, "strategy best_fit or first_fit"),
+        ("keep_blocks", True, "strategy best_fit or first_fit or pad"),
+        ("open_rows", 7, "strategy first_fit"),
+        ("pad_side", "left", "strategy pad"),
+        ("truncate_side", "left", "overflow truncate"),
+        ("seed", 7, "strategy best_fit"),
+    ],
+)
+def test_an_option_that_has_no_effect_with_the_strategy_is_an_error_that_names_what_it_needs(
+    tmp_path: Path, item: str, value: Any, needed: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"pack: {{{item}: {json.dumps(value)}}}")
+    message = f"{item} {value} has no effect without {needed}; set that, or leave {item} out"
+    ways: list[Any] = [
+        {"flags": {item: value}},
+        {"sets": [f"{item}={json.dumps(value)}"]},
+        {"files": [str(file)], "section": "pack"},
+    ]
+    for given in ways:
+        flags = {**given.pop("flags", {}), "strategy": "concat"}
+        with pytest.raises(ConfigError, match=message):
+            load_config(PackConfig, flags=flags, **given)
+    load_config(TokenizeConfig, files=[str(file)])  # which looks at nothing of the section
+    key, right = needed.split()[:2]
+    load_config(PackConfig, flags={item: value, key: right})
+
+
+def test_an_option_that_asks_for_nothing_goes_with_everything() -> None:
+    for strategy in get_args(StrategyName):
+        sets = ["max_segments=null", "drop_tail=false", "compat=none"]
+        load_config(PackConfig, sets=sets, flags={"strategy": strategy})
+    for strategy in ("best_fit", "first_fit"):
+        with pytest.raises(
+            ConfigError, match="compat lwm has no effect without strategy concat or"
+        ):
+            load_config(PackConfig, flags={"strategy": strategy, "compat": "lwm"})
+
+
+def test_fields_index_needs_fields_from() -> None:
+    with pytest.raises(ConfigError, match="fields_index 0 has no effect without fields_from"):
+        load_config(TokenizeConfig, flags={"fields_index": 0})
+    load_config(TokenizeConfig, flags={"fields_index": 0, "fields_from": "f"})
+    load_config(TokenizeConfig, sets=["inputs=[{path: a, fields_from: f}]", "fields_index=0"])

@@ -103,6 +103,33 @@ def test_an_id_outside_the_vocabulary_is_refused_and_never_wrapped(
     run_cli("verify", "out")
 
 
+def test_equal_texts_get_equal_tokens_though_the_tokenizer_has_dropout(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    merges = [("a", "b"), ("ab", "ab"), ("b", "a")]
+    vocabulary = {"a": 0, "b": 1, "ab": 2, "abab": 3, "ba": 4, "<s>": 5}
+    for name, dropout in (("plain", None), ("random", 0.5)):
+        tokenizer = Tokenizer(models.BPE(vocabulary, merges, dropout=dropout))
+        tokenizer.add_special_tokens(["<s>"])
+        (tmp_path / name).mkdir()
+        tokenizer.save(str(tmp_path / name / "tokenizer.json"))
+    texts = ["abab" * 50 + "<s>" + "ba" * 50] * 2
+    plain, random = (resolve_tokenizer(str(tmp_path / name)) for name in ("plain", "random"))
+    for mode in ("parse", "text"):
+        ids, offsets = load_reference(random).encode(texts)
+        found = SpecialInText(random, mode, {}).settle(texts, ids, offsets)
+        ids, offsets = load_reference(plain).encode(texts)
+        expected = SpecialInText(plain, mode, {}).settle(texts, ids, offsets)
+        assert found.ids.tolist() == expected.ids.tolist()
+
+    path = write_lines(tmp_path / "in.jsonl", [{"text": text} for text in texts])
+    run = ["tokenize", path, "--tokenizer", tmp_path / "random", "--out"]
+    said = [run_cli(*run, tmp_path / out).stderr for out in ("a", "b")]
+    note = "the tokenizer has dropout 0.5, by which equal texts get different tokens; it is"
+    assert [text.count(note) for text in said] == [1, 1]
+    run_cli("verify", "a", "--against", "b")
+
+
 def write_with_id(folder: Path, id: int) -> None:
     """A vocabulary with one large id; `save` would go through all ids below it."""
     values = json.loads(words({"[UNK]": 0, "a": 1}).to_str())

@@ -420,7 +420,7 @@ def test_a_named_engine_that_is_wrong_missing_or_unable_is_an_error(
     )
     with pytest.raises(ConfigError, match="fake is not installed"):
         select({"fake": missing})
-    with pytest.raises(ConfigError, match="it cannot read a tokenizer of kind sentencepiece"):
+    with pytest.raises(ConfigError, match="kind sentencepiece; use --engine auto or --engine tok"):
         select_engine("fastokens", model, cache_dir=tmp_path)
     assert select_engine("tokenizers", model, cache_dir=tmp_path).name == "sentencepiece"
 

@@ -384,7 +384,7 @@ def test_a_pattern_does_not_pass_over_what_it_cannot_read(tmp_path: Path) -> Non
 
 def test_a_pipe_in_a_folder_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.jsonl")
-    with pytest.raises(InputError, match=r"x\.jsonl is not a readable file"):
+    with pytest.raises(InputError, match=r"x\.jsonl is a FIFO, not a file"):
         find_sources(str(tmp_path))
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dataprep.loaders import DataLoader, open_dataset
-from dataprep.pipeline.errors import ConfigError, ConflictError, DataprepError
+from dataprep.loaders import DataLoader, batches, open_dataset
+from dataprep.pipeline.errors import ConfigError, ConflictError, DataprepError, ResourceError
 from dataprep.pipeline.storage.entries import BlockTags
 from dataprep.pipeline.storage.manifest import PackedManifest
 from support.packed import Packed, manifest_of, write_manifest, write_packed
@@ -255,6 +255,11 @@ def test_a_name_that_is_no_text_is_an_error_beside_one_that_is(packed: Packed) -
         {"shuffle": None},
         {"batch_size": 2**62},
         {"batch_size": DIGITS},
+        {"batch_size": True},
+        {"batch_size": {0: True}},
+        {"batch_size": {False: 4}},
+        {"seed": True},
+        {"prefetch": True},
         {"batch_size": {0: 4, "1": 4}},
         {"epochs": 1.0},
         {"epochs": -DIGITS},
@@ -340,3 +345,26 @@ def test_a_first_dataset_without_pictures_hides_no_difference_of_the_others(tmp_
 
 def test_every_error_of_ours_has_a_code() -> None:
     assert all(kind.exit_code for kind in DataprepError.__subclasses__())
+
+
+def test_a_batch_that_fits_no_memory_is_a_declared_error(
+    packed: Packed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_memory", lambda: 10_000)
+    with pytest.raises(
+        ConfigError, match=r"a batch of 999 rows takes at least 0 GB.*smaller batch"
+    ):
+        DataLoader(packed.folder, batch_size=999)
+    loader = DataLoader(packed.folder, batch_size=4, prefetch=0)
+
+    def full(num_bytes: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(loader._make.reader._buffers, "take", full)
+    with pytest.raises(ResourceError, match="there is no memory for a batch of 4 rows"):
+        loader[0]
+
+
+def test_a_step_that_an_endless_loader_does_not_have_is_named(loader: DataLoader) -> None:
+    with pytest.raises(IndexError, match="an endless loader has no step -1; the first is 0"):
+        loader[-1]

@@ -23,6 +23,7 @@ from dataprep.pipeline.media import (
     decode_item,
     find_media,
 )
+from dataprep.pipeline.media.listing import list_tar
 from dataprep.pipeline.media.pictures import open_picture, to_square
 from dataprep.pipeline.media.values import Surroundings, parts_of
 from dataprep.pipeline.media.video import is_video
@@ -366,3 +367,18 @@ def test_videos_are_known_by_their_first_bytes(video: bytes) -> None:
     assert not is_video(encoded(picture()))
     assert not is_video(b"\0\0\0 ftypavif")
     assert is_video(b"\x1aE\xdf\xa3....")
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE])
+def test_a_picture_in_a_tar_that_is_no_file_is_an_error_and_not_left_out(
+    tmp_path: Path, kind: bytes
+) -> None:
+    with tarfile.open(tmp_path / "p.tar", "w") as tar:
+        for name in ("notes", "a.png"):  # nobody asks for notes
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "b.png"
+            tar.addfile(member)
+    with pytest.raises(
+        InputError, match=r"a\.png of .*p\.tar is a (link|device), not a file; pack"
+    ):
+        list_tar(str(tmp_path / "p.tar"), "vision")

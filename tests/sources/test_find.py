@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import xxhash
 
+from dataprep.configs.load import path_in
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
@@ -169,7 +170,7 @@ def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
 
 def test_a_broken_link_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").symlink_to(tmp_path / "gone.jsonl")
-    with pytest.raises(InputError, match=r"a\.jsonl is not a readable file"):
+    with pytest.raises(InputError, match=r"a\.jsonl is a broken link"):
         find_sources(str(tmp_path))
 
 
@@ -458,3 +459,16 @@ heavy = {{"datasets", "pyarrow", "tokenizers", "fsspec", "jax", "pandas"}} & set
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("name", ["hf:x.jsonl", "synthetic:text.jsonl", "file:x.jsonl"])
+def test_a_file_that_exists_is_no_name_of_the_hub_or_of_a_generator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).write_text('{"text": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    (source,) = find_sources(name)
+    assert (source.kind, source.path) == ("jsonl", str(tmp_path / name))
+    assert path_in("", name) == name
+    assert path_in(str(tmp_path), name) == str(tmp_path / name)
+    assert path_in(str(tmp_path), f"{name}.absent") != str(tmp_path / name)

@@ -386,6 +386,55 @@ def test_unusual_lines_that_are_right(folder: Path, line: bytes, text: object) -
         assert read_all(source, keys) == ([(0, 0, {"text": text})], [], 1)
 
 
+@pytest.mark.parametrize("name", ["odd.jsonl", "odd.json"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"NaN", b"Infinity", b"-Infinity", b"[NaN]", b'{"a": {"a": NaN}}', b"1e999", b"1" * 5000),
+        *(b'"\\ud800"', b'"\\udc00x"', b'"\xff"', b'{"b": 1, "b": "\\ud800"}'),
+    ],
+)
+def test_what_is_not_quite_json_under_a_key_that_nobody_wants_does_no_harm(
+    folder: Path, value: bytes, name: str
+) -> None:
+    odd = b'{"x": ' + value + b', "text": "a", "vision": [1, 2], "a\\"b": 3, "segments": []}'
+    plain = b'{"text": "b", "vision": [3], "a\\"b": 4, "segments": [], "x": 0}'
+    lines = odd + b"\n" + plain + b"\n"
+    content = b"[" + odd + b",\n" + plain + b"]" if name == "odd.json" else lines
+    source = source_of(folder, content, name)
+    for keys in ({"text"}, {"text", "vision"}, {"text", 'a"b'}, {"text", "segments"}, {"vision"}):
+        for held in ("", "codes"):
+            kinds = {"vision": held, "segments": "segments" if held else ""}
+            records, errors, _ = read_all(
+                source, frozenset(keys), held_by=lambda key, kinds=kinds: kinds.get(key, "")
+            )
+            assert not errors
+            rows = [{key: _plain(row[key]) for key in keys} for _, _, row in records]
+            first = {"text": "a", "vision": [1, 2], 'a"b': 3, "segments": []}
+            second = {"text": "b", "vision": [3], 'a"b': 4, "segments": []}
+            assert rows == [{key: row[key] for key in keys} for row in (first, second)]
+    for keys in (frozenset({"text", "x"}), None):
+        _, errors, _ = read_all(source, keys)
+        assert errors
+
+
+def _plain(value: Any) -> Any:
+    return [int(code) for code in value] if isinstance(value, np.ndarray) else value
+
+
+def test_a_wanted_key_that_is_repeated_beside_nan_is_still_found(folder: Path) -> None:
+    source = source_of(folder, b'{"text": "a", "x": NaN, "text": "b"}\n')
+    assert [reason for _, _, reason in read_all(source)[1]] == [
+        "key 'text' appears twice in the object"
+    ]
+    segments = b'{"segments": [{"type": "text", "text": "a", "text": "b"}], "x": NaN}\n'
+    source = source_of(folder, segments)
+    _, ((_, _, reason),), _ = read_all(
+        source, frozenset({"segments"}), held_by=lambda key: "segments"
+    )
+    assert reason == "key 'text' appears twice in the object"
+
+
 def test_an_object_over_two_lines_beside_two_in_one_line_is_not_taken_for_three_records(
     folder: Path,
 ) -> None:

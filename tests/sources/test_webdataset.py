@@ -399,8 +399,13 @@ def test_a_record_without_a_wanted_field_names_those_that_it_has(folder: Path) -
     assert [set(row) for row in batch.as_rows()] == [{"__key__", "text", "a", "id"}]
 
 
-def test_a_link_that_stands_for_a_field_is_an_error_of_its_record(folder: Path) -> None:
-    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+def test_what_is_no_file_but_stands_for_a_field_is_an_error_of_its_record(folder: Path) -> None:
+    said = {
+        **dict.fromkeys((tarfile.SYMTYPE, tarfile.LNKTYPE), "a link"),
+        **dict.fromkeys((tarfile.CHRTYPE, tarfile.BLKTYPE), "a device"),
+        tarfile.FIFOTYPE: "a FIFO",
+    }
+    for kind, what in said.items():
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode="w") as tar:
             for name in ("1.jpg", "1.txt"):
@@ -411,7 +416,7 @@ def test_a_link_that_stands_for_a_field_is_an_error_of_its_record(folder: Path) 
             tar.addfile(info)
         found, faults = read_all(source_of(folder, file.getvalue()), TEXT)
         assert [record for _, _, record in found] == [{"text": ""}]
-        assert [reason.partition(",")[0] for _, _, reason in faults] == ["1.txt: a link"]
+        assert [reason.partition(",")[0] for _, _, reason in faults] == [f"1.txt: {what}"]
 
 
 def test_a_key_that_comes_back_is_an_error_that_names_both_places(folder: Path) -> None:

@@ -84,6 +84,9 @@ def test_fields_index_fixes_the_choice(toy: Path, tmp_path: Path) -> None:
         ("[]", "empty field"),
         ("[a]b", "stray bracket"),
         ("<|999|>", "outside the vocabulary"),
+        ("<|-1|>", r"field '<\|-1\|>' is not an id; ids are <\|0\|> to <\|2147483647\|>"),
+        ("<|99999999999|>,a", "is not an id"),
+        ("[<|1.5|>]", "is not an id"),
     ],
 )
 def test_a_malformed_spec_is_refused_before_reading(

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep, Swept
+from dataprep.pipeline.opening import read_bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class ProofKey:
 
 def read_proof(cache_dir: Path, key: ProofKey) -> Proof | None:
     try:
-        data = (cache_dir / "engines" / key.file_name).read_bytes()
+        data = read_bounded(cache_dir / "engines" / key.file_name)
         proof = msgspec.json.decode(data, type=Proof)
     except (OSError, msgspec.DecodeError):
         return None

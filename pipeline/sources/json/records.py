@@ -9,8 +9,9 @@ There are two ways, with the same result for every line:
 Only the first way returns codes as arrays: `raw` decodes blocks that may hold codes, and whole
 records.
 
-Only the wanted keys of a record are decoded and checked; the rest is skipped if it is JSON. A
-record that lacks a wanted key is returned whole, so that an error can list the keys it has.
+Only the wanted keys of a record are decoded and checked; the rest is skipped if it is JSON, or
+nearly (`lenient`). A record that lacks a wanted key is returned whole, so that an error can list
+the keys it has.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from dataprep.pipeline.ragged import HeldBy
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.layout import lay_out_elements, lay_out_lines
+from dataprep.pipeline.sources.json.lenient import decode_leniently
 from dataprep.pipeline.sources.json.raw import DecodedObjects, decode_raw
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
@@ -218,11 +220,7 @@ class JsonRecords:
                 continue
             offset = block.position + start + (0 if self._in_lines else len(data) - len(content))
             try:
-                record = self._decode(content)
-                segments = [key for key in record if self._held_by(key) == "segments"]
-                if segments:
-                    self._segments.check(content, segments)
-                rows.append(record)
+                rows.append(self._decode(content))
                 found.append((line, offset))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 reason = explain(content, error)
@@ -240,6 +238,25 @@ class JsonRecords:
         )
 
     def _decode(self, data: bytes) -> Record:
+        try:
+            record = self._decode_strictly(data)
+            segments = [key for key in record if self._held_by(key) == "segments"]
+            if segments:
+                self._segments.check(data, segments)
+            return record
+        except DuplicateKeyError:
+            raise
+        except (msgspec.DecodeError, ValueError) as error:
+            if self._keys is None:
+                raise
+            try:
+                return decode_leniently(data, self._keys, self._held_by)
+            except DuplicateKeyError:
+                raise
+            except ValueError:
+                raise error from None  # it says what is wrong, and where
+
+    def _decode_strictly(self, data: bytes) -> Record:
         if self._wanted is not None:
             try:
                 return self._wanted.one(data)
