@@ -7,12 +7,15 @@
 
 What is on disk is whole either way. Packages sometimes swallow exceptions (`except:` around an
 import) or turn them into others, so whatever a command ends with after a signal counts as stopped.
+Python itself swallows what is raised in a `__del__` or a callback of its import system, and would
+print it: then the process ends at once too.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,6 +24,7 @@ from typing import NoReturn
 from dataprep.cli.streams import say
 
 GRACE = 5.0  # seconds
+AT_ONCE = 0.001
 
 
 class Stopped(BaseException):
@@ -42,6 +46,13 @@ def stop_in_order() -> Iterator[None]:
     def give_up(number: int, frame: FrameType | None) -> None:
         _exit_stopped(came[0])
 
+    def swallowed(found: sys.UnraisableHookArgs) -> None:
+        if isinstance(found.exc_value, Stopped):
+            signal.setitimer(signal.ITIMER_REAL, AT_ONCE)
+        else:
+            sys.__unraisablehook__(found)
+
+    sys.unraisablehook = swallowed
     signal.signal(signal.SIGALRM, give_up)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup

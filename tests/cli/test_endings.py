@@ -154,6 +154,34 @@ def test_a_signal_that_a_package_swallows_ends_the_run_all_the_same() -> None:
     assert "stopped by SIGTERM" in done.stderr
 
 
+IN_A_DESTRUCTOR = """
+import os, signal, time
+from dataprep.cli.main import main
+import dataprep.cli.main as module
+
+class Thing:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+def forget(words):
+    thing = Thing()
+    del thing
+    time.sleep(60)
+
+module.app_for = forget
+main()
+"""
+
+
+def test_a_signal_that_python_itself_swallows_ends_the_run_without_a_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_DESTRUCTOR], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 143
+    assert done.stderr == "dataprep: stopped by SIGTERM; run the same command again to continue\n"
+
+
 def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Path) -> None:
     for words in (
         ("tokenize", "x.jsonl", "--tokenizer", "y" * 300, "--out", "out"),
