@@ -53,11 +53,14 @@ def load_config(
 
 
 def check_effects(config: Model, given: Collection[str]) -> None:
-    """Raise a ConfigError for a key that somebody gave, but that nothing looks at."""
+    """Raise a ConfigError for a key that somebody gave, but that nothing looks at.
+
+    One that says what is so without it asks for nothing: a config may serve several strategies.
+    """
     for key, needs in config.goes_with.items():
         value = getattr(config, key)
-        asks_for_nothing = value is None or value is False or value == "none"
-        if key in given and not asks_for_nothing and not needs.is_given(config):
+        is_default = value == type(config).model_fields[key].default
+        if key in given and not is_default and not needs.is_given(config):
             raise ConfigError(
                 f"{key} {value} has no effect without {needs.what}; set that, or leave {key} out"
             )

@@ -39,10 +39,8 @@ class PackConfig(Model):
         "truncate_side": Needs("overflow truncate", lambda config: config.overflow == "truncate"),
         "pad_side": _strategies("pad"),
         "max_segments": _strategies("best_fit", "first_fit"),
-        "keep_blocks": _strategies("best_fit", "first_fit", "pad"),
         "drop_tail": _strategies("concat"),
         "open_rows": _strategies("first_fit"),
-        "seed": _strategies("best_fit"),
         "compat": _strategies("concat", "pad"),
     }
 
