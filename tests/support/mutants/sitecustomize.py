@@ -39,8 +39,8 @@ MUTANTS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
         lambda m: _replace(m, "temporary", lambda path: path),  # written in place
     ),
     "hash": (
-        "dataprep.pipeline.hashes",
-        lambda m: _replace(m, "hash_file", lambda path, *more, **options: "0" * 32),
+        "dataprep.pipeline.storage.checked",
+        lambda m: _replace(m, "check_hash", lambda path, entry, digest: None),
     ),
     "marker": (
         "dataprep.pipeline.jobs.commits",
@@ -48,7 +48,9 @@ MUTANTS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
     ),
     "comparison": (  # of committed files with their markers, when a run is continued
         "dataprep.pipeline.jobs.commits",
-        lambda m: _replace(m, "trusted_markers", lambda stems, kind, _: m.Markers(stems, kind)),
+        lambda m: _replace(
+            m, "trusted_markers", lambda stems, kind, *_, **__: m.Markers(stems, kind)
+        ),
     ),
 }
 
