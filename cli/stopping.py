@@ -50,9 +50,9 @@ def stop_in_order() -> Iterator[None]:
         if isinstance(found.exc_value, Stopped):
             signal.setitimer(signal.ITIMER_REAL, AT_ONCE)
         else:
-            sys.__unraisablehook__(found)
+            usual(found)
 
-    sys.unraisablehook = swallowed
+    usual, sys.unraisablehook = sys.unraisablehook, swallowed
     signal.signal(signal.SIGALRM, give_up)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup
@@ -62,6 +62,8 @@ def stop_in_order() -> Iterator[None]:
     except BaseException:
         if not came:
             raise
+    finally:
+        sys.unraisablehook = usual
     if came:
         _exit_stopped(came[0])
 

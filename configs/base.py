@@ -48,6 +48,7 @@ Loudness = Literal["peak", "rms", "none"]
 class Needs(NamedTuple):
     """What a key goes with: alone it has no effect."""
 
+    key: str
     what: str  # for messages: "strategy pad"
     is_given: Callable[[Any], bool]  # of the config
 

@@ -48,19 +48,21 @@ def load_config(
     validate(model, values, where)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     config = validate(model, {**values, **given}, where)
-    check_effects(config, {*values, *given})
+    check_effects(config, values, {*given, *(item.partition("=")[0] for item in sets)})
     return config
 
 
-def check_effects(config: Model, given: Collection[str]) -> None:
-    """Raise a ConfigError for a key that somebody gave, but that nothing looks at.
+def check_effects(config: Model, in_files: Collection[str], given: Collection[str]) -> None:
+    """Raise a ConfigError for a key that nothing looks at; `given` are those beside the files.
 
-    One that says what is so without it asks for nothing: a config may serve several strategies.
+    A file may serve several strategies, of which a flag chooses one: what it says for others does
+    no harm, and neither does a default that is spelled out.
     """
     for key, needs in config.goes_with.items():
         value = getattr(config, key)
         is_default = value == type(config).model_fields[key].default
-        if key in given and not is_default and not needs.is_given(config):
+        is_meant = key in given or (key in in_files and needs.key not in given)
+        if is_meant and not is_default and not needs.is_given(config):
             raise ConfigError(
                 f"{key} {value} has no effect without {needs.what}; set that, or leave {key} out"
             )

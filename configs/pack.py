@@ -28,7 +28,8 @@ from dataprep.configs.base import (
 
 
 def _strategies(*names: StrategyName) -> Needs:
-    return Needs(f"strategy {' or '.join(names)}", lambda config: config.strategy in names)
+    what = f"strategy {' or '.join(names)}"
+    return Needs("strategy", what, lambda config: config.strategy in names)
 
 
 class PackConfig(Model):
@@ -36,7 +37,9 @@ class PackConfig(Model):
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "overflow": _strategies("best_fit", "first_fit", "pad"),
-        "truncate_side": Needs("overflow truncate", lambda config: config.overflow == "truncate"),
+        "truncate_side": Needs(
+            "overflow", "overflow truncate", lambda config: config.overflow == "truncate"
+        ),
         "pad_side": _strategies("pad"),
         "max_segments": _strategies("best_fit", "first_fit"),
         "drop_tail": _strategies("concat"),

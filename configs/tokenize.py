@@ -74,7 +74,7 @@ class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
-        "fields_index": Needs("fields_from", _has_fields_from)
+        "fields_index": Needs("fields_from", "fields_from", _has_fields_from)
     }
 
     inputs: Inputs = Field((), description="what to read, in order")

@@ -23,6 +23,8 @@ from dataprep.pipeline.opening import NotRegularError, TooLargeError, read_bound
 
 FileId = tuple[int, int]  # device, inode
 
+MAX_SEALED = 1 << 36  # bytes: a plan may list hundreds of millions of pictures
+
 # Errors that the user can mend, and then run the same command again.
 _CURES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
@@ -66,7 +68,7 @@ def write_sealed(path: Path, data: bytes) -> None:
 def read_sealed(path: Path) -> bytes | None:
     """Return what was sealed; None if the file is missing or damaged."""
     try:
-        data, _, seal = read_bounded(path).rpartition(b"\n")
+        data, _, seal = read_bounded(path, MAX_SEALED).rpartition(b"\n")
     except (FileNotFoundError, NotADirectoryError, NotRegularError, TooLargeError):
         return None
     return data if hash_bytes(data).encode() == seal else None

@@ -47,12 +47,12 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
         raise
 
 
-def read_bounded(path: str | os.PathLike[str]) -> bytes:
+def read_bounded(path: str | os.PathLike[str], most: int = MAX_BYTES) -> bytes:
     """Return the bytes of a regular file; TooLargeError, without reading it, if it is huge."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > MAX_BYTES:
-            cause = f"it has {size:,} bytes, more than any real one ({MAX_BYTES:,})"
+        if size > most:
+            cause = f"it has {size:,} bytes, more than any real one ({most:,})"
             raise TooLargeError(errno.EINVAL, cause, os.fspath(path))
         return file.readall()
 

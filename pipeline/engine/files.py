@@ -186,7 +186,10 @@ def with_special_tokens(files: TokenizerFiles) -> TokenizerFiles:
 def _special_of_json(
     files: TokenizerFiles, tokenizer: Any, model: Mapping[str, Any]
 ) -> tuple[AddedToken, ...]:
-    """Return the special tokens: those that say so, and BOS, EOS and padding."""
+    """Return the special tokens: those that say so, and BOS, EOS and padding.
+
+    Padding that is a word of the model is none: it is known by its place, never by its id.
+    """
     unknown = _unknown_of(tokenizer, model)
     added = added_tokens_of(tokenizer, model)
     known = {token.id for token in added}
@@ -196,17 +199,19 @@ def _special_of_json(
         *(
             AddedToken(content=token, id=id, is_unknown=id == unknown, in_model=True)
             for id, token in roles.items()
-            if id not in known
+            if id not in known and id in (files.bos_id, files.eos_id)
         ),
     )
 
 
 def _special_of_pieces(files: TokenizerFiles, processor: Any) -> tuple[AddedToken, ...]:
-    """Return BOS, EOS and padding where a text can become them: control pieces are never made."""
+    """Return BOS and EOS where a text can become them: control pieces are never made."""
     return tuple(
         AddedToken(content=token, id=id, in_model=True)
         for id, token in _roles_of(files).items()
-        if not processor.is_control(id) and not processor.is_unknown(id)
+        if id in (files.bos_id, files.eos_id)
+        and not processor.is_control(id)
+        and not processor.is_unknown(id)
     )
 
 

@@ -110,10 +110,12 @@ class SpecialInText:
     def _refusal(self, text: str) -> str:
         token, start, _ = next(self._plain_engine().spelled_in(text))
         before, after = self._unmarked(text[:start]), self._unmarked(text[start:])
+        # What is a word of the model cannot be kept as text.
+        way = "" if token.in_model else "--special-in-text text keeps it as text, "
         return (
             f"spells the special token {token.content!r} at character {len(before)} "
             f"({before[-20:] + short(after, 40 + len(token.content))!r}); "
-            "--special-in-text text keeps it as text, parse makes it the token"
+            f"{way or '--special-in-text '}parse makes it the token"
         )
 
     def _unmarked(self, text: str) -> str:
@@ -130,8 +132,8 @@ class SpecialInText:
             raise BadTextsError(
                 {
                     i: "cannot be kept as text: the tokenizer's model itself has "
-                    f"{token.content!r} (id {token.id}) among its words; set --special-in-text "
-                    "parse or error"
+                    f"{token.content!r} (id {token.id}) among its words; --special-in-text "
+                    "parse makes it the token"
                     for i, token in zip(owners, tokens, strict=True)
                 }
             )

@@ -77,8 +77,6 @@ def run_local(
     with _signals_held_back():
         from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
-    addresses = Handed(secrets.packed())
-
     def new_process() -> WorkerProcess:
         return WorkerProcess(worker, work.absolute(), environment, addresses)
 
@@ -90,6 +88,7 @@ def run_local(
         deaths=Deaths(work),
         timeout=task_timeout,
     )
+    addresses = Handed(secrets.packed())
     try:
         while crew.is_busy():
             crew.hand_out()

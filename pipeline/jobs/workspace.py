@@ -68,10 +68,10 @@ def check_out(name: str) -> Path:
     if "://" in name:
         raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
     out = Path(name)
-    for folder in (out, *out.parents):
-        if folder.is_symlink() and not folder.exists():
-            raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
     try:
+        for folder in (out, *out.parents):
+            if folder.is_symlink() and not folder.exists():
+                raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
         if out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file")
         if out.is_dir() and not (out / MANIFEST).exists():

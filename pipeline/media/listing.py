@@ -16,6 +16,7 @@ import msgspec
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
+from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.tars import (
     PACK_AGAIN,
@@ -72,7 +73,7 @@ def list_files(folder: str, names: Sequence[str], kind: Modality) -> list[Entry]
         with naming(path):
             found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path} is not a readable file; is it a pipe?")
+            raise InputError(f"{path} {why_unusable(path)}")
         return ByteSpan(-1, found.st_size, ending)
 
     def spans(name: str) -> Iterator[ByteSpan | None]:

@@ -4,10 +4,9 @@
     "one, ""two""\\n…",a\\n  row 2: {"text": 'one, "two"\\n…', "label": "a"}
 
 All values are texts. Rows end in LF or CRLF; a quoted field may hold line breaks and doubled
-quotes. A blank line is not a row, unless there is only one column: then it is a row with an empty
-value, as the grammar of RFC 4180 has it. Rows are found by quotes and line breaks only
-(csv_rows.py) and decoded by the `csv` module in strict mode, many at once: what it refuses is an
-error of the row, and the next row begins where a lenient reader would begin it.
+quotes; a blank line is not a row. Rows are found by quotes and line breaks only (csv_rows.py) and
+decoded by the `csv` module in strict mode, many at once: what it refuses is an error of the row,
+and the next row begins where a lenient reader would begin it.
 
 Pieces are byte ranges that start with a row. Row starts can only be found by reading from the start
 of the file, so a large file is scanned when it is cut, and a file behind a URL is not cut.
@@ -70,9 +69,7 @@ class Csv(Format):
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         header = int(piece.start == 0)
         opened = self._open(source, piece, Wanted())
-        is_single = len(self._header(source, frozenset())) == 1
-        count_rows = _num_rows if is_single else _num_filled
-        return max(0, count_blocks(opened, count_rows, stop_after + header) - header)
+        return max(0, count_blocks(opened, _num_filled, stop_after + header) - header)
 
     def lines_before(self, source: Source, starts: Sequence[int]) -> list[int]:
         counts = np.zeros(len(starts), np.int64)
@@ -191,8 +188,6 @@ class CsvRecords:
             rows = list(_reader(lines, self._delimiter))
         except (UnicodeDecodeError, csv.Error):
             return None
-        if self._num_columns == 1:
-            rows = [row or [""] for row in rows]
         lengths = set(map(len, rows))
         if len(rows) != len(block.starts) or not lengths <= {0, self._num_columns}:
             return None
@@ -224,8 +219,6 @@ class CsvRecords:
         if end - start > self._max_record_bytes:
             raise ValueError(too_long_reason(end - start, self._max_record_bytes))
         row = _decode_row(block.data[start:end], self._delimiter)
-        if not row and self._num_columns == 1:
-            return [""]
         if row and len(row) != self._num_columns:
             raise ValueError(
                 f"has {_counted(len(row))}, but row 1 names {_counted(self._num_columns)}; "
@@ -282,10 +275,6 @@ def _check_names(names: Sequence[str], wanted: Collection[str]) -> None:
 
 def _counted(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"
-
-
-def _num_rows(block: LineBlock) -> int:
-    return len(block.starts)
 
 
 def _num_filled(block: LineBlock) -> int:

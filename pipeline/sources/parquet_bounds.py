@@ -1,12 +1,15 @@
 """Bound what the values of a row group can become, before they are read.
 
     fixed width         as many values as the footer says, also those that are run-length encoded
-    dictionary          no value is longer than the longest of the dictionary, which is read first
+    dictionary          no value is longer than the longest of the dictionary, which is read first;
+                        so few rows are read at once that they cannot be large
     DELTA_BYTE_ARRAY    a value may repeat the one before it, but is at most as long as all together
     plain               as large as stored
 
-If a dictionary could become more than the row group may grow to, its columns are read as indices
-and dictionary: then rows can be measured (sizes.py) before they are made.
+One row of a list may hold a value any number of times. If the dictionary of a column of lists could
+become more than the row group may grow to, texts are read as indices and dictionary: then rows can
+be measured (sizes.py) before they are made. Other columns are not, since pyarrow would keep all
+texts of the row group in one dictionary.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class Chunk:
     path: str  # turns.list.element.role
     metadata: Any
     width: int  # bytes of a value, if they all have as many; else that of its place
+    is_repeated: bool  # a row may have more than one value
 
     @property
     def is_text(self) -> bool:
@@ -63,7 +67,12 @@ def chunks_of(file: Any, group: int, is_wanted: Callable[[str], bool]) -> list[C
     metadata = file.metadata.row_group(group)
     columns = ((i, metadata.column(i)) for i in range(metadata.num_columns))
     return [
-        Chunk(path=column.path_in_schema, metadata=column, width=_width(file, i, column))
+        Chunk(
+            path=column.path_in_schema,
+            metadata=column,
+            width=_width(file, i, column),
+            is_repeated=file.schema.column(i).max_repetition_level > 0,
+        )
         for i, column in columns
         if is_wanted(column.path_in_schema)
     ]
@@ -84,7 +93,11 @@ def bounds_of(
     growth.check(fixed_bytes)
     coded = [chunk for chunk in chunks if chunk.has_dictionary]
     longest = [_longest(chunk, group, path, as_dictionaries) for chunk in coded]
-    most = sum(chunk.metadata.num_values * n for chunk, n in zip(coded, longest, strict=True))
+    most = sum(
+        chunk.metadata.num_values * n
+        for chunk, n in zip(coded, longest, strict=True)
+        if chunk.is_repeated
+    )
     repeating = sum(
         chunk.metadata.total_uncompressed_size
         for chunk in chunks

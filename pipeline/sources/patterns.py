@@ -19,6 +19,7 @@ from dataprep.pipeline.sources.encoded import dataset_around
 from dataprep.pipeline.storage.manifest import kind_of
 
 _NONE: frozenset[str] = frozenset()
+_LOST_AND_FOUND = "lost+found"  # of the system, at the root of a disk
 
 
 def fixed_folder(pattern: str) -> str:
@@ -93,9 +94,14 @@ def _list(folder: str, spec: str, *, deep: bool = False, above: frozenset[str] =
     try:
         os.stat(os.path.join(folder, os.curdir))  # fails if the folder may not be entered
         with os.scandir(folder) as entries:
-            below = [e.path for e in entries if deep and e.is_dir() and e.name[0] != "."]
+            below = [e.path for e in entries if e.is_dir() and e.name[0] != "."] if deep else []
     except OSError as error:
-        raise InputError(f"cannot list {folder} (for {spec}): {error.strerror}") from error
+        if os.path.basename(folder) == _LOST_AND_FOUND:
+            return
+        raise InputError(
+            f"cannot list {folder} (for {spec}): {error.strerror}; make it readable, or name the "
+            "folders that you mean"
+        ) from error
     real = os.path.realpath(folder) if deep else ""
     if real not in above:
         for path in below:

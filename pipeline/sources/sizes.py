@@ -61,9 +61,14 @@ def _width(kind: Any) -> float | None:
 
 
 def _binary(array: Any) -> Sizes:
-    import pyarrow.compute as pc
+    # By its offsets: `pyarrow.compute` takes 0.2 s and 45 MB to import.
+    from pyarrow import types
 
-    return _numbers(pc.binary_length(array))
+    if not len(array):
+        return np.zeros(0)
+    is_large = types.is_large_string(array.type) or types.is_large_binary(array.type)
+    offsets = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
+    return np.diff(offsets[array.offset : array.offset + len(array) + 1]).astype(np.float64)
 
 
 def _view(array: Any) -> Sizes:

@@ -151,17 +151,16 @@ def test_an_option_that_has_no_effect_with_the_strategy_is_an_error_that_names_w
     tmp_path: Path, item: str, value: Any, needed: str
 ) -> None:
     file = tmp_path / "c.yaml"
-    file.write_text(f"pack: {{{item}: {json.dumps(value)}}}")
+    file.write_text(f"pack: {{{item}: {json.dumps(value)}, strategy: concat}}")
     message = f"{item} {value} has no effect without {needed}; set that, or leave {item} out"
     ways: list[Any] = [
-        {"flags": {item: value}},
-        {"sets": [f"{item}={json.dumps(value)}"]},
+        {"flags": {item: value, "strategy": "concat"}},
+        {"sets": [f"{item}={json.dumps(value)}", "strategy=concat"]},
         {"files": [str(file)], "section": "pack"},
     ]
     for given in ways:
-        flags = {**given.pop("flags", {}), "strategy": "concat"}
         with pytest.raises(ConfigError, match=message):
-            load_config(PackConfig, flags=flags, **given)
+            load_config(PackConfig, **given)
     load_config(TokenizeConfig, files=[str(file)])  # which looks at nothing of the section
     key, right = needed.split()[:2]
     load_config(PackConfig, flags={item: value, key: right})
@@ -178,6 +177,17 @@ def test_an_option_that_asks_for_nothing_goes_with_everything() -> None:
             ConfigError, match="compat lwm has no effect without strategy concat or"
         ):
             load_config(PackConfig, flags={"strategy": strategy, "compat": "lwm"})
+
+
+def test_a_file_may_serve_several_strategies_of_which_a_flag_chooses_one(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("pack: {strategy: best_fit, max_segments: 8, overflow: truncate}")
+    files = [str(file)]
+    load_config(PackConfig, files=files, section="pack", flags={"strategy": "pad"})
+    load_config(PackConfig, files=files, section="pack", sets=["strategy=concat"])
+    flags = {"strategy": "pad", "max_segments": 9}
+    with pytest.raises(ConfigError, match="max_segments 9 has no effect without"):
+        load_config(PackConfig, files=files, section="pack", flags=flags)
 
 
 def test_fields_index_needs_fields_from() -> None:

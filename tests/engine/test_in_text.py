@@ -246,25 +246,28 @@ def test_roles_that_are_words_of_the_model_are_special_in_texts(tmp_path: Path) 
     roles = {"eos": "<eos>", "bos": "<bos>", "pad": "<pad>"}
     by_config = save(tokenizer, tmp_path / "n", **{f"{k}_token": v for k, v in roles.items()})
     for named in (by_config, with_special(unnamed, **roles)):
-        for token in roles.values():
+        for token in ("<eos>", "<bos>"):
             texts = ["a", f"a {token} z", f"{token} {token}"]
             assert settled(named, "parse", texts).special.tolist() == [0, 1, 2]
             with pytest.raises(BadTextsError, match="model itself has") as caught:
                 settled(named, "text", texts)
             assert caught.value.special == {1: 1, 2: 2}
-            with pytest.raises(BadTextsError, match=f"special token '{token}' at character 2"):
+            refused = rf"special token '{token}' at character 2 .*; --special-in-text parse makes"
+            with pytest.raises(BadTextsError, match=refused):
                 settled(named, "error", texts[:2])
+        for mode in ("parse", "text", "error"):  # padding is known by its place
+            assert settled(named, mode, ["a <pad> z"]).special.tolist() == [0]
         assert lists(settled(named, "text", ["a z"])) == [[1, 0]]
         (literal,), marks = mark_literals(named, ["<bos> "])
         assert lists(settled(named, "error", [f"{literal}a"], marks)) == [[3, 1]]
 
 
-def test_padding_that_is_the_unknown_token_too_is_special_only_where_it_is_spelled(
+def test_eos_that_is_the_unknown_token_too_is_special_only_where_it_is_spelled(
     tmp_path: Path,
 ) -> None:
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1}, "[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    files = save(tokenizer, tmp_path, pad_token="[UNK]")
+    files = save(tokenizer, tmp_path, eos_token="[UNK]")
     assert settled(files, "parse", ["a z", "a [UNK]"]).special.tolist() == [0, 1]
     assert lists(settled(files, "error", ["a z"])) == [[1, 0]]
 

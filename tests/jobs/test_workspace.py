@@ -10,7 +10,7 @@ import pytest
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.jobs.plans import read_plan, write_plan
-from dataprep.pipeline.jobs.workspace import locked
+from dataprep.pipeline.jobs.workspace import check_out, locked
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -24,6 +24,17 @@ def test_a_disk_without_locks_is_refused_with_its_cause(
     message = "cannot lock --out .*: no locks; name a folder on a disk with locks"
     with pytest.raises(ConfigError, match=message), locked(tmp_path / "out"):
         pass
+
+
+def test_an_output_below_a_folder_that_may_not_be_entered_is_refused_with_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:  # root may enter everything
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    with pytest.raises(ConfigError, match=r"cannot use --out .*: Permission denied; name another"):
+        check_out(str(tmp_path / "closed" / "out"))
 
 
 def test_a_plan_that_is_there_is_not_written_again(tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def test_a_folder_that_cannot_be_read_says_why(
 
 def test_a_pipe_or_a_link_to_nothing_is_an_input_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(InputError, match="a pipe"):
+    with pytest.raises(InputError, match="is a FIFO"):
         find_media(str(tmp_path), "vision", "image", None)
     (tmp_path / "a.png").unlink()
     (tmp_path / "b.png").symlink_to("nowhere.png")

@@ -103,3 +103,10 @@ def test_an_archive_in_an_archive_is_bounded_too(tmp_path: Path) -> None:
 def test_a_file_that_a_store_lacks_is_said_to_be_missing() -> None:
     with pytest.raises(InputError, match=r"cannot read memory://x\.jsonl: there is no such file"):
         find_sources("memory://x.jsonl")
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
+def test_a_file_behind_a_cache_is_read(tmp_path: Path, cache: str) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    (source,) = find_sources(f"{cache}::file://{tmp_path}/a.jsonl")
+    assert num_records(source) == 2

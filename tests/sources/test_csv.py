@@ -80,8 +80,6 @@ def read_or_message(*how: Any, **limits: Any) -> tuple[Rows, list[RecordError]] 
 def truth(content: bytes, delimiter: str) -> list[dict[str, str]]:
     text = io.StringIO(content.decode("utf-8-sig"), newline="")
     names, *rows = csv.reader(text, delimiter=delimiter, strict=True)
-    if len(names) == 1:  # a blank line is an empty value
-        rows = [row or [""] for row in rows]
     return [dict(zip(names, row, strict=True)) for row in rows if row]
 
 
@@ -141,7 +139,7 @@ def test_any_table_reads_as_the_csv_module_reads_it_however_it_is_cut(
             assert offset == 3 * mark or content[offset - 1 : offset] == b"\n"
             rest = content[offset:].decode()
             first = next(csv.reader(io.StringIO(rest, newline=""), delimiter=DELIMITERS[kind]))
-            assert (first or [""]) == list(row.values())
+            assert first == list(row.values())
         chosen = read_all(source, frozenset(names[:1]), target_bytes, batch_bytes=batch_bytes)
         assert chosen == ([(i, o, {names[0]: row[names[0]]}) for i, o, row in found], [])
         later, _ = read_all(source, None, from_line=from_line, batch_bytes=batch_bytes)
@@ -324,19 +322,3 @@ def test_a_table_behind_a_url_is_read_as_one_piece() -> None:
     finally:
         files.rm("/csv", recursive=True)
     assert [row["text"] for _, _, row in rows] == ["a\nb", "c"]
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("batch_bytes", [4, 1 << 20])
-def test_a_blank_line_is_an_empty_value_where_there_is_one_column_and_no_row_elsewhere(
-    tmp_path: Path, end: str, batch_bytes: int
-) -> None:
-    for header, line, texts in (("text", "", ["a", "", "b", ""]), ("text,n", ",", ["a", "b"])):
-        rows = [header, f"a{line}", "", f"b{line}", "", ""]
-        path = tmp_path / "t.csv"
-        path.write_text(end.join(rows), newline="")
-        (source,) = find_sources(str(path))
-        ((piece, _),) = split_source(source, 0, 1 << 20, frozenset({"text"}), False)
-        batches = read_piece(source, piece, frozenset({"text"}), batch_bytes=batch_bytes)
-        assert [row["text"] for batch in batches for row in batch.as_rows()] == texts
-        assert count_records(source, piece, 99) == len(texts)

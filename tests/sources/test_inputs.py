@@ -314,8 +314,12 @@ def test_a_folder_that_a_pattern_cannot_list_is_an_error_and_not_left_out(
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(InputError, match=rf"cannot list {place} .*: Permission denied"):
+    with pytest.raises(InputError, match=rf"cannot list {place} .*: Permission denied; make it"):
         find(f"{tmp_path}/in/{pattern}", cache_dir=None)
+    # That of the system, at the root of a disk, holds nobody's data.
+    place = str(tmp_path / "in" / "lost+found")
+    os.mkdir(place)
+    assert find(f"{tmp_path}/in/*/a.jsonl", cache_dir=None)
 
 
 @pytest.mark.parametrize("command", ["tokenize", "encode"])

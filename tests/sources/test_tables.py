@@ -292,6 +292,22 @@ def test_values_that_are_stored_once_and_repeated_often_are_refused_before_they_
         read_within(source, 100 << 20)
 
 
+@pytest.mark.parametrize("longest", [100, 200_000])
+def test_a_few_long_texts_are_no_reason_to_hold_a_row_group_in_memory(
+    tmp_path: Path, longest: int
+) -> None:
+    """pyarrow begins with a dictionary, which then could be repeated often, for all it says."""
+    texts = ["x" * longest, *(f"{i} " + "lorem ipsum " * 40 for i in range(60_000))]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=1 << 30)
+    source, whole = source_of(tmp_path / "a.parquet"), Piece(source=0, start=0, stop=1)
+    before, held, found = pa.total_allocated_bytes(), 0, []
+    for batch in read_piece(source, whole, TEXT):
+        held = max(held, pa.total_allocated_bytes() - before)
+        found += [row["text"] for row in batch.as_rows()]
+    assert found == texts
+    assert held < sum(map(len, texts)) / 3
+
+
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 @pytest.mark.parametrize("name", ["stream.arrow", "file.arrow"])
 @pytest.mark.parametrize("in_dictionary", [False, True])
