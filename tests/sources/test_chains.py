@@ -105,6 +105,8 @@ def test_a_file_that_a_store_lacks_is_said_to_be_missing() -> None:
         find_sources("memory://x.jsonl")
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of fsspec's blockcache
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
 def test_a_file_behind_a_cache_is_read(tmp_path: Path, cache: str) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
