@@ -11,6 +11,7 @@
     proof/       a fast engine -> the code points on which it differs from the reference
     exact        a fast engine, with the reference for texts that hold such a code point
     texts        an engine fails -> which text it is, and why
+    plain        texts in which special tokens are text, and where they are spelled
     in_text      text that spells a special token: parse it, keep it as text, or refuse it
     select       "auto" -> the first engine that is proven equal; loaded in every worker
     decode       ids -> text for people to read
@@ -28,12 +29,12 @@ from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import load_fast, single_threaded_environment
 from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
 from dataprep.pipeline.engine.in_text import (
-    Marked,
     SpecialInText,
     mark_literals,
     special_in_literals,
 )
 from dataprep.pipeline.engine.interface import Engine, EngineFailedError, EngineUnavailableError
+from dataprep.pipeline.engine.plain import Marked
 from dataprep.pipeline.engine.proof.compare import check_sample
 from dataprep.pipeline.engine.proof.prove import prove
 from dataprep.pipeline.engine.proof.record import Proof

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.arrow_messages import Block, Message, blocks_of, message_at
+from dataprep.pipeline.sources.arrow_messages import Message, MessageBlock, blocks_of, message_at
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
@@ -118,7 +118,7 @@ def _reader(file: Any, columns: list[int] | None) -> Any:
 def _indexed(reader: Any, file: Any, source: Source, start: int) -> Iterator[tuple[Any, int]]:
     dictionaries, blocks = blocks_of(file, source.path)
 
-    def stored(block: Block) -> int:
+    def stored(block: MessageBlock) -> int:
         message = message_at(file, block.position, source.path, block.metadata_bytes)
         return _checked(message, source)
 

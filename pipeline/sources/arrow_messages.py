@@ -31,7 +31,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class MessageBlock:
     """Where the footer of a file says that a message is."""
 
     position: int
@@ -80,7 +80,7 @@ class _Table:
         return int(number)
 
 
-def blocks_of(file: Any, path: str) -> tuple[list[Block], list[Block]]:
+def blocks_of(file: Any, path: str) -> tuple[list[MessageBlock], list[MessageBlock]]:
     """Return the blocks of (dictionaries, record batches) of a file that has a footer."""
     with _told(path):
         size = file.size()
@@ -88,8 +88,8 @@ def blocks_of(file: Any, path: str) -> tuple[list[Block], list[Block]]:
         footer = _root(_read(file, size - _FOOTER_END - length, length))
         dictionaries, batches = (footer.structs(field, "<qi4xq") for field in (2, 3))
         return (
-            [Block(position=at, metadata_bytes=length) for at, length, _ in dictionaries],
-            [Block(position=at, metadata_bytes=length) for at, length, _ in batches],
+            [MessageBlock(position=at, metadata_bytes=length) for at, length, _ in dictionaries],
+            [MessageBlock(position=at, metadata_bytes=length) for at, length, _ in batches],
         )
 
 
