@@ -115,7 +115,10 @@ def clean(place: Path, interrupted: Callable[[str], Path]) -> Callable[[str], di
         *(pytest.param(name, marks=pytest.mark.slow) for name in DAMAGES if name != "flipped"),
     ],
 )
-@pytest.mark.parametrize("command", ["tokenize", "pack", "encode"])
+@pytest.mark.parametrize(
+    "command",
+    ["tokenize", *(pytest.param(name, marks=pytest.mark.slow) for name in ("pack", "encode"))],
+)
 def test_a_damaged_file_of_the_work_folder_never_gives_other_bytes(
     run_cli: RunCli,
     place: Path,

@@ -161,7 +161,7 @@ def test_an_exit_is_a_death_without_a_hint_about_memory(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     num_jobs=st.integers(1, 8),

@@ -298,6 +298,7 @@ def test_the_panic_of_a_real_tokenizer_is_quarantined(run_cli: RunCli, tmp_path:
 # --- from outside: a stopped worker, the first of several bad records, too many of them -----------
 
 
+@pytest.mark.slow  # faults/test_workers.py has another
 def test_a_stopped_worker_of_a_command_is_replaced(run_cli: RunCli, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.jsonl", records_with([], "", 6000))
     out, clean = tmp_path / "out", tmp_path / "clean"

@@ -100,7 +100,7 @@ def write_table(rows: list[list[str]], delimiter: str, end: str, quote_all: bool
     return "".join(delimiter.join(map(field, row)) + end for row in rows).encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     table=TABLES,
     kind=st.sampled_from(["csv", "tsv"]),
@@ -146,7 +146,7 @@ def test_any_table_reads_as_the_csv_module_reads_it_however_it_is_cut(
         assert later == [item for item in found if item[0] >= from_line]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.text(st.sampled_from('a",\n'), max_size=40),
     st.lists(st.integers(0, 40)),
@@ -169,7 +169,7 @@ def test_rows_are_found_where_a_lenient_reader_finds_them(text: str, cuts: list[
     assert len(found) >= len(ends) - 2
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.text(st.sampled_from('ab",\r é'), max_size=8), max_size=8),
     st.integers(1, 40),

@@ -51,7 +51,7 @@ def made(out: Path, data: Path, tokenizer: Path, **config: object) -> dict[str, 
     return contents(out)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([".jsonl", ".txt"]), st.lists(LINES, max_size=5))),
     st.sampled_from([None, 3]),
