@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,29 +43,26 @@ def demo_command(
 ) -> None:
     """Tokenize the embedded sample (text, chat, vision codes), pack it, and load one batch."""
     for name, values in SAMPLES.items():
-        flags = " ".join(f"--{k.replace('_', '-')} '{v}'" for k, v in values.items())
-        _heading(f"dataprep tokenize {name}.jsonl {flags} --out {out / name}")
-        config = TokenizeConfig.model_validate(
-            {
-                "inputs": [str(sample_path(f"{name}.jsonl"))],
-                "tokenizer": str(sample_path("tokenizer.json")),
-                "out": str(out / name),
-                **values,
-            }
-        )
+        given = {**values, "tokenizer": str(sample_path("tokenizer.json")), "out": str(out / name)}
+        flags = [(f"--{key.replace('_', '-')}", value) for key, value in given.items()]
+        file = str(sample_path(f"{name}.jsonl"))
+        _heading("dataprep", "tokenize", file, *chain(*flags))
+        config = TokenizeConfig.model_validate({"inputs": [file], **given})
         tokenize_and_show(config, True, as_json=False, quiet=False, log_format="text")
     for name in ("chat", "vision"):
-        _heading(f"dataprep inspect {out / name} --doc 1")
+        _heading("dataprep", "inspect", str(out / name), "--doc", "1")
         inspect_command(str(out / name), doc=1)
     folders, packed = [str(out / name) for name in SAMPLES], str(out / "packed")
-    _heading(f"dataprep pack {' '.join(folders)} --seq-len {SEQ_LEN} --out {packed}")
+    _heading("dataprep", "pack", *folders, "--seq-len", str(SEQ_LEN), "--out", packed)
     settings = PackConfig(inputs=tuple(folders), out=packed, seq_len=SEQ_LEN)
     pack_and_show(settings, True, as_json=False, quiet=False, log_format="text")
-    _heading(f"dataprep verify {packed}")
+    _heading("dataprep", "verify", packed)
     verify_command(packed)
-    _heading(f"dataprep stats {packed}")
+    _heading("dataprep", "stats", packed)
     stats_command(packed)
-    _heading(f"DataLoader({packed!r}, batch_size={BATCH_SIZE}, seed=0)")
+    arguments = f"{json.dumps(packed)}, batch_size={BATCH_SIZE}, seed=0"  # without the quote '
+    loading = f"next(iter(dataprep.DataLoader({arguments})))"
+    _heading("python", "-c", f"import dataprep; print({loading})")
     with DataLoader(packed, batch_size=BATCH_SIZE, seed=0, epochs=1) as loader:
         batch = next(iter(loader))
         typer.echo(f"{counted(len(loader), 'step')} an epoch; the first batch:")
@@ -71,6 +71,8 @@ def demo_command(
             typer.echo(f"  {name:12} {array.dtype!s:6} {array.shape!s:10} {first} …")
 
 
-def _heading(command: str) -> None:
+def _heading(*words: str) -> None:
+    """Show a command, as it can be pasted."""
+    command = shlex.join(words)
     bold, plain = ("\x1b[1m", "\x1b[0m") if use_colour(sys.stdout) else ("", "")
     typer.echo(f"\n{bold}$ {command}{plain}", color=bool(bold))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from dataprep.cli.encoders import convert, show_encoders
+from dataprep.cli.help import Flags, in_sections
 from dataprep.cli.options import (
+    CONFIG_SECTION,
+    MESSAGES_SECTION,
     Config,
     DryRun,
     Json,
@@ -18,14 +20,24 @@ from dataprep.cli.options import (
     Overwrite,
     Quiet,
     Set,
-    about_keys,
-    cache_dir,
+    Verbose,
 )
-from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
+from dataprep.cli.show import (
+    Progress,
+    megabytes,
+    print_json,
+    say_settings,
+    show_next,
+    show_reasons,
+    show_sources,
+    speed_of,
+    summary_of,
+)
 from dataprep.configs.base import Loudness, OnError
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
+from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.encode import encode, plan_of
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.errors import counted
@@ -36,54 +48,56 @@ EXAMPLE = (
     "Example: dataprep encode photos/ --encoder patches --out data/codes, then "
     "dataprep tokenize data/codes --fields '[vision],text' --tokenizer T --out data/tokens"
 )
-about = about_keys(EncodeConfig)
+flag = Flags(EncodeConfig)
+SECTIONS = {
+    "What to read": (
+        *("inputs", "column", "keep", "fps", "frames", "exif_rotate", "loudness", "limit"),
+        *("max_frames", "max_pixels", "max_seconds", "max_ratio"),
+        *("allow_outside", "allow_duplicates"),
+    ),
+    "What to make of it": ("encoder", "weights", "into", "list_encoders", "convert_weights"),
+    "What to write": ("out", "shard_records", "overwrite", "dry_run"),
+    "Records that are bad": ("on_error", "max_errors", "allow_empty"),
+    "How to work": (*CONFIG_SECTION, "workers", "task_timeout"),
+    "What to say": MESSAGES_SECTION,
+}
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("encode", epilog=EXAMPLE)(encode_command)
+    app.command("encode", cls=in_sections(SECTIONS), epilog=EXAMPLE)(encode_command)
 
 
 def encode_command(
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT]...", help=about("inputs"))
+        list[str] | None, typer.Argument(metavar="INPUT", help=flag.about("inputs"))
     ] = None,
-    encoder: Annotated[str | None, typer.Option(help=about("encoder"))] = None,
-    out: Annotated[str | None, typer.Option(help=about("out"))] = None,
-    weights: Annotated[str | None, typer.Option(help=about("weights"))] = None,
+    encoder: Annotated[str | None, flag("encoder")] = None,
+    out: Annotated[str | None, flag("out")] = None,
+    weights: Annotated[str | None, flag("weights")] = None,
     config: Config = None,
     sets: Set = None,
-    column: Annotated[str | None, typer.Option(help=about("column"))] = None,
-    into: Annotated[str | None, typer.Option(help=about("into"))] = None,
-    keep: Annotated[list[str] | None, typer.Option(metavar="GLOB", help=about("keep"))] = None,
-    fps: Annotated[float | None, typer.Option(help=about("fps"))] = None,
-    frames: Annotated[int | None, typer.Option(help=about("frames"))] = None,
+    column: Annotated[str | None, flag("column")] = None,
+    into: Annotated[str | None, flag("into")] = None,
+    keep: Annotated[list[str] | None, flag("keep", metavar="GLOB")] = None,
+    fps: Annotated[float | None, flag("fps")] = None,
+    frames: Annotated[int | None, flag("frames")] = None,
     exif_rotate: Annotated[
-        bool | None, typer.Option("--exif-rotate/--no-exif-rotate", help=about("exif_rotate"))
+        bool | None, flag("exif_rotate", "--exif-rotate/--no-exif-rotate")
     ] = None,
-    loudness: Annotated[Loudness | None, typer.Option(help=about("loudness"))] = None,
-    max_frames: Annotated[int | None, typer.Option(help=about("max_frames"))] = None,
-    max_pixels: Annotated[int | None, typer.Option(help=about("max_pixels"))] = None,
-    max_seconds: Annotated[int | None, typer.Option(help=about("max_seconds"))] = None,
-    max_ratio: Annotated[int | None, typer.Option(help=about("max_ratio"))] = None,
-    allow_outside: Annotated[
-        bool | None, typer.Option("--allow-outside", help=about("allow_outside"))
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help=about("limit"))] = None,
-    shard_records: Annotated[int | None, typer.Option(help=about("shard_records"))] = None,
-    on_error: Annotated[OnError | None, typer.Option(help=about("on_error"))] = None,
-    max_errors: Annotated[
-        str | None, typer.Option(metavar="N|P%", help=about("max_errors"))
-    ] = None,
-    allow_empty: Annotated[
-        bool | None, typer.Option("--allow-empty", help=about("allow_empty"))
-    ] = None,
-    allow_duplicates: Annotated[
-        bool | None, typer.Option("--allow-duplicates", help=about("allow_duplicates"))
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
-    task_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help=about("task_timeout"))
-    ] = None,
+    loudness: Annotated[Loudness | None, flag("loudness")] = None,
+    max_frames: Annotated[int | None, flag("max_frames")] = None,
+    max_pixels: Annotated[int | None, flag("max_pixels")] = None,
+    max_seconds: Annotated[int | None, flag("max_seconds")] = None,
+    max_ratio: Annotated[int | None, flag("max_ratio")] = None,
+    allow_outside: Annotated[bool | None, flag("allow_outside", "--allow-outside")] = None,
+    limit: Annotated[int | None, flag("limit")] = None,
+    shard_records: Annotated[int | None, flag("shard_records")] = None,
+    on_error: Annotated[OnError | None, flag("on_error")] = None,
+    max_errors: Annotated[str | None, flag("max_errors", metavar="N|P%")] = None,
+    allow_empty: Annotated[bool | None, flag("allow_empty", "--allow-empty")] = None,
+    allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
+    workers: Annotated[int | None, flag("workers")] = None,
+    task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     list_encoders: Annotated[
@@ -99,6 +113,7 @@ def encode_command(
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     log_format: Log = "text",
 ) -> None:
     """Turn pictures, videos or sounds into discrete codes, in Parquet files that tokenize reads.
@@ -125,13 +140,15 @@ def encode_command(
         sets=sets or (),
         flags=flags,
     )
+    if verbose:
+        say_settings(settings)
     if dry_run:
-        show_plan(plan_of(settings, cache_dir()).plan, as_json=as_json)
+        show_plan(plan_of(settings, default_cache()).plan, as_json=as_json)
         return
-    with Progress(quiet=quiet, log_format=log_format) as progress:
+    with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = encode(
             settings,
-            cache_dir=cache_dir(),
+            cache_dir=default_cache(),
             overwrite=overwrite,
             report=progress,
             reads=config or [],
@@ -139,9 +156,9 @@ def encode_command(
     manifest = outcome.manifest
     assert isinstance(manifest, EncodedManifest)
     if as_json:
-        print_json({**summary_of(outcome), "columns": manifest.columns})
+        print_json({**summary_of(outcome, progress), "columns": manifest.columns})
     elif not quiet:
-        show_outcome(outcome, manifest, progress.seconds)
+        show_outcome(outcome, manifest, progress)
 
 
 def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
@@ -164,7 +181,7 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
     )
 
 
-def show_outcome(outcome: Outcome, manifest: EncodedManifest, seconds: float) -> None:
+def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress) -> None:
     counts = manifest.counts
     records, codes = (
         counted(counts["documents_written"], "record"),
@@ -180,13 +197,14 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, seconds: float) ->
     )
     typer.echo(
         f"{outcome.out}: {records}, {counted(counts['frames'], 'frame')}, {codes} in "
-        f"{counted(len(manifest.shards), 'shard')}{rest}; {seconds:.1f} s, "
-        f"{counts['frames'] / max(seconds, 1e-9):,.1f} frames/s"
+        f"{counted(len(manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}, "
+        f"{counts['frames'] / max(progress.seconds, 1e-9):,.1f} frames/s"
     )
-    typer.echo(f"next: {next_command(outcome.out, manifest)}")
+    show_reasons(outcome)
+    show_next(*next_command(outcome.out, manifest))
 
 
-def next_command(out: Path, manifest: EncodedManifest) -> str:
+def next_command(out: Path, manifest: EncodedManifest) -> list[str]:
     """Return the command that tokenizes these codes; it needs no flags for their encoder."""
     into, kind = str(manifest.config.get("into")), manifest.encoder.kind
     others = [
@@ -196,4 +214,4 @@ def next_command(out: Path, manifest: EncodedManifest) -> str:
     words = ["dataprep", "tokenize", str(out), "--fields", spec]
     if not any(fnmatchcase(into, glob) for glob in ModalitiesConfig().section(kind).fields):
         words += ["--set", f"modalities.{kind}.fields=[{into}]"]
-    return shlex.join([*words, "--tokenizer", "T", "--out", "DIR"])
+    return [*words, "--tokenizer", "T", "--out", "DIR"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,11 +13,17 @@ import typer
 from numpy.typing import NDArray
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import print_json, use_colour
+from dataprep.cli.records import show_record
+from dataprep.cli.show import echo, print_json, use_colour
+from dataprep.cli.steps import LoaderSettings, find_step
+from dataprep.cli.streams import NEWLINES, visible
+from dataprep.cli.traces import show_listed, show_step
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, recorded
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import PackedDataset, TokenizedDataset, open_dataset
+from dataprep.loaders.mixture import Exhausted
+from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
@@ -30,15 +35,15 @@ from dataprep.pipeline.look.inspect import (
     spans_of,
     whole_document,
 )
+from dataprep.pipeline.look.listing import Fate
 from dataprep.pipeline.look.media import FindDecoder, write_media
-from dataprep.pipeline.look.origins import origin_of, pieces_of_row
+from dataprep.pipeline.look.origins import pieces_of_row
+from dataprep.pipeline.storage.manifest import kind_of
 
-# Characters that would act on the terminal; newlines and tabs are shown as they are.
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
 SHADES = {"vision": BLUE, "audio": MAGENTA}  # colours of codes with loss; anything else is green
 
-EXAMPLE = "Example: dataprep inspect data/tokenized --doc 7 --media /tmp/pictures"
+EXAMPLE = "Example: dataprep inspect data/packed --step 17 --batch-size 256"
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -48,11 +53,25 @@ def add_commands(app: typer.Typer) -> None:
 def inspect_command(
     dataset: Dataset,
     doc: Annotated[
-        int | None, typer.Option(help="Number of the document, from 0; negative: from the end.")
+        int | None,
+        typer.Option(help="Number of the document or record, from 0; negative: from the end."),
     ] = None,
     row: Annotated[
         int | None,
         typer.Option(help="Number of the row of a packed dataset; negative: from the end."),
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(
+            help="List the rows that a trainer's loader has at this step, from 0, with the file "
+            "and line of every document in them. Needs --batch-size or --state."
+        ),
+    ] = None,
+    fate: Annotated[
+        Fate | None,
+        typer.Option(
+            "--list", help="List the documents that packing cut or left out, with file and line."
+        ),
     ] = None,
     tokenizer: Annotated[
         str | None, typer.Option(help="Tokenizer to decode with; default: the dataset's own.")
@@ -74,26 +93,105 @@ def inspect_command(
         list[str] | None,
         typer.Option("--set", metavar="settings.NAME=VALUE", help="With --encoder: its settings."),
     ] = None,
+    batch_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS", help="With --step: the loader's; 0:64,1000:256 for sizes that change."
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --step: the loader's; default: 0.")] = None,
+    shuffle: Annotated[
+        bool | None,
+        typer.Option("--no-shuffle", help="With --step: the loader has shuffle=False."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="With --step: the loader's; default: for ever.")
+    ] = None,
+    exhausted: Annotated[
+        Exhausted | None,
+        typer.Option(help="With --step and --mix: the loader's; default: stop."),
+    ] = None,
+    mix: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SHARE@DIR",
+            help="With --step: one dataset of the loader's mixture; give all of them.",
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Instead of those: JSON of loader.get_state(), saved at a later step; without "
+            "--step, the last batch before it.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Decode and show a document or a row: text with loss is green, text without loss dim.
+    """Decode and show a document, a row or a record: text with loss is green, without loss dim.
 
     When not printed to a terminal, text without loss is put [in brackets]. Blocks of codes are
     shown by their shape; --media decodes them.
     """
-    find = decoder_finder(media, encoder, weights, sets or ())
-    opened = open_dataset(dataset)
-    packed = isinstance(opened, PackedDataset)
-    number = row if packed else doc
-    if (doc if packed else row) is not None:
-        what = "rows, so use --row" if packed else "documents, so use --doc"
-        raise ConfigError(f"{dataset} is {opened.about.kind}: it holds {what}")
-    shown = (
-        read_row(opened, number or 0)
-        if isinstance(opened, PackedDataset)
-        else read_document(opened, number or 0)
+    settings = LoaderSettings(
+        batch_size=batch_size,
+        seed=seed,
+        shuffle=None if shuffle is None else not shuffle,
+        epochs=epochs,
+        exhausted=exhausted,
+        mix=mix or (),
+        state=state,
     )
-    spans = spans_of(shown.item, decoder_of(opened, tokenizer), shown.segments)
+    by_step = step is not None or state is not None
+    if not by_step and settings.given():
+        raise ConfigError(f"{settings.given()[0]} has no effect without --step")
+    chosen = {
+        "--doc": doc is not None,
+        "--row": row is not None,
+        "--step": by_step,
+        "--list": fate is not None,
+    }
+    given = [flag for flag, is_given in chosen.items() if is_given]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} ask for different things; give one of them")
+    find = decoder_finder(media, encoder, weights, sets or ())
+    is_encoded = not by_step and kind_of(dataset) == "encoded"
+    for flag, value, idle in (
+        ("--media", media, by_step or fate),
+        ("--tokenizer", tokenizer, by_step or fate or is_encoded),
+        ("--encoder", encoder, is_encoded),
+    ):
+        if value and idle:
+            why = f"{dataset} is encoded" if is_encoded else f"{given[0]} lists, it decodes nothing"
+            raise ConfigError(f"{flag} has no effect: {why}")
+    if by_step:
+        show_step(find_step(dataset, step, settings), as_json=as_json)
+    elif is_encoded:
+        show_record(dataset, doc, given, media, as_json=as_json)
+    else:
+        opened = open_dataset(dataset)
+        if fate:
+            show_listed(opened, fate, as_json=as_json)
+        else:
+            shown = read_item(opened, doc, row)
+            decode = decoder_of(opened, tokenizer)
+            show_item(shown, decode, find, media, as_json=as_json)
+
+
+def read_item(opened: TokenizedDataset | PackedDataset, doc: int | None, row: int | None) -> Shown:
+    if isinstance(opened, PackedDataset):
+        if doc is not None:
+            raise ConfigError(f"{opened.folder} is packed: it holds rows, so use --row")
+        return read_row(opened, row or 0)
+    if row is not None:
+        raise ConfigError(f"{opened.folder} is tokenized: it holds documents, so use --doc")
+    return read_document(opened, doc or 0)
+
+
+def show_item(
+    shown: Shown, decode: Decode, find: FindDecoder, media: str | None, *, as_json: bool
+) -> None:
+    spans = spans_of(shown.item, decode, shown.segments)
     written = (
         write_media(shown.item, shown.segments, find, Path(media), shown.stem) if media else None
     )
@@ -104,7 +202,7 @@ def inspect_command(
         return
     show_text(shown, spans)
     for line in (*written.paths, *written.notes) if written else ():
-        typer.echo(line)
+        echo(line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +220,14 @@ class Shown:
 def read_document(dataset: TokenizedDataset, number: int) -> Shown:
     doc = checked_number("--doc", number, len(dataset), dataset.folder)
     document = dataset[doc]
-    shard, place = dataset.locate(doc)
-    origin = origin_of(dataset.folder, dataset.about, shard, place)
+    segment = whole_document(dataset.folder, dataset.about, doc)
     targets = int(document["loss_mask"].sum())
     return Shown(
         item=document,
-        segments=[whole_document(dataset.folder, dataset.about, doc)],
+        segments=[segment],
         stem=f"doc-{doc}",
-        about={"document": doc, "origin": asdict(origin)},
-        title=f"document {doc}: {origin}\n"
+        about={"document": doc, "origin": asdict(segment.origin)},
+        title=f"document {doc}: {visible(str(segment.origin))}\n"
         f"{counted(len(document['tokens']), 'token')}, {targets:,} with loss",
         headings=[],
     )
@@ -152,11 +249,7 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
         about={"row": row, "segments": [asdict(piece) for piece in pieces]},
         title=f"row {row}: {counted(len(pieces), 'segment')}, {counted(targets, 'target')}, "
         f"{counted(padding, 'token')} of padding",
-        headings=[
-            f"── segment {i}: document {piece.document} of {piece.dataset}, "
-            f"tokens {piece.start}..{piece.start + piece.length}"
-            for i, piece in enumerate(pieces, 1)
-        ],
+        headings=[f"── segment {i}: {piece}" for i, piece in enumerate(pieces, 1)],
     )
 
 
@@ -165,7 +258,7 @@ def show_text(shown: Shown, spans: list[Span]) -> None:
     colour = use_colour(sys.stdout)
     for segment, group in groupby(spans, key=lambda span: span.segment):
         if segment and shown.headings:
-            typer.echo(shown.headings[segment - 1])
+            echo(shown.headings[segment - 1])
         typer.echo("".join(paint(span, colour) for span in group), color=colour)
 
 
@@ -197,7 +290,7 @@ def checked_number(flag: str, number: int, count: int, folder: Path) -> int:
 
 
 def paint(span: Span, colour: bool) -> str:
-    text = CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", span.text)
+    text = visible(span.text, keep=NEWLINES)
     if span.weight not in (0.0, 1.0):
         text = f"({text})*{span.weight:.3g}"
     if not colour:
@@ -211,7 +304,7 @@ def decoder_of(dataset: TokenizedDataset | PackedDataset, tokenizer: str | None)
     config = recorded(TokenizeConfig, dataset.about.config, dataset.folder)
     name = tokenizer or config.tokenizer
     try:
-        files = resolve_tokenizer(name)
+        files = resolve_tokenizer(name, default_cache())
     except ConfigError as error:
         raise ConfigError(f"{error}; say where it is now with --tokenizer") from None
     made_by = dataset.about.tokenizer.sha256

@@ -1,7 +1,6 @@
-"""`dataprep`: the commands, and the exit code of each error.
+"""`dataprep`: run a command; the exit code of each error.
 
-A command's module is imported when it is called: together they take half a second. So is all else
-that takes time, after `stopping` has taken over the signals.
+All that takes time is imported after `stopping` has taken over the signals.
 """
 
 from __future__ import annotations
@@ -9,50 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TYPE_CHECKING
 
-from dataprep.cli.stopping import stop_in_order
+from dataprep.cli.stopping import run_stoppable
 from dataprep.cli.streams import ReaderGone, keep_streams, say
 from dataprep.pipeline.errors import ConfigError, DataprepError, ResourceError, lacks_memory
-
-if TYPE_CHECKING:
-    import typer
-
-# What `dataprep --help` says of each command; its module has the same name.
-COMMANDS = {
-    "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
-    "pack": "Tokenized documents to rows of a fixed length.",
-    "encode": "Pictures, videos and sounds to discrete codes.",
-    "inspect": "Show a document or a row, decoded.",
-    "stats": "Counts, lengths, padding, vocabulary.",
-    "verify": "Check everything: hashes, counts, ids, boundaries, masks.",
-    "schema": "The JSON Schema of the config, for editors.",
-    "demo": "The whole way from the embedded sample to a batch, shown.",
-}
-
-
-def app_for(words: list[str]) -> typer.Typer:
-    """Return the app, with the command that the words call; the others have their help only."""
-    import typer
-
-    app = typer.Typer(
-        name="dataprep",
-        help="Raw corpora to training-ready shards, shards to device-sharded batches.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    called = next((word for word in words if not word.startswith("-")), None)
-    for name, about in COMMANDS.items():
-        if name == called:
-            from importlib import import_module
-
-            import_module(f"dataprep.cli.{name}").add_commands(app)
-        else:
-            app.command(name, help=about)(lambda: None)
-    return app
 
 
 def main() -> None:
@@ -66,10 +25,7 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        with stop_in_order():
-            code = app_for(sys.argv[1:])(standalone_mode=False) or 0
-            sys.stdout.flush()
-        return code
+        return run_stoppable(_run_command)
     except ReaderGone:
         return 0
     except DataprepError as error:
@@ -93,6 +49,14 @@ def _run() -> int:
             return 1
         shown()
         return getattr(error, "exit_code", 2)
+
+
+def _run_command() -> int:
+    from dataprep.cli.app import app_for, called_words
+
+    code: int = app_for(called_words())(standalone_mode=False, prog_name="dataprep") or 0
+    sys.stdout.flush()
+    return code
 
 
 def _has_working_folder() -> bool:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from pydantic import BaseModel
 
-from dataprep.pipeline.errors import ConfigError
+# Sections of the help that several commands have; the flags below are in them.
+CONFIG_SECTION = ("config", "sets")
+MESSAGES_SECTION = ("as_json", "quiet", "verbose", "log_format")
 
 LogFormat = Literal["text", "json"]
 
@@ -38,37 +34,11 @@ DryRun = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Also show the settings in full, and why engines were not chosen."
+    ),
+]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Format of the messages on stderr.")]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
-
-_SET_CACHE = "set HOME, or name a folder for caches in DATAPREP_CACHE"
-
-
-def cache_dir() -> Path:
-    """Return the folder where engine proofs and input hashes are kept between runs."""
-    named = os.environ.get("DATAPREP_CACHE")
-    if named:
-        return Path(named)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    if shared:
-        return Path(shared) / "dataprep"
-    home = os.path.expanduser("~")
-    return _without_home() if home == "~" else Path(home) / ".cache" / "dataprep"
-
-
-def _without_home() -> Path:
-    """Return a folder for a user who has no home, as in many containers."""
-    place = Path(tempfile.gettempdir()) / f"dataprep-{os.getuid()}"
-    try:
-        place.mkdir(mode=0o700, exist_ok=True)
-        status = place.lstat()
-    except OSError as error:
-        raise ConfigError(f"cannot make {place}: {error.strerror}; {_SET_CACHE}") from None
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise ConfigError(f"{place} may be written by others; {_SET_CACHE}")
-    return place
-
-
-def about_keys(model: type[BaseModel]) -> Callable[[str], str]:
-    """Return the function that gives the help text of a key of this config."""
-    return lambda key: model.model_fields[key].description or ""

@@ -8,8 +8,27 @@ from typing import Annotated
 
 import typer
 
-from dataprep.cli.options import Config, DryRun, Json, Log, Overwrite, Quiet, Set, about_keys
-from dataprep.cli.show import Progress, print_json, summary_of
+from dataprep.cli.help import Flags, in_sections
+from dataprep.cli.options import (
+    CONFIG_SECTION,
+    MESSAGES_SECTION,
+    Config,
+    DryRun,
+    Json,
+    Log,
+    Overwrite,
+    Quiet,
+    Set,
+    Verbose,
+)
+from dataprep.cli.show import (
+    Progress,
+    print_json,
+    say_settings,
+    show_next,
+    speed_of,
+    summary_of,
+)
 from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
@@ -21,7 +40,20 @@ from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.provenance import LOST
 
 EXAMPLE = "Example: dataprep pack data/tokenized --seq-len 4096 --out data/packed"
-about = about_keys(PackConfig)
+flag = Flags(PackConfig)
+SECTIONS = {
+    "What to read": ("inputs", "allow_duplicates"),
+    "What to make of it": (
+        *("seq_len", "strategy", "overflow", "truncate_side", "pad_side", "max_segments"),
+        *("keep_blocks", "drop_tail", "drop_empty_targets", "open_rows", "window", "seed"),
+        *("pad_id", "compat"),
+    ),
+    "What to write": (
+        *("out", "shard_rows", "shard_bytes", "compression", "overwrite", "dry_run"),
+    ),
+    "How to work": (*CONFIG_SECTION, "workers", "task_timeout"),
+    "What to say": MESSAGES_SECTION,
+}
 
 # Counts that are worth a note in the summary: (count, of what, what became of it, tokens lost).
 NOTES = (
@@ -34,50 +66,45 @@ NOTES = (
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("pack", epilog=EXAMPLE)(pack_command)
+    app.command("pack", cls=in_sections(SECTIONS), epilog=EXAMPLE)(pack_command)
 
 
 def pack_command(
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOKENIZED]...", help=about("inputs"))
+        list[str] | None, typer.Argument(metavar="TOKENIZED", help=flag.about("inputs"))
     ] = None,
-    out: Annotated[str | None, typer.Option(help=about("out"))] = None,
+    out: Annotated[str | None, flag("out")] = None,
     config: Config = None,
     sets: Set = None,
-    seq_len: Annotated[int | None, typer.Option(help=about("seq_len"))] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help=about("strategy"))] = None,
-    overflow: Annotated[Overflow | None, typer.Option(help=about("overflow"))] = None,
-    truncate_side: Annotated[Side | None, typer.Option(help=about("truncate_side"))] = None,
-    pad_side: Annotated[Side | None, typer.Option(help=about("pad_side"))] = None,
-    max_segments: Annotated[int | None, typer.Option(help=about("max_segments"))] = None,
+    seq_len: Annotated[int | None, flag("seq_len")] = None,
+    strategy: Annotated[StrategyName | None, flag("strategy")] = None,
+    overflow: Annotated[Overflow | None, flag("overflow")] = None,
+    truncate_side: Annotated[Side | None, flag("truncate_side")] = None,
+    pad_side: Annotated[Side | None, flag("pad_side")] = None,
+    max_segments: Annotated[int | None, flag("max_segments")] = None,
     keep_blocks: Annotated[
-        bool | None, typer.Option("--keep-blocks/--no-keep-blocks", help=about("keep_blocks"))
+        bool | None, flag("keep_blocks", "--keep-blocks/--no-keep-blocks")
     ] = None,
-    drop_tail: Annotated[
-        bool | None, typer.Option("--drop-tail/--no-drop-tail", help=about("drop_tail"))
-    ] = None,
+    drop_tail: Annotated[bool | None, flag("drop_tail", "--drop-tail/--no-drop-tail")] = None,
     drop_empty_targets: Annotated[
-        bool | None, typer.Option("--drop-empty-targets", help=about("drop_empty_targets"))
+        bool | None, flag("drop_empty_targets", "--drop-empty-targets")
     ] = None,
-    open_rows: Annotated[int | None, typer.Option(help=about("open_rows"))] = None,
-    window: Annotated[int | None, typer.Option(help=about("window"))] = None,
-    pad_id: Annotated[int | None, typer.Option(help=about("pad_id"))] = None,
-    seed: Annotated[int | None, typer.Option(help=about("seed"))] = None,
-    compat: Annotated[Compat | None, typer.Option(help=about("compat"))] = None,
-    compression: Annotated[Compression | None, typer.Option(help=about("compression"))] = None,
-    shard_rows: Annotated[int | None, typer.Option(help=about("shard_rows"))] = None,
-    shard_bytes: Annotated[int | None, typer.Option(help=about("shard_bytes"))] = None,
-    allow_duplicates: Annotated[
-        bool | None, typer.Option("--allow-duplicates", help=about("allow_duplicates"))
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
-    task_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help=about("task_timeout"))
-    ] = None,
+    open_rows: Annotated[int | None, flag("open_rows")] = None,
+    window: Annotated[int | None, flag("window")] = None,
+    pad_id: Annotated[int | None, flag("pad_id")] = None,
+    seed: Annotated[int | None, flag("seed")] = None,
+    compat: Annotated[Compat | None, flag("compat")] = None,
+    compression: Annotated[Compression | None, flag("compression")] = None,
+    shard_rows: Annotated[int | None, flag("shard_rows")] = None,
+    shard_bytes: Annotated[int | None, flag("shard_bytes")] = None,
+    allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
+    workers: Annotated[int | None, flag("workers")] = None,
+    task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     log_format: Log = "text",
 ) -> None:
     """Pack tokenized documents into rows of seq_len + 1 tokens, with masks and boundaries.
@@ -90,12 +117,20 @@ def pack_command(
     settings = load_config(
         PackConfig, files=config or (), section="pack", sets=sets or (), flags=flags
     )
+    if verbose:
+        say_settings(settings)
     if dry_run:
         show_plan(pack_plan_of(settings), settings, as_json=as_json)
         return
     reads = config or []
     pack_and_show(
-        settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format, reads=reads
+        settings,
+        overwrite,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        log_format=log_format,
+        reads=reads,
     )
 
 
@@ -106,12 +141,13 @@ def pack_and_show(
     as_json: bool,
     quiet: bool,
     log_format: str,
+    verbose: bool = False,
     reads: Sequence[str] = (),
 ) -> None:
-    with Progress(quiet=quiet, log_format=log_format) as progress:
+    with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = pack(settings, overwrite=overwrite, report=progress, reads=reads)
     if as_json:
-        print_json(summary_of(outcome))
+        print_json(summary_of(outcome, progress))
     elif not quiet:
         show_outcome(outcome, progress)
 
@@ -141,10 +177,11 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
         f"{outcome.out}: {rows} of {capacity:,} tokens "
         f"({counted(counts['target_tokens'], 'target')}, {share:.3%} padding) in "
         f"{counted(len(manifest.shards), 'shard')}{_notes(counts, counts['tokens_read'])}; "
-        f"{progress.seconds:.1f} s"
+        f"{speed_of(outcome, progress)}"
     )
     if counts["documents_truncated"] or counts["documents_dropped"]:
         typer.echo(f"truncated and dropped documents are listed in {outcome.out / LOST}")
+    show_next("dataprep", "inspect", outcome.out, "--row", "0")
 
 
 def _notes(counts: Mapping[str, int], num_tokens: int) -> str:

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
-from dataprep.cli.show import print_json
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.files import disk_errors_named, write_atomic
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ID = "urn:dataprep-jax:config"
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("schema", epilog="Example: dataprep schema > dataprep.schema.json")(schema_command)
+    app.command("schema", epilog="Example: dataprep schema --out dataprep.schema.json")(
+        schema_command
+    )
 
 
-def schema_command() -> None:
-    """Print the JSON Schema of the config, for editors."""
-    print_json(TokenizeConfig.model_json_schema())
+def schema_command(
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write; default: stdout."),
+    ] = None,
+) -> None:
+    """Print the JSON Schema of the config: with it, editors check and complete a config.
+
+    The first line of a YAML config tells the editor where the schema is.
+    """
+    text = f"{json.dumps(config_schema(), indent=1, ensure_ascii=False)}\n"
+    if out is None:
+        typer.echo(text, nl=False)
+        place = "dataprep.schema.json"
+    else:
+        place = os.path.abspath(os.path.expanduser(out))
+        _write(Path(place), text)
+    print(f"first line of a config: # yaml-language-server: $schema={place}", file=sys.stderr)
+
+
+def _write(path: Path, text: str) -> None:
+    with disk_errors_named(path.parent):
+        try:
+            if path.exists() and not path.is_file():  # a folder, which fails, a pipe, /dev/null
+                path.write_text(text, encoding="utf-8")
+            else:
+                # What a link leads to, not the link.
+                write_atomic(Path(os.path.realpath(path)), text.encode())
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {path}: {error.strerror}; name another file with --out"
+            ) from None
+
+
+def config_schema() -> dict[str, Any]:
+    return {"$schema": DIALECT, "$id": ID, **TokenizeConfig.model_json_schema()}

@@ -2,40 +2,128 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import megabytes, print_json
-from dataprep.pipeline.errors import counted
+from dataprep.cli.show import Reading, echo, megabytes, print_json
+from dataprep.cli.streams import visible
+from dataprep.pipeline.errors import ConfigError, counted, short
+from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of
 from dataprep.pipeline.look.stats import stats
+from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
+
+MOST_GROUPS = 100  # lines of a table
+LONGEST_VALUE = 80  # characters of a value in it
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("stats", epilog="Example: dataprep stats data/packed --json")(stats_command)
+    app.command("stats", epilog="Example: dataprep stats data/packed --by source")(stats_command)
 
 
-def stats_command(dataset: Dataset, as_json: Json = False) -> None:
-    """Print counts, lengths, padding, segments, targets and vocabulary."""
-    found = stats(Path(dataset))
-    if as_json:
-        print_json(found)
+def stats_command(
+    dataset: Dataset,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="source|file|KEY",
+            help="Count documents and tokens by input, by file, or by the value of a key in the "
+            "records, for which the raw files are read again.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Print counts, lengths, padding, segments, targets and vocabulary; of codes, their use."""
+    folder = Path(dataset)
+    manifest = read_manifest(folder)
+    if by is None:
+        total = sum(shard.num_bytes for shard in manifest.shards)
+        with Reading("stats", total, quiet=quiet) as read:
+            found = stats(folder, read)
+        if as_json:
+            print_json(found)
+        elif isinstance(manifest, EncodedManifest):
+            show_codes(dataset, found)
+        else:
+            show_tokens(dataset, found)
         return
-    counts = found["counts"]
-    shards = counted(found["shards"], "shard")
-    typer.echo(f"{dataset}: {found['kind']}, {shards}, {megabytes(found['bytes'])}")
-    for name, value in counts.items():
-        if value:
-            typer.echo(f"  {name:24} {value:>16,}")
-    typer.echo(f"  {'with loss':24} {found['loss_share']:>16.2%}")
-    if "padding_share" in found:
-        typer.echo(f"  {'padding':24} {found['padding_share']:>16.3%}")
+    if isinstance(manifest, EncodedManifest):
+        raise ConfigError(
+            f"--by {by}: {dataset} holds codes, not documents; stats without --by lists its sources"
+        )
+    with Reading("stats", bytes_to_read(manifest, by), quiet=quiet) as read:
+        groups = groups_of(folder, manifest, by, read)
+    if as_json:
+        print_json({"by": by, "groups": [asdict(group) for group in groups]})
+    else:
+        show_groups(by, groups)
+
+
+def show_tokens(dataset: str, found: dict[str, Any]) -> None:
+    show_head(dataset, found)
+    echo(f"  {'with loss':24} {found['loss_share']:>16.2%}")
     if "lost_documents" in found:
-        typer.echo(f"  truncated and dropped documents: {found['lost_documents']}")
+        echo(f"  truncated and dropped documents: {found['lost_documents']}")
     vocabulary = found["vocabulary"]
-    typer.echo(f"  {'ids used':24} {vocabulary['ids_used']:>16,} of {vocabulary['size']:,}")
+    echo(f"  {'ids used':24} {vocabulary['ids_used']:>16,} of {vocabulary['size']:,}")
+    show_spreads(found)
+
+
+def show_codes(dataset: str, found: dict[str, Any]) -> None:
+    show_head(dataset, found)
+    book = found["codebook"]
+    echo(f"  {'codes used':24} {book['ids_used']:>16,} of {book['size']:,}")
+    echo(f"  {'perplexity':24} {book['perplexity']:>16,}")
+    echo(f"  columns: {', '.join(found['columns'])}")
+    show_spreads(found)
+    typer.echo("\nsources:")
+    for source in found["sources"]:
+        echo(
+            f"  {source['path']}: {counted(source['records'], 'record')}, "
+            f"{counted(source['frames'], 'frame')}, {counted(source['codes'], 'code')} "
+            f"({source['share']:.1%})"
+        )
+
+
+def show_head(dataset: str, found: dict[str, Any]) -> None:
+    shards = counted(found["shards"], "shard")
+    echo(f"{dataset}: {found['kind']}, {shards}, {megabytes(found['bytes'])}")
+    for name, value in found["counts"].items():
+        share = f"  {found['padding_share']:.3%}" if name == "padding" and value else ""
+        if value:
+            echo(f"  {name:24} {value:>16,}{share}")
+
+
+def show_groups(by: str, groups: Sequence[GroupCounts]) -> None:
+    """Print a table, the largest first."""
+    heads = (visible(by), "documents", "tokens", "with loss", "share")
+    ordered = sorted(groups, key=lambda group: -group.tokens)
+    is_path = by in ("source", "file")
+    lines = [
+        (
+            visible(g.name if is_path else short(g.name, LONGEST_VALUE)),
+            f"{g.documents:,}",
+            f"{g.tokens:,}",
+            f"{g.target_tokens:,}",
+            f"{g.share:.2%}",
+        )
+        for g in ordered[:MOST_GROUPS]
+    ]
+    widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
+    for line in (heads, *lines):
+        numbers = (f"{text:>{width}}" for text, width in zip(line[1:], widths[1:], strict=True))
+        echo("  ".join([f"{line[0]:<{widths[0]}}", *numbers]))
+    more = len(ordered) - MOST_GROUPS
+    if more > 0:
+        echo(f"and {more:,} more; --json has all of them")
+
+
+def show_spreads(found: dict[str, Any]) -> None:
     for name, values in found.items():
         if isinstance(values, dict) and "histogram" in values:
             show_spread(name.replace("_", " "), values)
@@ -48,4 +136,4 @@ def show_spread(name: str, values: dict[str, Any]) -> None:
     most = max(values["histogram"].values())
     for start, count in values["histogram"].items():
         bar = "█" * max(1, round(40 * count / most))
-        typer.echo(f"  {int(start):>9,}+ {count:>12,} {bar}")
+        echo(f"  {int(start):>9,}+ {count:>12,} {bar}")

@@ -16,8 +16,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
@@ -25,20 +24,21 @@ from dataprep.cli.streams import say
 
 GRACE = 5.0  # seconds
 AT_ONCE = 0.001
+SAYING = 1.0  # for the last message
 
 
 class Stopped(BaseException):
     """A signal as an exception, so that workers are stopped before the process exits."""
 
 
-@contextmanager
-def stop_in_order() -> Iterator[None]:
-    """Exit with 128 + the number of a signal that comes meanwhile."""
+def run_stoppable(command: Callable[[], int]) -> int:
+    """Run a command; exit with 128 + the number of a signal that comes meanwhile or later."""
     came: list[int] = []
+    is_over = False  # from then on nobody would catch what a handler raises
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        if len(came) > 1:
+        if len(came) > 1 or is_over:
             os._exit(128 + came[0])
         signal.setitimer(signal.ITIMER_REAL, GRACE)  # brings SIGALRM
         raise Stopped
@@ -53,22 +53,28 @@ def stop_in_order() -> Iterator[None]:
             usual(found)
 
     usual, sys.unraisablehook = sys.unraisablehook, swallowed
-    signal.signal(signal.SIGALRM, give_up)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup
-            signal.signal(number, stop)
-    try:
-        yield
+    code = 0
+    try:  # a signal may come between any two steps: also before the inner `try`, or at its end
+        signal.signal(signal.SIGALRM, give_up)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup
+                signal.signal(number, stop)
+        try:
+            code = command()
+        finally:
+            is_over = True
     except BaseException:
         if not came:
             raise
-    finally:
-        sys.unraisablehook = usual
     if came:
         _exit_stopped(came[0])
+    return code
 
 
 def _exit_stopped(number: int) -> NoReturn:
+    # Whoever should read stderr may not: then the message must not keep the process.
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
+    signal.setitimer(signal.ITIMER_REAL, SAYING)
     say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
     # Not sys.exit: an interpreter that ends gives SIGINT back its default, and a second one kills.
     os._exit(128 + number)

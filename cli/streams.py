@@ -10,13 +10,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from dataprep.pipeline.errors import ResourceError
 from dataprep.pipeline.secrets import redacted, without_secrets
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+NEWLINES = "\n\t"  # what the text of a document or of a message may hold
 
 
 class ReaderGone(Exception):
@@ -101,12 +106,22 @@ def keep_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def visible(text: str, keep: str = "") -> str:
+    r"""Return a text without characters that would act on the terminal, except those to keep.
+
+    >>> visible("a\x1b[2J\n"), visible("a\x07\n", keep="\n")
+    ('a\\x1b[2J\\x0a', 'a\\x07\n')
+    """
+    return _CONTROL.sub(lambda m: m[0] if m[0] in keep else f"\\x{ord(m[0]):02x}", text)
+
+
 def say(message: str) -> None:
     """Print a message about how the command ended."""
     if "--log-format=json" in sys.argv or _follows("--log-format", "json"):
-        message = json.dumps({"level": "error", "message": message})
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        message = json.dumps({"time": now, "level": "error", "message": message})
     else:
-        message = f"dataprep: {message}"
+        message = f"dataprep: {visible(message, keep=NEWLINES)}"
     print(message, file=_Stream(sys.stderr))
 
 

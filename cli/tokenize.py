@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from dataprep.cli.help import Flags, in_sections
+from dataprep.cli.inspect import paint
 from dataprep.cli.options import (
+    CONFIG_SECTION,
+    MESSAGES_SECTION,
     Config,
     DryRun,
     Json,
@@ -16,24 +21,58 @@ from dataprep.cli.options import (
     Overwrite,
     Quiet,
     Set,
-    about_keys,
-    cache_dir,
+    Verbose,
 )
-from dataprep.cli.show import Progress, megabytes, print_json, show_sources, summary_of
+from dataprep.cli.show import (
+    Progress,
+    echo,
+    free_bytes,
+    megabytes,
+    print_json,
+    say_settings,
+    scaled,
+    show_next,
+    show_reasons,
+    show_sources,
+    speed_of,
+    summary_of,
+    use_colour,
+)
 from dataprep.configs.base import Compat, EngineName, OnError, SpecialInTextMode
 from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.engine import load_decoder
 from dataprep.pipeline.errors import counted
+from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.recipes import Outcome
-from dataprep.pipeline.tokenize import plan_of, tokenize
+from dataprep.pipeline.look.inspect import spans_of
+from dataprep.pipeline.tokenize import planned, tokenize
 from dataprep.pipeline.tokenize.notes import leaves_bos_out, notes_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
+from dataprep.pipeline.tokenize.preview import Example, Preview, preview_of
 
 EXAMPLE = (
     "Example: dataprep tokenize 'data/*.jsonl' --tokenizer gpt2/tokenizer.json "
     "--fields '[prompt],answer' --out data/tokenized"
 )
-about = about_keys(TokenizeConfig)
+flag = Flags(TokenizeConfig)
+SECTIONS = {
+    "What to read": (
+        *("inputs", "fields", "fields_from", "fields_index", "text_separator", "limit"),
+        *("max_record_bytes", "max_ratio", "allow_duplicates"),
+    ),
+    "What to make of it": (
+        *("tokenizer", "add_bos", "add_eos", "bos_token", "eos_token", "pad_token"),
+        *("special_in_text", "field_special_tokens", "prepend_text", "subfield_separator"),
+        "compat",
+    ),
+    "What to write": ("out", "shard_bytes", "overwrite", "dry_run"),
+    "Records that are bad": ("on_error", "max_errors", "allow_empty"),
+    "How to work": (*CONFIG_SECTION, "workers", "engine", "task_timeout"),
+    "What to say": MESSAGES_SECTION,
+}
+SAMPLED = ("documents", "tokens", "empty", "bad", "first_bad", "never_there")  # of --dry-run
 SPECIAL = {"parse": "parsed", "text": "kept as text", "error": "refused"}
 CODES_LOST = (
     ("codes_dropped", "of partial frames"),
@@ -42,68 +81,50 @@ CODES_LOST = (
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("tokenize", epilog=EXAMPLE)(tokenize_command)
+    app.command("tokenize", cls=in_sections(SECTIONS), epilog=EXAMPLE)(tokenize_command)
 
 
 def tokenize_command(
     inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT]...", help=about("inputs"))
+        list[str] | None, typer.Argument(metavar="INPUT", help=flag.about("inputs"))
     ] = None,
     config: Config = None,
     sets: Set = None,
-    tokenizer: Annotated[str | None, typer.Option(help=about("tokenizer"))] = None,
-    out: Annotated[str | None, typer.Option(help=about("out"))] = None,
-    fields: Annotated[str | None, typer.Option(help=about("fields"))] = None,
-    fields_from: Annotated[str | None, typer.Option(help=about("fields_from"))] = None,
-    fields_index: Annotated[int | None, typer.Option(help=about("fields_index"))] = None,
-    add_bos: Annotated[
-        bool | None, typer.Option("--add-bos/--no-add-bos", help=about("add_bos"))
-    ] = None,
-    add_eos: Annotated[
-        bool | None, typer.Option("--add-eos/--no-add-eos", help=about("add_eos"))
-    ] = None,
-    special_in_text: Annotated[
-        SpecialInTextMode | None, typer.Option(help=about("special_in_text"))
-    ] = None,
-    bos_token: Annotated[str | None, typer.Option(help=about("bos_token"))] = None,
-    eos_token: Annotated[str | None, typer.Option(help=about("eos_token"))] = None,
-    pad_token: Annotated[str | None, typer.Option(help=about("pad_token"))] = None,
-    subfield_separator: Annotated[
-        str | None, typer.Option(help=about("subfield_separator"))
-    ] = None,
-    prepend_text: Annotated[str | None, typer.Option(help=about("prepend_text"))] = None,
-    text_separator: Annotated[str | None, typer.Option(help=about("text_separator"))] = None,
+    tokenizer: Annotated[str | None, flag("tokenizer")] = None,
+    out: Annotated[str | None, flag("out")] = None,
+    fields: Annotated[str | None, flag("fields")] = None,
+    fields_from: Annotated[str | None, flag("fields_from")] = None,
+    fields_index: Annotated[int | None, flag("fields_index")] = None,
+    add_bos: Annotated[bool | None, flag("add_bos", "--add-bos/--no-add-bos")] = None,
+    add_eos: Annotated[bool | None, flag("add_eos", "--add-eos/--no-add-eos")] = None,
+    special_in_text: Annotated[SpecialInTextMode | None, flag("special_in_text")] = None,
+    bos_token: Annotated[str | None, flag("bos_token")] = None,
+    eos_token: Annotated[str | None, flag("eos_token")] = None,
+    pad_token: Annotated[str | None, flag("pad_token")] = None,
+    subfield_separator: Annotated[str | None, flag("subfield_separator")] = None,
+    prepend_text: Annotated[str | None, flag("prepend_text")] = None,
+    text_separator: Annotated[str | None, flag("text_separator")] = None,
     field_special_tokens: Annotated[
         bool | None,
-        typer.Option(
-            "--field-special-tokens/--no-field-special-tokens",
-            help=about("field_special_tokens"),
-        ),
+        flag("field_special_tokens", "--field-special-tokens/--no-field-special-tokens"),
     ] = None,
-    compat: Annotated[Compat | None, typer.Option(help=about("compat"))] = None,
-    engine: Annotated[EngineName | None, typer.Option(help=about("engine"))] = None,
-    limit: Annotated[int | None, typer.Option(help=about("limit"))] = None,
-    shard_bytes: Annotated[int | None, typer.Option(help=about("shard_bytes"))] = None,
-    max_record_bytes: Annotated[int | None, typer.Option(help=about("max_record_bytes"))] = None,
-    max_ratio: Annotated[int | None, typer.Option(help=about("max_ratio"))] = None,
-    on_error: Annotated[OnError | None, typer.Option(help=about("on_error"))] = None,
-    max_errors: Annotated[
-        str | None, typer.Option(metavar="N|P%", help=about("max_errors"))
-    ] = None,
-    allow_empty: Annotated[
-        bool | None, typer.Option("--allow-empty", help=about("allow_empty"))
-    ] = None,
-    allow_duplicates: Annotated[
-        bool | None, typer.Option("--allow-duplicates", help=about("allow_duplicates"))
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help=about("workers"))] = None,
-    task_timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help=about("task_timeout"))
-    ] = None,
+    compat: Annotated[Compat | None, flag("compat")] = None,
+    engine: Annotated[EngineName | None, flag("engine")] = None,
+    limit: Annotated[int | None, flag("limit")] = None,
+    shard_bytes: Annotated[int | None, flag("shard_bytes")] = None,
+    max_record_bytes: Annotated[int | None, flag("max_record_bytes")] = None,
+    max_ratio: Annotated[int | None, flag("max_ratio")] = None,
+    on_error: Annotated[OnError | None, flag("on_error")] = None,
+    max_errors: Annotated[str | None, flag("max_errors", metavar="N|P%")] = None,
+    allow_empty: Annotated[bool | None, flag("allow_empty", "--allow-empty")] = None,
+    allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
+    workers: Annotated[int | None, flag("workers")] = None,
+    task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
     log_format: Log = "text",
 ) -> None:
     """Read raw corpora, tokenize them, write ArrayRecord shards with a manifest.
@@ -125,12 +146,21 @@ def tokenize_command(
         sets=sets or (),
         flags={**flags, "inputs": inputs or None},
     )
+    if verbose:
+        say_settings(settings)
     if dry_run:
-        show_plan(plan_of(settings, cache_dir()), as_json=as_json)
+        with planned(settings, default_cache()) as plan:
+            show_plan(plan, preview_of(plan), as_json=as_json)
         return
     reads = config or []
     tokenize_and_show(
-        settings, overwrite, as_json=as_json, quiet=quiet, log_format=log_format, reads=reads
+        settings,
+        overwrite,
+        as_json=as_json,
+        quiet=quiet,
+        verbose=verbose,
+        log_format=log_format,
+        reads=reads,
     )
 
 
@@ -141,20 +171,21 @@ def tokenize_and_show(
     as_json: bool,
     quiet: bool,
     log_format: str,
+    verbose: bool = False,
     reads: Sequence[str] = (),
 ) -> None:
-    with Progress(quiet=quiet, log_format=log_format) as progress:
+    with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = tokenize(
-            settings, cache_dir=cache_dir(), overwrite=overwrite, report=progress, reads=reads
+            settings, cache_dir=default_cache(), overwrite=overwrite, report=progress, reads=reads
         )
     if as_json:
         ran = {"engine": progress.engine, "texts_by_reference": progress.by_reference}
-        print_json({**summary_of(outcome), **({} if outcome.was_complete else ran)})
+        print_json({**summary_of(outcome, progress), **({} if outcome.was_complete else ran)})
     elif not quiet:
         show_outcome(outcome, settings, progress)
 
 
-def show_plan(plan: TokenizePlan, *, as_json: bool) -> None:
+def show_plan(plan: TokenizePlan, preview: Preview, *, as_json: bool) -> None:
     summary: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "left_out": plan.left_out,
@@ -164,18 +195,61 @@ def show_plan(plan: TokenizePlan, *, as_json: bool) -> None:
         "token_dtype": plan.token_dtype,
         "fingerprint": plan.fingerprint,
         "notes": notes_of(plan),
+        "sample": {key: getattr(preview, key) for key in SAMPLED},
+        "estimated_tokens": preview.all_tokens,
+        "estimated_bytes": preview.all_bytes,
+        "estimated_cpu_seconds": preview.cpu_seconds,
+        "free_bytes": free_bytes(plan.config.out),
     }
     if as_json:
         print_json(summary)
         return
     show_sources(plan.sources, plan.left_out)
     for note in summary["notes"]:
-        typer.echo(f"note: {note}")
+        echo(f"note: {note}")
     typer.echo(
         f"{counted(len(plan.sources), 'source')}, {megabytes(summary['bytes'])} in "
         f"{counted(len(plan.tasks), 'task')}; tokens as {plan.token_dtype}, "
         f"masks {', '.join(plan.masks)}; nothing written"
     )
+    show_preview(plan, preview)
+
+
+def show_preview(plan: TokenizePlan, preview: Preview) -> None:
+    """Show the first document, and what the first records tell of all."""
+    if preview.example is not None:
+        show_example(plan, preview.example)
+    typer.echo(
+        f"first records: {counted(preview.documents, 'document')}, "
+        f"{counted(preview.tokens, 'token')}, {preview.empty:,} empty, {preview.bad:,} bad"
+    )
+    if preview.first_bad:
+        echo(f"the first bad one: {preview.first_bad}")
+    for key in preview.never_there:
+        echo(f"note: none of these records has the optional field {key!r}")
+    free = free_bytes(plan.config.out)
+    if preview.all_tokens is None or preview.all_bytes is None or preview.cpu_seconds is None:
+        typer.echo(f"in all: not known before it is read; {scaled(free, 'B')} free")
+        return
+    workers = plan.config.workers or usable_cores()
+    seconds = preview.cpu_seconds / min(workers, max(1, len(plan.tasks)))
+    typer.echo(
+        f"in all, about: {scaled(preview.all_tokens, '')} tokens, "
+        f"{scaled(preview.all_bytes, 'B')} on disk ({scaled(free, 'B')} free), "
+        f"{seconds:,.0f} s with {counted(workers, 'worker')}, less with a fast engine"
+    )
+    if preview.all_bytes > free:
+        typer.echo(f"note: that is more than is free at {plan.config.out}; name another folder")
+
+
+def show_example(plan: TokenizePlan, example: Example) -> None:
+    decode = load_decoder(plan.vocabulary.files)
+    spans = spans_of(example.arrays, decode, [example])
+    colour = use_colour(sys.stdout)
+    rest = example.num_tokens - len(example.arrays["tokens"])
+    more = f" … and {counted(rest, 'token')} more" if rest else ""
+    echo(f"{example.place}, {counted(example.num_tokens, 'token')}; [no loss on this]:")
+    typer.echo("".join(paint(span, colour) for span in spans) + more, color=colour)
 
 
 def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> None:
@@ -187,12 +261,12 @@ def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress)
         typer.echo(f"nothing to do: {outcome.out} is complete ({what})")
         return
     rest = "".join(f"; {note}" for note in _notes(outcome, settings, progress))
-    seconds = max(progress.seconds, 1e-9)
     typer.echo(
         f"{outcome.out}: {what} ({counts['target_tokens']:,} with loss) in "
-        f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; "
-        f"{seconds:.1f} s, {progress.num_bytes / 1e6 / seconds:,.0f} MB/s"
+        f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}"
     )
+    show_reasons(outcome)
+    show_next("dataprep", "pack", outcome.out, "--seq-len", "4096", "--out", "DIR")
 
 
 def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> Iterator[str]:

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import megabytes, print_json
+from dataprep.cli.show import Reading, megabytes, print_json
 from dataprep.pipeline.errors import counted
-from dataprep.pipeline.look.verify import compare, verify
+from dataprep.pipeline.look.verify import bytes_of, compare, verify
 
 NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
 
@@ -28,15 +28,17 @@ def verify_command(
     ] = None,
     as_json: Json = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing if all is well.")
+        bool, typer.Option("--quiet", "-q", help="No progress; print nothing if all is well.")
     ] = False,
 ) -> None:
     """Read everything and check it: hashes, counts, ids, boundaries, masks, provenance.
 
     Files that the manifest does not list, and links, are errors too.
     """
-    result = verify(Path(dataset))
-    files = compare(Path(dataset), Path(against)) if against else None
+    total = bytes_of(Path(dataset)) * (2 if against else 1)
+    with Reading("verify", total, quiet=quiet) as read:
+        result = verify(Path(dataset), read)
+        files = compare(Path(dataset), Path(against), read) if against else None
     if as_json:
         print_json({**asdict(result), "folder": dataset, "files_equal": files})
     elif not quiet:

@@ -51,6 +51,7 @@ class Needs(NamedTuple):
     key: str
     what: str  # for messages: "strategy pad"
     is_given: Callable[[Any], bool]  # of the config
+    may_wait: bool = True  # a file may have it for a choice that is not made today
 
 
 class Model(BaseModel):
@@ -64,6 +65,16 @@ class Model(BaseModel):
         known = cls.model_fields.get(info.field_name or "")
         if isinstance(value, bool) and known and "bool" not in str(known.annotation):
             raise ValueError("must not be true or false")
+        return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_name_has_a_nul(cls, value: Any, info: ValidationInfo) -> Any:
+        known = cls.model_fields.get(info.field_name or "")
+        is_path = known is not None and {IS_PATH, MAY_BE_PATH} & {*map(str, known.metadata)}
+        names = value if isinstance(value, list | tuple) else (value,)
+        if is_path and any(isinstance(name, str) and "\0" in name for name in names):
+            raise ValueError("a path must not have a NUL character")
         return value
 
 

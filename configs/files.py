@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 def read_file(name: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """Return the values of a file or a preset, with variables expanded."""
     if is_preset(name):
-        return _table(_parse(_preset_text(name), ".yaml", name), name)
+        return _table(_parse(preset_text(name), ".yaml", name), name)
     text = _text(name)
     values = _table(_parse(text, os.path.splitext(name)[1], name), name)
     return {key: expanded(value, name, environment) for key, value in values.items()}
@@ -211,7 +211,8 @@ def _table(values: Any, name: str) -> dict[str, Any]:
     return values
 
 
-def _preset_text(name: str) -> str:
+def preset_text(name: str) -> str:
+    """Return the YAML of a preset."""
     preset = resources.files("dataprep.configs") / f"{name}.yaml"
     if not name or not preset.is_file():
         known = ", ".join(preset_names())

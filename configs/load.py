@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dataprep.configs.base import IS_PATH, MAY_BE_PATH, Model
+from dataprep.configs.base import IS_PATH, MAY_BE_PATH, Model, Needs
 from dataprep.configs.files import MAX_DEPTH, is_preset, parse_value, preset_names, read_file
 from dataprep.configs.problems import model_in, problems_of
 from dataprep.pipeline.errors import ConfigError, CorruptError
@@ -34,38 +34,56 @@ def load_config(
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    by_hand: str = "the command line",
 ) -> C:
-    """Return the validated config of whole files or of a section; None is a flag not given."""
+    """Return the validated config of whole files or of a section; None is a flag not given.
+
+    `by_hand` is what a message calls the place of `sets` and `flags`.
+    """
     values: dict[str, Any] = {}
+    layers: list[Collection[str]] = []  # the keys of each file, then those of the command line
     for file in files:
-        values = merged(values, _values_of(file, model, section))
+        found = _values_of(file, model, section)
+        values = merged(values, found)
+        layers.append(found)
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key:
             raise ConfigError(f"--set takes key=value, got {item!r}")
         put(values, key.split("."), parse_value(text), item)
-    where = ", ".join(files) or "the command line"
+    where = ", ".join(files) or by_hand
     validate(model, values, where)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     config = validate(model, {**values, **given}, where)
-    check_effects(config, values, {*given, *(item.partition("=")[0] for item in sets)})
+    layers.append({*given, *(item.partition("=")[0] for item in sets)})
+    check_effects(config, layers)
     return config
 
 
-def check_effects(config: Model, in_files: Collection[str], given: Collection[str]) -> None:
-    """Raise a ConfigError for a key that nothing looks at; `given` are those beside the files.
+def check_effects(config: Model, layers: Sequence[Collection[str]]) -> None:
+    """Raise a ConfigError for a key that nothing looks at; a later layer wins over an earlier one.
 
-    A file may serve several strategies, of which a flag chooses one: what it says for others does
-    no harm, and neither does a default that is spelled out.
+    A file may serve several strategies, of which a flag or a later file chooses one: what it says
+    for others does no harm, and neither does a default that is spelled out.
     """
-    for key, needs in config.goes_with.items():
+    last = {key: i for i, layer in enumerate(layers) for key in layer}
+    for key in config.goes_with:
         value = getattr(config, key)
-        is_default = value == type(config).model_fields[key].default
-        is_meant = key in given or (key in in_files and needs.key not in given)
-        if is_meant and not is_default and not needs.is_given(config):
+        lacks = _lacks(config, key)
+        if lacks is None or key not in last or value == type(config).model_fields[key].default:
+            continue
+        if not lacks.may_wait or last.get(lacks.key, -1) <= last[key]:
             raise ConfigError(
-                f"{key} {value} has no effect without {needs.what}; set that, or leave {key} out"
+                f"{key} {value} has no effect without {lacks.what}; set that, or leave {key} out"
             )
+
+
+def _lacks(config: Model, key: str) -> Needs | None:
+    """Return what a key needs and the config does not have, or what that needs in its turn."""
+    needs = config.goes_with.get(key)
+    if needs is None or not needs.is_given(config):
+        return needs
+    return _lacks(config, needs.key)
 
 
 def _values_of(file: str, model: type[BaseModel], section: str | None) -> dict[str, Any]:

@@ -105,6 +105,8 @@ class AudioConfig(Model):
 
 
 class ModalitiesConfig(Model):
+    """How fields of codes become blocks of ids."""
+
     vision: VisionConfig = Field(default_factory=lambda: VisionConfig())
     audio: AudioConfig = Field(default_factory=lambda: AudioConfig())
     segments: tuple[str, ...] = Field(

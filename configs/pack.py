@@ -44,7 +44,8 @@ class PackConfig(Model):
         "max_segments": _strategies("best_fit", "first_fit"),
         "drop_tail": _strategies("concat"),
         "open_rows": _strategies("first_fit"),
-        "compat": _strategies("concat", "pad"),
+        # Rows of another strategy would have LWM's padding, but not its loss.
+        "compat": _strategies("concat", "pad")._replace(may_wait=False),
     }
 
     inputs: Annotated[tuple[str, ...], IS_PATH] = Field(
@@ -54,7 +55,10 @@ class PackConfig(Model):
     out: FilePath = Field("", description="folder to write the dataset to")
 
     seq_len: int = Field(
-        2048, ge=1, le=1 << 26, description="input tokens in a row, which stores one token more"
+        0,  # nobody's choice: whoever packs must make one
+        ge=0,
+        le=1 << 26,
+        description="input tokens in a row, which stores one token more; must be set",
     )
     strategy: StrategyName = Field("best_fit", description="how documents are put into rows")
     overflow: Overflow = Field(

@@ -43,7 +43,7 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 class InputConfig(Model):
     """One input with settings of its own; a plain string is an input without any."""
 
-    path: FilePath = Field(description="a path, glob, URL, hf:NAME or synthetic:KIND")
+    path: FilePath = Field(description="a path, glob, URL, hf:NAME, synthetic:KIND, or - for stdin")
     fields: str | None = Field(None, description="overrides the top-level fields")
     fields_from: str | None = Field(None, description="overrides the top-level fields_from")
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
@@ -77,7 +77,11 @@ class TokenizeConfig(Model):
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from)
     }
 
-    inputs: Inputs = Field((), description="what to read, in order")
+    inputs: Inputs = Field(
+        (),
+        description="what to read, in order: paths, globs, URLs, hf:NAME, synthetic:KIND, or - for "
+        "JSONL from stdin",
+    )
     tokenizer: NameOrPath = Field(
         "", description="tokenizer.json, a folder with one, a hub name, a .model, or bytes"
     )
@@ -85,7 +89,8 @@ class TokenizeConfig(Model):
 
     fields: str = Field(
         "text",
-        description="fields of a document, in order: [x] without loss, x*0.5 with half, a+b joined",
+        description="fields of a document, in order: [x] without loss, x*0.5 with half, x? left "
+        "out where absent or null, a.b in an object, a+b joined, 'text' as it is",
     )
     fields_from: str | None = Field(
         None, description="key under which each record has a spec of its own"
@@ -136,7 +141,7 @@ class TokenizeConfig(Model):
     engine: EngineName = Field(
         "auto",
         description="tokenizer engine; auto: fastokens, gigatoken, splintr or tokenizers, the "
-        "first that is installed and proven exact",
+        "first that is installed and proven exact; small jobs do not wait for a proof",
     )
     limit: Count | None = Field(None, description="read only the first N records")
     shard_bytes: ShardBytes = Field(

@@ -28,6 +28,7 @@ From the folder to the trainer, one line a file:
     prefetch      batches made ahead by a thread
     turns         one who asks at a time
     state         step ↔ checkpoint, with what the step belongs to
+    replay        which rows a step had, by a saved state
     loader        `DataLoader`: the iterator that a trainer holds
     torch         the same datasets for torch
 

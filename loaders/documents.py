@@ -78,7 +78,7 @@ class TokenizedDataset:
 
     def __repr__(self) -> str:
         tokens = self.about.counts["tokens"]
-        return f"TokenizedDataset({str(self.folder)!r}, documents={len(self)}, tokens={tokens})"
+        return f"<TokenizedDataset {self.folder}: documents={len(self)}, tokens={tokens}>"
 
     @overload
     def __getitem__(self, key: int) -> Document: ...

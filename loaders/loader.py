@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dataprep.loaders.batches import PADDING, AnyBatch, BatchMaker, BatchReader, make_placement
-from dataprep.loaders.mixture import Exhausted, plan_mixture
+from dataprep.loaders.mixture import Exhausted, epochs_before, plan_mixture
 from dataprep.loaders.open import Data, Mix, open_mix
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.prefetch import Prefetch
@@ -131,8 +131,16 @@ class DataLoader:
         return self._make(self._checked(step))
 
     def __repr__(self) -> str:
-        steps = "endless" if self._num_steps is None else f"steps={self._num_steps}"
-        return f"DataLoader({list(self.datasets.values())}, {steps}, step={self._step})"
+        data = " + ".join(
+            f"{name}={one.folder}" if name else str(one.folder)
+            for name, one in self.datasets.items()
+        )
+        steps = "" if self._num_steps is None else f"/{self._num_steps}"
+        order = f"seed={self._mixture.seed}" if self._mixture.shuffled else "shuffle=False"
+        return (
+            f"<DataLoader {data}: step={self._step}{steps}, "
+            f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}>"
+        )
 
     def has(self, step: int) -> bool:
         """Return whether there is a batch for this step."""
@@ -158,6 +166,14 @@ class DataLoader:
         pairs = zip(datasets.tolist(), rows.tolist(), strict=True)
         return [(names[dataset], row) for dataset, row in pairs if dataset != PADDING]
 
+    def epochs_at(self, step: int) -> dict[str, float]:
+        """Return how often each dataset was read by the batches before a step: 1.5 is one and a
+        half times. `len(loader)` is the step after the last."""
+        number = whole_number("step", step)
+        if number:
+            self._checked(number - 1)
+        return epochs_before(self._mixture, self._sizes.first_row(number))
+
     @property
     def element_spec(self) -> dict[str, Any]:
         """Return shape and dtype (on a mesh, sharding too) of each array of the next batch."""
@@ -177,12 +193,11 @@ class DataLoader:
     def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
         """Go on where the loader of this state was; other data or another order is an error."""
         parsed = parse_state(state)
-        if parsed["step"] > self._last_step:
-            raise ConflictError(
-                f"the state has step {shown(parsed['step'])}, which no loader reaches"
-            )
-        check_state(parsed, self._state_at(parsed["step"]))
-        self._move(parsed["step"])
+        step: int = parsed["step"]
+        if step > self._last_step:
+            raise ConflictError(f"the state has step {shown(step)}, which no loader reaches")
+        check_state(parsed, self._state_at(step), self._sizes.first_row(step))
+        self._move(step)
 
     def close(self) -> None:
         """End the thread that makes batches ahead."""

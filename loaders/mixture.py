@@ -131,6 +131,13 @@ class Mixture:
                 rows[mine] = in_order(ranks[mine], one.num_rows)
         return datasets, rows
 
+    def taken(self, place: int) -> list[int]:
+        """Return how many rows of each dataset come before a place."""
+        firsts = [phase.first_row for phase in self.phases]
+        phase = self.phases[bisect_right(firsts, place) - 1]
+        length = place - phase.first_row
+        return [before + phase.shares.count(i, length) for i, before in enumerate(phase.taken)]
+
     def _deal(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         """Return the dataset of each place, and how many of its rows come before."""
         firsts = [phase.first_row for phase in self.phases]
@@ -145,6 +152,13 @@ class Mixture:
         if not found:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate([d for d, _ in found]), np.concatenate([r for _, r in found])
+
+
+def epochs_before(mixture: Mixture, place: int) -> dict[str, float]:
+    """Return how often each dataset was read before a place; the end is the last there is."""
+    end = place if mixture.num_rows is None else min(place, mixture.num_rows)
+    taken = zip(mixture.components, mixture.taken(end), strict=True)
+    return {one.name: rows / one.num_rows for one, rows in taken}
 
 
 def plan_mixture(

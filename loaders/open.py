@@ -22,7 +22,7 @@ from dataprep.loaders.mixture import Component
 from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.schedule import BatchSizes, shown, whole_number
 from dataprep.loaders.whole import Verify, check_verify
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.alike import difference_among
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 
@@ -46,7 +46,7 @@ def open_dataset(
         return TokenizedDataset(path, manifest, verify)
     if isinstance(manifest, PackedManifest):
         return PackedDataset(path, manifest, verify)
-    raise CorruptError(f"{path} is of kind {manifest.kind!r}, which this cannot open")
+    raise ConfigError(f"{path} holds codes; run dataprep tokenize and dataprep pack on it first")
 
 
 def open_packed(data: Data, verify: Verify = "lazy") -> PackedDataset:

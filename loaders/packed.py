@@ -61,8 +61,12 @@ class PackedDataset:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
-        # Grain compares this with the one in a checkpoint: it must say what the data is.
+        # Grain compares this with the one in a checkpoint: it must say what the data is, and not
+        # where, since a dataset may move. `str` says where.
         return f"PackedDataset({self.fingerprint!r}, rows={len(self)}, seq_len={self.seq_len})"
+
+    def __str__(self) -> str:
+        return f"<PackedDataset {self.folder}: rows={len(self)}, seq_len={self.seq_len}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedDataset, (self.folder, self.about, self._verify)

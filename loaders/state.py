@@ -1,11 +1,12 @@
 """Where a trainer is in its data, as a small dict that JSON can hold.
 
-    {"version": 1, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]]}
+    {"version": 2, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null}
 
 It holds everything that decided the batches before `step`. A loader takes a state if it would have
 made the same batches up to there. What comes after may differ: batch sizes and weights may change
-at that step.
+at that step. `rows` is where the rows end, null if they never do; it decides how many rows a padded
+batch has, so it may differ as long as both ends come after the batches before `step`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dataprep.loaders.mixture import Mixture
-from dataprep.loaders.schedule import BatchSizes, shown
+from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.pipeline.errors import ConflictError, short
 
-VERSION = 1
+VERSION = 2
 
 
 class State(dict[str, Any]):
@@ -46,6 +47,7 @@ def make_state(
             for phase in mixture.phases
             if phase.first_row < rows
         ],
+        rows=None if mixture.num_rows is None else min(mixture.num_rows, MAX_ROWS),
     )
 
 
@@ -74,15 +76,29 @@ _FIXES = {
     "shuffle": "set shuffle as the state has it",
     "batch_size": "sizes may change from a step on: batch_size={{0: 64, {step}: 256}}",
     "phases": "weights may change from a step on: (path, {{0: 0.7, {step}: 0.5}})",
+    "rows": "the last batch before was padded: set the epochs that the state was made with",
 }
 
 
-def check_state(state: State, expected: State) -> None:
-    """Raise a ConflictError unless a state equals the loader's own at that step, `expected`."""
+def check_state(state: State, expected: State, places: int) -> None:
+    """Raise a ConflictError unless a state equals the loader's own at that step, `expected`.
+
+    `places` is how many rows the batches before the step have, padding included.
+    """
     for key, fix in _FIXES.items():
+        found, wanted = state.get(key), expected[key]
+        if key == "rows":
+            found, wanted = _filled(found, places), _filled(wanted, places)
         # As JSON: in Python, True == 1 == 1.0.
-        if json.dumps(state.get(key), sort_keys=True) != json.dumps(expected[key], sort_keys=True):
+        if json.dumps(found, sort_keys=True) != json.dumps(wanted, sort_keys=True):
             raise ConflictError(
                 f"the state at step {state['step']} was made with {key} {shown(state.get(key))}, "
                 f"this loader has {shown(expected[key])}; {fix.format(step=state['step'])}"
             )
+
+
+def _filled(rows: Any, places: int) -> Any:
+    """Return how many of the first places have a row, if rows end there (None: never)."""
+    if rows is None:
+        return places
+    return min(rows, places) if type(rows) is int else rows

@@ -62,7 +62,12 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def write_sealed(path: Path, data: bytes) -> None:
     """Write `data` durably with its hash behind it."""
-    write_atomic(path, b"%s\n%s" % (data, hash_bytes(data).encode()))
+    write_atomic(path, sealed(data))
+
+
+def sealed(data: bytes) -> bytes:
+    """Return `data` with its hash behind it."""
+    return b"%s\n%s" % (data, hash_bytes(data).encode())
 
 
 def read_sealed(path: Path) -> bytes | None:
@@ -174,7 +179,8 @@ def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
 
 def links_of(address: str) -> list[str]:
     """Return the links of a chain of URLs, the archive last; a file that exists is no chain."""
-    return [address] if os.path.exists(address) else address.split("::")
+    links = address.split("::")
+    return [address] if len(links) > 1 and os.path.exists(address) else links
 
 
 def local_paths(address: str) -> list[str]:

@@ -64,17 +64,30 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
     return status
 
 
-def why_unusable(path: str | os.PathLike[str]) -> str:
-    """Return what is wrong with a name that is neither a file nor a folder, and what to do."""
+def is_folder(path: str) -> bool:
+    """Return whether it is a folder, or a link to one; an OSError if that cannot be known."""
     try:
-        what = _what(os.stat(path))
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return "is a link that leads back to itself; remove it"
-        if os.path.islink(path):
-            return f"is a broken link (to {os.readlink(path)}); remove it or mend it"
-        return f"cannot be read: {error.strerror}"
-    return f"is {what}, not a file on a disk; write what it gives to a file, and name that"
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def why_unusable(path: str | os.PathLike[str], error: OSError | None = None) -> str:
+    """Return what is wrong with a name that is neither a file nor a folder, and what to do.
+
+    `error` is what somebody met who looked at it; it may be gone by now.
+    """
+    if error is None:
+        try:
+            what = _what(os.stat(path))
+            return f"is {what}, not a file on a disk; write what it gives to a file, and name that"
+        except OSError as found:
+            error = found
+    if error.errno == errno.ELOOP:
+        return "is a link that leads back to itself; remove it"
+    if os.path.islink(path) and isinstance(error, FileNotFoundError | NotADirectoryError):
+        return f"is a broken link (to {os.readlink(path)}); remove it or mend it"
+    return f"cannot be read: {error.strerror}"
 
 
 def _what(status: os.stat_result) -> str:

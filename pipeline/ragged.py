@@ -84,6 +84,13 @@ def nothing_held(key: str) -> Holds:
     return ""
 
 
+def taken(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
+    """Return the values at some places."""
+    if isinstance(values, IntegerLists):
+        return values.take(rows)
+    return [values[i] for i in rows.tolist()]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class IntegerLists(Sequence[NDArray[Any]]):
     """n lists; list i is values[offsets[i]:offsets[i + 1]]."""

@@ -20,6 +20,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.excerpts import excerpt_of
+
 Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -34,20 +36,39 @@ DEFAULT_MAX_RATIO = 200
 Record = Mapping[str, Any]
 
 
+class _Absent:
+    """The type of ABSENT."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+# In a column: the record of this place lacks the key. A null is None.
+ABSENT = _Absent()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """One thing that can be read; this is all that a worker needs to open it."""
 
     kind: str  # one of sources.known.FORMATS, or found by `media`: files | tar
-    path: str  # a local path, the public name of a URL (`secrets`), or the hf:, synthetic: name
+    path: str  # a local path, the public name of a URL (`secrets`), the hf:, synthetic: name, or -
     num_bytes: int  # size as stored; -1 if unknown
     fingerprint: str  # of the content
-    compression: str = ""  # "" | gz | zst
+    compression: str = ""  # "" | gz | zst | xz | bz2
     separator: str = ""  # text only: what separates records; "": the whole file is one record
     max_ratio: int = (
         DEFAULT_MAX_RATIO  # compressed only: growing by more than this factor is an error
     )
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
+    spool: str = ""  # of stdin only: the local file that keeps its bytes
+
+    @property
+    def file(self) -> str:
+        """Return the path under which the bytes are."""
+        return self.spool or self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +105,12 @@ class RecordError:
     offset: int  # of its first byte in the uncompressed source, -1 if there is none
     reason: str
     special: int = 0  # special tokens that its text spells, where that is what is wrong
+    excerpt: str = ""  # its beginning: `excerpts`
+
+
+def may_lack(column: Sequence[Any]) -> bool:
+    """Return whether a record lacks the key of this column."""
+    return isinstance(column, list) and any(value is ABSENT for value in column)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +118,8 @@ class Records:
     """A batch of raw records of one piece, in order.
 
     Either `columns` or `rows` is set. A reader that was given keys sets `columns` if every record
-    of the batch has all of them; one that was not may set them if all records have the same keys. A
+    of the batch has all that are needed; one that was not may set them if all records have the same
+    keys. A key that a record may lack is ABSENT in its column where it does, or has no column. A
     column of codes may be an `IntegerLists`; a list of codes in another column or in a row may be
     an array. Lines are 0-based and relative to the piece; a blank line counts, but has no record.
     """
@@ -111,11 +139,26 @@ class Records:
         columns = self.columns or {}
         names = list(columns)
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        if any(may_lack(column) for column in columns.values()):
+            rows = [{k: v for k, v in row.items() if v is not ABSENT} for row in rows]
         return rows or [{} for _ in self.lines]
 
     def errors_at(self, reasons: Mapping[int, str]) -> list[RecordError]:
         """Return errors of records; `reasons` are by their place among the n."""
-        return [
-            RecordError(line=int(self.lines[i]), offset=int(self.offsets[i]), reason=reason)
-            for i, reason in reasons.items()
-        ]
+        return [self.error_at(i, reason) for i, reason in reasons.items()]
+
+    def error_at(self, place: int, reason: str, *, special: int = 0) -> RecordError:
+        """Return the error of the record at a place among the n."""
+        return RecordError(
+            line=int(self.lines[place]),
+            offset=int(self.offsets[place]),
+            reason=reason,
+            special=special,
+            excerpt=excerpt_of(self._row(place)),
+        )
+
+    def _row(self, place: int) -> Record:
+        if self.rows is not None:
+            return self.rows[place]
+        row = {name: values[place] for name, values in (self.columns or {}).items()}
+        return {name: value for name, value in row.items() if value is not ABSENT}

@@ -19,12 +19,14 @@ from pathlib import Path, PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
+import dataprep
 from dataprep.pipeline.encoders import find_encoder
 from dataprep.pipeline.encoders.registry import BUILT_IN
 from support.modules import FOLDERS, OPTIONAL, ROOT, modules_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
+PACKAGE = ROOT / "src" / "dataprep"
 
 # The user's packages: a plain install brings all of them.
 ORDINARY = {
@@ -33,8 +35,9 @@ ORDINARY = {
 
 
 def files_of_the_tree() -> set[str]:
-    """Every file of the four folders, as a path in the wheel: dataprep/cli/main.py …"""
-    return {
+    """Every file of the package, as a path in the wheel: dataprep/cli/main.py …"""
+    own = {f"dataprep/{path.name}" for path in PACKAGE.iterdir() if path.is_file()}
+    return own | {
         f"dataprep/{path.relative_to(ROOT).as_posix()}"
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*")
@@ -54,18 +57,21 @@ def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str
 # --- pyproject.toml -----------------------------------------------------------------------------
 
 
-def test_the_packages_listed_are_the_folders_with_modules() -> None:
-    in_tree = {
-        module.parent.relative_to(ROOT) for f in FOLDERS for module in ROOT.glob(f"{f}/**/*.py")
-    }
-    expected = {"dataprep." + ".".join(folder.parts): folder.as_posix() for folder in in_tree}
-    assert set(SETUPTOOLS["packages"]) == set(expected)
-    assert SETUPTOOLS["package-dir"] == expected
+def test_the_four_folders_are_linked_into_the_package() -> None:
+    links = {path.name: path for path in PACKAGE.iterdir() if path.is_symlink()}
+    assert set(links) == set(FOLDERS)
+    for name, link in links.items():
+        assert link.resolve() == ROOT / name
+        assert not link.readlink().is_absolute()
 
 
-def test_every_listed_folder_is_a_regular_package() -> None:
-    for folder in SETUPTOOLS["package-dir"].values():
-        assert (ROOT / folder / "__init__.py").is_file(), folder
+def test_every_folder_with_modules_is_a_regular_package() -> None:
+    for module in (module for folder in FOLDERS for module in ROOT.glob(f"{folder}/**/*.py")):
+        assert (module.parent / "__init__.py").is_file(), module
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert dataprep.__version__ == version("dataprep-jax")
 
 
 # Rooms whose door, the docstring of __init__.py, draws what is inside.
@@ -91,12 +97,10 @@ def test_the_door_of_a_room_has_a_line_for_every_file_in_it(room: str) -> None:
 
 def test_package_data_names_listed_packages_and_files_that_exist() -> None:
     for package, patterns in SETUPTOOLS["package-data"].items():
-        assert package in SETUPTOOLS["packages"]
+        folder = ROOT / "src" / package.replace(".", "/")
+        assert (folder / "__init__.py").is_file()
         for pattern in patterns:
-            assert list((ROOT / SETUPTOOLS["package-dir"][package]).glob(pattern)), (
-                package,
-                pattern,
-            )
+            assert list(folder.glob(pattern)), (package, pattern)
 
 
 def names_of(requirements: Iterable[str]) -> set[str]:
@@ -153,6 +157,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("copy")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    rest = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    shutil.copytree(PACKAGE.parent, copy / "src", symlinks=True, ignore=rest)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
@@ -185,7 +191,7 @@ def test_the_wheel_holds_every_file_of_the_tree_and_no_other_top_level(wheel: Pa
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
     metadata = {n for n in names if PurePosixPath(n).parts[0].endswith(".dist-info")}
-    assert names - metadata == files_of_the_tree()
+    assert names - metadata == {*files_of_the_tree(), "dataprep_jax.py"}
     assert any(name.endswith("/LICENSE") for name in metadata)
 
 
@@ -276,7 +282,7 @@ def imported_names(path: Path) -> set[str]:
 
 
 def python_files() -> list[Path]:
-    modules = [path for f in (*FOLDERS, "tests") for path in (ROOT / f).rglob("*.py")]
+    modules = [path for f in (*FOLDERS, "tests", "examples") for path in (ROOT / f).rglob("*.py")]
     scripts = [path for path in (ROOT / "scripts").rglob("*") if path.is_file()]
     return modules + [
         path

@@ -15,11 +15,13 @@ GROUND = {
     "types",
     "errors",
     "files",
+    "caches",
     "hashes",
     "ragged",
     "opening",
     "addresses",
     "secrets",
+    "excerpts",
     "twice",
 }
 
@@ -71,7 +73,7 @@ def imported_modules(path: Path) -> Iterator[str]:
 def room_of(module: str) -> str | None:
     """The room that a module is in; None for the ground and for other packages."""
     parts = module.split(".")
-    if parts[0] != "dataprep" or len(parts) < 2:
+    if parts[0] != "dataprep" or len(parts) < 2 or parts[1] == "__version__":
         return None
     if parts[1] != "pipeline":
         return parts[1]
@@ -141,6 +143,14 @@ def test_tests_stand_in_folders_named_like_the_rooms() -> None:
 def test_the_map_names_every_room() -> None:
     doc = (ROOT / "pipeline" / "__init__.py").read_text(encoding="utf-8")
     assert all(room in doc for room in ABOVE)
+
+
+def test_the_readme_draws_every_folder_and_room() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    drawn = text[text.index("## Layout of the code") :]
+    folders = [*BESIDE, *ABOVE, "src/dataprep", "pipeline", "docs", "examples", "tests", "scripts"]
+    assert [name for name in folders if f"{name}/ " not in drawn] == []
+    assert [name for name in GROUND if f" {name}" not in drawn] == []
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Records → documents: tokens with masks.
 
-fields      "[prompt],answer*0.5" ─► fields with their weights, as LWM writes them
+fields      "[prompt],hint?,answer*0.5" ─► fields with their weights, as LWM writes them
+settle      which of the fields a record has: those that depend on its keys
 rules       config and tokenizer ─► Rules: how the records of one input become documents
 lookup      the value of a field of a record, or an error that says what is wrong with it
 codes       [754, 1512], base64, .npy ─► arrays of integers
 lay_out     one record ─► parts: BOS | text | codes | EOS, each with its weight
 parts       parts of documents as they are added; the codes of all are wrapped at once
-columns     a batch whose records have the same parts ─► a layout, by arrays
+batch       the columns of a batch, and which of its records have the same fields
+columns     batches whose records have the same parts ─► a layout, by arrays
 rows        records one by one ─► a layout: segments, specs of their own, bad records
 assemble    encoded texts ─► tokens and masks of many documents
 process     a batch of records ─► documents, by all of these

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.ragged import owner_of, ranges
 from dataprep.pipeline.storage.documents import Documents
 from dataprep.pipeline.storage.masks import MASKS, NUMBERS, WEIGHT_DTYPE, runs_of_parts
 from dataprep.pipeline.types import Ids, Mask, Offsets
@@ -35,6 +37,42 @@ class Layout:
     kept: Offsets  # the record of each document, by its place in the batch
     codes_dropped: Offsets  # of each document
     codes_thinned: Offsets  # of each document
+
+
+def merged(layouts: Sequence[Layout]) -> Layout:
+    """Return the documents of several layouts of a batch as one, in the order of their records."""
+    kept = np.concatenate([each.kept for each in layouts])
+    order = np.argsort(kept)
+    lengths = np.concatenate([each.lengths for each in layouts])
+    is_text = np.concatenate([each.is_text for each in layouts])
+    sizes = np.concatenate([np.diff(each.document_ends, prepend=0) for each in layouts])
+
+    def moved(counts: Offsets) -> Offsets:
+        """Return where to take things from, of which each document has so many."""
+        starts = np.cumsum(counts) - counts
+        return ranges(starts[order], counts[order])
+
+    def total(values: NDArray[Any]) -> Offsets:
+        """Return the sum over the parts of each document."""
+        return np.bincount(owner_of(sizes), values, len(sizes)).astype(np.int64)
+
+    parts, of_texts = moved(sizes), moved(total(is_text))
+    texts = list(chain.from_iterable(each.texts for each in layouts))
+    return Layout(
+        texts=[texts[i] for i in of_texts.tolist()],
+        special=np.concatenate([each.special for each in layouts])[of_texts],
+        literals=np.concatenate([each.literals for each in layouts])[
+            moved(total(np.where(is_text, 0, lengths)))
+        ],
+        lengths=lengths[parts],
+        is_text=is_text[parts],
+        weight=np.concatenate([each.weight for each in layouts])[parts],
+        mask=np.concatenate([each.mask for each in layouts])[parts],
+        document_ends=np.cumsum(sizes[order]),
+        kept=kept[order],
+        codes_dropped=np.concatenate([each.codes_dropped for each in layouts])[order],
+        codes_thinned=np.concatenate([each.codes_thinned for each in layouts])[order],
+    )
 
 
 def assemble(

@@ -1,23 +1,27 @@
 """Lay out records that come in columns, by arrays, without looking at single records.
 
-All documents of a batch have the same parts; only their texts and codes differ.
+Documents with the same fields have the same parts; only their texts and codes differ. Where fields
+depend on the record (`batch`), records with the same fields are laid out together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.assemble import Layout
-from dataprep.pipeline.documents.fields import Field, keys_of, parse_spec
+from dataprep.pipeline.documents.assemble import Layout, merged
+from dataprep.pipeline.documents.batch import BatchColumns, is_text
+from dataprep.pipeline.documents.fields import Field, parse_spec
 from dataprep.pipeline.documents.lay_out import pattern_of
 from dataprep.pipeline.documents.parts import CODES, TEXT, Parts, joined_ids
 from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.modalities.block import Wrapped, faults
-from dataprep.pipeline.ragged import IntegerLists
+from dataprep.pipeline.ragged import IntegerLists, taken
 from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
 
 
@@ -29,29 +33,58 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
     fields = _common_fields(records, rules)
     if fields is None or records.columns is None:
         return None
+    settler = Settler(fields)
+    columns = BatchColumns(records.columns, lwm=rules.grammar.lwm)
+    classes = columns.classes(settler.questions, len(records.lines))
+    if len(classes) == 1:
+        return _lay_out(records, settler.settled(classes[0].answers), rules, errors)
+    found: list[Layout] = []
+    bad: list[RecordError] = []
+    for each in classes:
+        layout = _lay_out(_chosen(records, each.rows), settler.settled(each.answers), rules, bad)
+        if layout is None:
+            return None
+        found.append(replace(layout, kept=each.rows[layout.kept]))
+    errors += bad
+    return merged(found) if found else None
+
+
+def _chosen(records: Records, rows: Offsets) -> Records:
+    """Return some records of a batch."""
+    columns = {key: taken(column, rows) for key, column in (records.columns or {}).items()}
+    return replace(
+        records, lines=records.lines[rows], offsets=records.offsets[rows], columns=columns
+    )
+
+
+def _lay_out(
+    records: Records, fields: tuple[Field, ...], rules: Rules, errors: list[RecordError]
+) -> Layout | None:
+    """Lay out records that all have these fields."""
+    columns = BatchColumns(records.columns or {}, lwm=rules.grammar.lwm)
     try:
         # Every document repeats the parts of one.
         pattern = pattern_of(fields, rules)
     except ValueError:  # the records have a bad spec: `rows` reports each of them
         return None
-    if pattern is None or not keys_of(fields) <= records.columns.keys():
+    if pattern is None:
         return None
-    values = [[records.columns[key] for key in f.keys] for f in fields if f.kind == "text"]
-    if not all(_is_text(column) for columns in values for column in columns):
-        return None
-    codes = [records.columns[f.keys[0]] for f in fields if f.kind == "codes"]
+    count = len(records.lines)
+    values = [_values(f, columns, count) for f in fields if f.is_text]
+    codes = [columns.of(f.keys[0]) for f in fields if f.kind == "codes"]
+    texts_of = [column for column in values if column is not None]
     lists = [column for column in codes if isinstance(column, IntegerLists)]
-    if len(lists) < len(codes):
+    if len(texts_of) < len(values) or len(lists) < len(codes):
         return None
-    kept = np.arange(len(records.lines))
+    kept = np.arange(count)
     reasons = _faults(lists, pattern, rules)
     if reasons:
         errors += records.errors_at(reasons)
         kept = np.delete(kept, list(reasons))
-        values = [[[column[i] for i in kept.tolist()] for column in columns] for columns in values]
+        texts_of = [[[column[i] for i in kept.tolist()] for column in each] for each in texts_of]
         lists = [column.take(kept) for column in lists]
-    texts = [_joined(columns, rules.subfield_separator) for columns in values]
-    if rules.prepend_text and fields[0].kind == "text":
+    texts = [_joined(each, rules.subfield_separator) for each in texts_of]
+    if rules.prepend_text and fields and fields[0].is_text:
         texts[0] = [rules.prepend_text + text for text in texts[0]]
     wrapped = [
         rules.blocks[part.modality].wrap(*_flat(column))
@@ -60,12 +93,21 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
     return _repeated(pattern, kept, texts, wrapped)
 
 
+def _values(f: Field, columns: BatchColumns, count: int) -> list[Sequence[str]] | None:
+    """Return the texts of each key of a text field; None if a record has none."""
+    if f.kind == "literal":
+        return [[f.text] * count]
+    found = [columns.texts(key) for key in f.keys]
+    texts = [column for column in found if column is not None]
+    return texts if len(texts) == len(found) else None
+
+
 def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
     """Return the fields of the records if all have the same, else None."""
     if not rules.fields_from:
         return rules.fields
     specs = (records.columns or {}).get(rules.fields_from, ())
-    if not len(specs) or not _is_text(specs) or len(set(specs)) > 1:
+    if not len(specs) or not is_text(specs) or len(set(specs)) > 1:
         return None
     try:
         return parse_spec(specs[0], rules.grammar)
@@ -96,10 +138,6 @@ def _repeated(
         codes_dropped=sum((column.dropped for column in wrapped), none),
         codes_thinned=sum((column.thinned for column in wrapped), none),
     )
-
-
-def _is_text(column: Sequence[Any]) -> bool:
-    return not isinstance(column, IntegerLists) and set(map(type, column)) <= {str}
 
 
 def _joined(columns: Sequence[Sequence[str]], separator: str) -> Sequence[str]:

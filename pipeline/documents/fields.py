@@ -1,16 +1,22 @@
 """The field grammar: `[prompt],answer` -> fields with their loss, as LWM writes them.
 
-    spec          split on "," first; nothing is stripped or escaped
+    spec          split on "," first, but not in quotes; nothing is stripped
     [x]           x without loss
     x*0.5         x with half the loss
-    a+b           the values of a and b, joined by the separator
+    x?            x, left out where the key is absent or null
+    a.b           the key "a.b", or else b in the object a
+    a+b           the values of a and b, joined by the separator; a+b? leaves out b alone
+    'text'        the text itself, as a field of its own; \\' \\\\ \\n \\t inside
     <|bos|>       the BOS id; likewise <|eos|>
     <|123|>       the id 123
     {x}           base64 of little-endian i32 token ids
     vision…       a block of codes, where the name matches a modality's globs
     segments      an interleaved document: a list of {type: text|vision|audio, …, loss}
 
-Knows names, not values: `lookup` finds those in records.
+A key that is spelled like the field, `x?` or `'text'`, wins where a record has it. Under `compat:
+lwm` only LWM's forms are known: then `?`, `.` and quotes are characters of a key like any other.
+
+Knows names, not values: `lookup` finds those in records, `settle` which fields a record has.
 """
 
 from __future__ import annotations
@@ -19,8 +25,9 @@ import fnmatch
 import math
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -29,11 +36,27 @@ from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.ragged import Holds
 from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
-Kind = Literal["text", "bos", "eos", "id", "base64", "codes", "segments"]
+Kind = Literal["text", "literal", "bos", "eos", "id", "base64", "codes", "segments"]
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
 MEANT_AS_ID = re.compile(r"<\|\s*[-+]?\s*[0-9][0-9._\s]*\|>")  # and is none: <|-1|>, <|1.5|>
+_TEXT = r"'(?:[^'\\]|\\[\s\S])*'"
+QUOTED = re.compile(_TEXT)
+# ['text'], 'text'*0.5; also with a mistake after it, as in 'text'?, so that it can be told.
+QUOTED_FIELD = re.compile(rf"(?:\[{_TEXT}\]|{_TEXT})(?:\*[^,']*)?\??(?=,|\Z)")
+ESCAPED = re.compile(r"\\([\s\S])")
+ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'"}
+# Characters that make reading a key slow: a text in quotes that has one is never taken for a key.
+RARE_IN_KEYS = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 # answer*0.5; also what was meant as a weight and is none: answer*-1, answer*nan
-WEIGHTED = re.compile(r"(.+)\*([-+]?(?:[0-9.][\w.]*(?:[-+][0-9]+)?|nan|inf))")
+WEIGHTED = re.compile(rf"({_TEXT}|.+)\*([-+]?(?:[0-9.][\w.]*(?:[-+][0-9]+)?|nan|inf))")
+# What may stand before a `?` and yet not be left out, and what to write.
+MISPLACED = (
+    (re.compile(r"<\|(?:bos|eos|[0-9]{1,10})\|>"), "an id is always there; leave out the ?"),
+    (QUOTED, "a text in quotes is always there; leave out the ?"),
+    (re.compile(r"\{.*\}"), "write {x?}"),
+    (re.compile(r"\[.*\]"), "write [x?]"),
+    (WEIGHTED, "write x?*0.5"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +66,14 @@ class Field:
     weight: float = 1.0  # of its tokens in the loss; 0: they have none
     id: int = 0  # kind "id" only
     mask: str = ""  # that marks its tokens, besides loss; of codes: their modality
+    text: str = ""  # kind "literal" only
+    special: int = 0  # kind "literal" only: special tokens that its text spells
+    optional: frozenset[str] = frozenset()  # keys that are left out where absent or null
+    plain: Field | None = None  # the field instead for a record that has keys spelled like it
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind in ("text", "literal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +82,7 @@ class Grammar:
 
     codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
     segments: tuple[str, ...]
+    lwm: bool = False  # no x?, a.b and 'text'; values must be text
     only_vision: bool = False  # LWM: a field holds codes if its name has "vision" in it
 
     def modality_of(self, name: str) -> str:
@@ -73,29 +105,91 @@ def _matches(name: str, globs: Sequence[str]) -> bool:
 
 
 def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
-    """Parse `[a+b],c` to (Field(a, b; no loss), Field(c; loss)); ValueError for a bad weight."""
-    return tuple(_parse_field(name, grammar) for name in spec.split(","))
+    """Parse `[a+b],c` to (Field(a, b; no loss), Field(c; loss)); ValueError says what is wrong."""
+    names = spec.split(",") if grammar.lwm else _split(spec)
+    return tuple(_parse_field(name, grammar) for name in names)
+
+
+def _split(spec: str) -> Iterator[str]:
+    """Split on commas outside quotes.
+
+    >>> list(_split("a,'b, c',[d]"))
+    ['a', "'b, c'", '[d]']
+    """
+    start = 0
+    while start <= len(spec):
+        quoted = QUOTED_FIELD.match(spec, start)
+        comma = spec.find(",", quoted.end() if quoted else start)
+        stop = len(spec) if comma < 0 else comma
+        yield spec[start:stop]
+        start = stop + 1
 
 
 def _parse_field(name: str, grammar: Grammar) -> Field:
     name, weight = _weight_of(name, grammar)
+    field = replace(_parse_plain(name, grammar), weight=weight)
+    return field if grammar.lwm else _parse_new(name, field, grammar)
+
+
+def _parse_plain(name: str, grammar: Grammar) -> Field:
+    """Parse a name without the forms that LWM and EasyLM do not know."""
     if name == "<|bos|>":
-        return Field(kind="bos", keys=(), weight=weight)
+        return Field(kind="bos", keys=())
     if name == "<|eos|>":
-        return Field(kind="eos", keys=(), weight=weight)
+        return Field(kind="eos", keys=())
     literal = LITERAL_ID.fullmatch(name)
     if literal:
-        return Field(kind="id", keys=(), weight=weight, id=int(literal[1]))
+        return Field(kind="id", keys=(), id=int(literal[1]))
     if MEANT_AS_ID.fullmatch(name):
         raise ValueError(f"field {name!r} is not an id; ids are <|0|> to <|2147483647|>")
     if name.startswith("{") and name.endswith("}"):
-        return Field(kind="base64", keys=(name[1:-1],), weight=weight)
+        return Field(kind="base64", keys=(name[1:-1],))
     modality = grammar.modality_of(name)
     if modality:
-        return Field(kind="codes", keys=(name,), weight=weight, mask=modality)
+        return Field(kind="codes", keys=(name,), mask=modality)
     if grammar.is_segments(name):
-        return Field(kind="segments", keys=(name,), weight=weight)
-    return Field(kind="text", keys=tuple(name.split("+")), weight=weight)
+        return Field(kind="segments", keys=(name,))
+    return Field(kind="text", keys=tuple(name.split("+")))
+
+
+def _parse_new(name: str, plain: Field, grammar: Grammar) -> Field:
+    """Parse the forms of a name that are ours: 'text' and x?; `plain` is the field without them."""
+    if QUOTED.fullmatch(name):
+        may_be_key = plain.kind == "text" and not RARE_IN_KEYS.search(name)
+        text = ESCAPED.sub(partial(_unescaped, name), name[1:-1])
+        other = plain if may_be_key else None
+        return Field(kind="literal", keys=(), weight=plain.weight, text=text, plain=other)
+    if any(map(QUOTED.fullmatch, plain.keys)):
+        raise ValueError(
+            f"field {name!r} joins a text in quotes; write it as a field of its own: a,'text',b"
+        )
+    if name.endswith("?"):
+        for form, fix in MISPLACED:
+            if form.fullmatch(name[:-1]):
+                raise ValueError(f"field {name!r} has its ? in the wrong place: {fix}")
+    names = plain.keys if plain.kind in ("text", "base64") else (name,)
+    if not any(map(_is_optional, names)):
+        return plain
+    keys = tuple(key[:-1] if _is_optional(key) else key for key in names)
+    field = _parse_plain(f"{{{keys[0]}}}" if plain.kind == "base64" else "+".join(keys), grammar)
+    if field.kind != "text" and "+" in name:
+        raise ValueError(f"field {name!r} joins {field.mask or field.kind}, but + joins only texts")
+    optional = frozenset(key[:-1] for key in names if _is_optional(key))
+    other = plain if plain.kind == field.kind else None
+    return replace(field, weight=plain.weight, optional=optional - set(names), plain=other)
+
+
+def _is_optional(name: str) -> bool:
+    return name.endswith("?") and name != "?"
+
+
+def _unescaped(name: str, escaped: re.Match[str]) -> str:
+    if escaped[1] not in ESCAPES:
+        raise ValueError(
+            f"field {name!r} has {escaped[0]!r} in quotes; write \\\\ for a backslash (known: "
+            "\\n, \\t, \\', \\\\)"
+        )
+    return ESCAPES[escaped[1]]
 
 
 def _weight_of(name: str, grammar: Grammar) -> tuple[str, float]:
@@ -126,10 +220,6 @@ def _checked_weight(text: str, name: str) -> float:
     if not 0 < stored < math.inf:
         raise ValueError(f"field {name!r} has weight {text}, which is not within 6e-8..65504")
     return weight
-
-
-def keys_of(fields: Sequence[Field]) -> frozenset[str]:
-    return frozenset(key for field in fields for key in field.keys)
 
 
 def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:

@@ -21,7 +21,9 @@ from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.types import Ids, Record
 
 
-def without_segments(record: Record, fields: tuple[Field, ...]) -> tuple[Record, tuple[Field, ...]]:
+def without_segments(
+    record: Record, fields: tuple[Field, ...], *, lwm: bool
+) -> tuple[Record, tuple[Field, ...]]:
     """Turn segments into fields: {"segments": [{"type": "text", "text": "a"}, …]} gives the text
     field `segments[0]`."""
     if not any(f.kind == "segments" for f in fields):
@@ -33,7 +35,7 @@ def without_segments(record: Record, fields: tuple[Field, ...]) -> tuple[Record,
             found.append(f)
             continue
         (key,) = f.keys
-        for i, (kind, loss, value) in enumerate(segments_of(record, key)):
+        for i, (kind, loss, value) in enumerate(segments_of(record, key, lwm=lwm)):
             segment = _segment_field(key, i, kind, f.weight if loss else 0.0)
             values[segment.keys[0]] = value
             found.append(segment)
@@ -68,11 +70,11 @@ def add_by_pattern(
     """Do what `add_document` does in a third of the time; add nothing if there is a ValueError."""
     texts, codes = [], []
     for f in fields:
-        if f.kind == "text":
+        if f.is_text:
             texts.append(_joined_text(record, f, rules))
         elif f.kind == "codes":
             codes.append(_codes_in(record, f, rules))
-    if rules.prepend_text and fields and fields[0].kind == "text":
+    if rules.prepend_text and fields and fields[0].is_text:
         texts[0] = rules.prepend_text + texts[0]
     parts.add_alike(pattern, texts, codes)
 
@@ -82,13 +84,14 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
     if rules.add_bos:
         parts.add_ids(_special(rules.bos, "BOS"), weight=0.0)
     for i, f in enumerate(fields):
-        if f.kind == "text":
+        if f.is_text:
             _add_text(parts, record, f, rules, is_first=i == 0)
         elif f.kind == "codes":
             codes, block = _codes_in(record, f, rules), rules.blocks[f.mask]
             parts.add_block(codes, f.mask, block, f.weight, f"field {f.keys[0]!r}")
         elif f.kind == "base64":
-            parts.add_ids(base64_ids(record, f.keys[0], rules.vocab_size), f.weight, f.mask)
+            ids = base64_ids(record, f.keys[0], rules.vocab_size, lwm=rules.grammar.lwm)
+            parts.add_ids(ids, f.weight, f.mask)
         elif f.kind == "id":
             if f.id >= rules.vocab_size:
                 raise ValueError(f"<|{f.id}|> is outside the vocabulary of {rules.vocab_size}")
@@ -103,7 +106,7 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
 
 def _add_text(parts: Parts, record: Record, f: Field, rules: Rules, *, is_first: bool) -> None:
     text = _joined_text(record, f, rules)
-    special = (len(f.keys) - 1) * rules.separator_special
+    special = f.special + max(len(f.keys) - 1, 0) * rules.separator_special
     if is_first:
         text, special = rules.prepend_text + text, rules.prepend_special + special
     if len(rules.text_prefix):
@@ -114,9 +117,10 @@ def _add_text(parts: Parts, record: Record, f: Field, rules: Rules, *, is_first:
 
 
 def _joined_text(record: Record, f: Field, rules: Rules) -> str:
-    if len(f.keys) == 1:
-        return text_of(record, f.keys[0])
-    return rules.subfield_separator.join(text_of(record, key) for key in f.keys)
+    if f.kind == "literal":
+        return f.text
+    texts = [text_of(record, key, lwm=rules.grammar.lwm) for key in f.keys]
+    return rules.subfield_separator.join(texts)
 
 
 def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
@@ -128,7 +132,7 @@ def _codes_in(record: Record, f: Field, rules: Rules) -> NDArray[Any]:
         )
     by_name = rules.grammar.modality_of(key)
     hint = f"; set modalities.{by_name}.fields if it is text" if by_name else ""
-    return codes_of(record, key, rules.blocks[f.mask], hint)
+    return codes_of(record, key, rules.blocks[f.mask], hint, lwm=rules.grammar.lwm)
 
 
 class NoSpecialTokenError(ValueError):

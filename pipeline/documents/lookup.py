@@ -1,9 +1,15 @@
-"""Look up the values of a record's fields; a ValueError says what is wrong with which field."""
+"""Look up the values of a record's fields; a ValueError says what is wrong with which field.
+
+    a.b     the key "a.b" if the record has it and it is not null, else the key b in the object a
+
+Numbers and truth values are text as JSON writes them: 3, 0.5, true. LWM knows neither (`lwm`).
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import Any
 
 import numpy as np
@@ -12,37 +18,111 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.codes import NotCodesError, integers_of
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.sources.keys import did_you_mean
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
 SEGMENT_KEYS = frozenset(("type", "text", "codes", "loss", *MODALITIES))
 
 
-def value_of(record: Record, key: str, flag: str = "--fields") -> Any:
-    try:
-        return record[key]
-    except KeyError:
-        joined = ", and note that + joins only texts" if "+" in key else ""
-        raise ValueError(
-            f"field {key!r} is missing (keys: {_some(record)}); set {flag}{joined}"
-        ) from None
+def find_value(record: Record, key: str) -> Any:
+    """Return the value of a key or a path; None if there is none or it is null."""
+    value = record.get(key)
+    if value is not None or "." not in key:
+        return value
+    inside: Any = record
+    rest = key
+    while "." in rest:
+        top, _, rest = rest.partition(".")
+        inside = inside.get(top)
+        if inside is None:
+            return None
+        if not isinstance(inside, dict):
+            way = key[: -len(rest) - 1] if rest else key[:-1]
+            raise ValueError(
+                f"field {key!r} leads through {way!r}, which is {_what(inside)}, not an object; "
+                "set --fields"
+            )
+        if inside.get(rest) is not None:
+            return inside[rest]
+    return None
 
 
-def text_of(record: Record, key: str) -> str:
-    value = value_of(record, key)
+def value_of(record: Record, key: str, flag: str = "--fields", *, lwm: bool) -> Any:
+    """Return the value of a key or a path, which may be null, but not missing."""
+    value = record.get(key) if lwm else find_value(record, key)
+    if value is not None or key in record:
+        return value
+    found, name = (None, key) if lwm else _last_object(record, key)
+    if isinstance(found, dict) and found is not record:
+        if name in found:
+            return None
+        place = f"keys of {key[: -len(name) - 1]!r}: {_some(found)}"
+    else:
+        found, place = record, f"keys: {_some(record)}"
+    near = did_you_mean(name, found) or did_you_mean(name.partition(".")[0], found)
+    joined = ", and note that + joins only texts" if "+" in key else ""
+    quoted = ", and end a text with a quote" if "'" in (key[:1], key[-1:]) else ""
+    raise ValueError(f"field {key!r} is missing ({place}); {near}set {flag}{joined}{quoted}")
+
+
+def _last_object(record: Record, key: str) -> tuple[Record, str]:
+    """Return the innermost object that a path leads to, and the name that is looked for in it."""
+    top, _, rest = key.partition(".")
+    inside = record.get(top)
+    return _last_object(inside, rest) if rest and isinstance(inside, dict) else (record, key)
+
+
+def _given(record: Record, key: str, *, lwm: bool) -> Any:
+    """Return a value that must not be null either."""
+    value = value_of(record, key, lwm=lwm)
+    if value is None and not lwm:
+        raise ValueError(f"field {key!r} is null; write {key}? to leave it out where it is")
+    return value
+
+
+def text_of(record: Record, key: str, *, lwm: bool) -> str:
+    value = _given(record, key, lwm=lwm)
     if isinstance(value, str):
         return value
+    text = None if lwm else text_of_scalar(value)
+    if text is not None:
+        return text
+    raise ValueError(f"field {key!r} must be text, got {_what(value)}{_hint(key, value)}")
+
+
+def text_of_scalar(value: Any) -> str | None:
+    """Return a number or a truth value as JSON writes it; None for anything else.
+
+    >>> [text_of_scalar(value) for value in (3, -0.5, 1e16, True, float("nan"), None)]
+    ['3', '-0.5', '1e+16', 'true', None, None]
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float.__repr__(value)  # also of NumPy's float64, which shows itself otherwise
+    return None
+
+
+def _what(value: Any) -> str:
     if isinstance(value, list | np.ndarray):
         # Only its length: some readers give lists of codes as arrays, which print otherwise.
-        values = counted(len(value), "value")
-        got = f"a list of {values}; if they are codes, name the field vision or audio"
-    else:
-        got = f"{type(value).__name__} {short(repr(value))}"
-    raise ValueError(f"field {key!r} must be text, got {got}")
+        return f"a list of {counted(len(value), 'value')}"
+    return f"{type(value).__name__} {short(repr(value))}"
 
 
-def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
+def _hint(key: str, value: Any) -> str:
+    if isinstance(value, list | np.ndarray):
+        return "; if they are codes, name the field vision or audio"
+    if isinstance(value, dict) and value:
+        return f"; name what is in it: {key}.{next(iter(value))}"
+    return ""
+
+
+def codes_of(record: Record, key: str, block: Block, hint: str, *, lwm: bool) -> NDArray[Any]:
     """Return the codes of one block, frame by frame; `hint` helps if the value is not codes."""
-    value = value_of(record, key)
+    value = _given(record, key, lwm=lwm)
     try:
         return block.flatten(integers_of(value, block.raw_dtype, may_nest=block.may_nest))
     except NotCodesError as error:
@@ -52,8 +132,8 @@ def codes_of(record: Record, key: str, block: Block, hint: str) -> NDArray[Any]:
         raise ValueError(f"field {key!r} {error}") from None
 
 
-def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
-    value = value_of(record, key)
+def base64_ids(record: Record, key: str, vocab_size: int, *, lwm: bool) -> Ids:
+    value = _given(record, key, lwm=lwm)
     try:
         ids = np.frombuffer(base64.b64decode(value, validate=True), "<i4")
     except (TypeError, ValueError, binascii.Error):
@@ -64,12 +144,12 @@ def base64_ids(record: Record, key: str, vocab_size: int) -> Ids:
     return ids.astype(np.uint32)
 
 
-def segments_of(record: Record, key: str) -> list[tuple[str, bool, Any]]:
+def segments_of(record: Record, key: str, *, lwm: bool) -> list[tuple[str, bool, Any]]:
     """Return (text or a modality, loss, value) of each segment.
 
     In a table every segment has every key, so a null counts as a missing key.
     """
-    value = value_of(record, key)
+    value = _given(record, key, lwm=lwm)
     if not isinstance(value, list):
         raise ValueError(
             f"field {key!r} must be a list of segments, got {type(value).__name__} "
@@ -96,11 +176,17 @@ def _segment(item: Any, label: str) -> tuple[str, bool, Any]:
         found = ", ".join(given) or "nothing"
         raise ValueError(f"{label} is {kind}, so it needs {names[0]!r} and no more; it has {found}")
     (value,) = given.values()
+    if kind == "text" and not isinstance(value, str):
+        raise ValueError(f"{label} must be text, got {_what(value)}")
     return kind, loss, value
 
 
 def _some(record: Record) -> str:
-    """Return the first keys of a record, each cut to 40 characters."""
-    names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in record]
+    """Return the first keys of a record in order, each cut to 40 characters.
+
+    In the order of the alphabet: readers of one column or of all have the keys in another order.
+    """
+    keys = sorted(record)
+    names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in keys]
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more or "none"

@@ -94,10 +94,9 @@ def _without_bad(records: Records, layout: Layout, bad: BadTextsError) -> Record
     for text, reason in bad.reasons.items():
         (document,) = _documents_of(np.array([text]), layout)
         i = int(layout.kept[document])
-        of_text = RecordError(
-            line=int(records.lines[i]),
-            offset=int(records.offsets[i]),
-            reason=f"{_fields_in(rows[i], layout.texts[text])} {reason}",
+        of_text = records.error_at(
+            i,
+            f"{_fields_in(rows[i], layout.texts[text])} {reason}",
             special=bad.special.get(text, 0),
         )
         first = errors.setdefault(i, of_text)
@@ -121,9 +120,11 @@ def _fields_in(record: Record, text: str) -> str:
 
 
 def _texts_in(value: Any) -> list[str]:
-    """Return the value if it is a text, or the texts of segments."""
+    """Return the value if it is a text, the texts in an object, or the texts of segments."""
     if isinstance(value, str):
         return [value]
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in _texts_in(inner)]
     items = value if isinstance(value, list) else []
     return [
         text for item in items if isinstance(item, dict) for text in _texts_in(item.get("text"))

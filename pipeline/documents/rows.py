@@ -15,6 +15,7 @@ from dataprep.pipeline.documents.lay_out import (
 from dataprep.pipeline.documents.lookup import value_of
 from dataprep.pipeline.documents.parts import Parts
 from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.types import Record, RecordError, Records
 
 
@@ -44,7 +45,7 @@ def _gather(
     """Return the parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
-    specs: dict[str, tuple[Field, ...]] = {"": rules.fields}
+    specs = {"": Settler(rules.fields)}
     # By the ids of the fields, which are kept alive here: hashing them would take longest of all.
     patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
     for i, record in enumerate(rows):
@@ -55,8 +56,9 @@ def _gather(
             if rules.fields_from:
                 spec = _spec_of(record, rules, first_line + int(records.lines[i]))
                 if spec not in specs:
-                    specs[spec] = parse_spec(spec, rules.grammar)
-            values, fields = without_segments(record, specs[spec])
+                    specs[spec] = Settler(parse_spec(spec, rules.grammar))
+            settled = specs[spec].of_record(record)
+            values, fields = without_segments(record, settled, lwm=rules.grammar.lwm)
             identity = tuple(map(id, fields))
             if identity not in patterns:
                 patterns[identity] = fields, pattern_of(fields, rules)
@@ -74,7 +76,7 @@ def _gather(
 
 
 def _spec_of(record: Record, rules: Rules, line: int) -> str:
-    value = value_of(record, rules.fields_from, "--fields-from")
+    value = value_of(record, rules.fields_from, "--fields-from", lwm=rules.grammar.lwm)
     try:
         return choose_spec(value, line, rules.fields_index)
     except ValueError as error:

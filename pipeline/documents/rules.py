@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.fields import Field, Grammar, check_spec, keys_of
+from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.sources import Keys
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import MODALITIES, Ids
 
@@ -62,6 +63,24 @@ class Vocabulary:
     prepend_special: int = 0  # special tokens in prepend_text; 0 if marks stand for them
     separator_special: int = 0  # the same of subfield_separator
     marks: Mapping[str, Marked] = field(default_factory=dict)
+    literals: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # texts of the fields
+
+
+def with_literals(fields: tuple[Field, ...], vocabulary: Vocabulary) -> tuple[Field, ...]:
+    """Return the fields with their texts in quotes marked, as the other literals of the config."""
+    return tuple(
+        replace(f, text=vocabulary.literals[f.text][0], special=vocabulary.literals[f.text][1])
+        if f.kind == "literal"
+        else f
+        for f in fields
+    )
+
+
+def literals_of(config: TokenizeConfig) -> list[str]:
+    """Return the texts in quotes of all fields that the config names."""
+    found = [fields_of(config, i) for i in range(len(config.inputs))]
+    static = [fields for fields in found if not isinstance(fields, str)]
+    return sorted({f.text for fields in static for f in fields if f.kind == "literal"})
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
@@ -78,6 +97,7 @@ def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:
     return Grammar(
         codes=tuple((m, config.modalities.section(m).fields) for m in MODALITIES),
         segments=config.modalities.segments,
+        lwm=config.compat == "lwm",
         only_vision=config.compat == "lwm" and from_record,
     )
 
@@ -157,7 +177,7 @@ def make_rules(
     wraps = adds_special_tokens(config, index)
     files = vocabulary.files
     return Rules(
-        fields=() if isinstance(fields, str) else fields,
+        fields=() if isinstance(fields, str) else with_literals(fields, vocabulary),
         fields_from=fields if isinstance(fields, str) else "",
         fields_index=config.fields_index,
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
@@ -178,9 +198,16 @@ def make_rules(
     )
 
 
-def keys_wanted(rules: Rules) -> frozenset[str] | None:
-    """Return the keys of a record that are needed; None for all: its own spec may name any."""
-    return None if rules.fields_from else keys_of(rules.fields)
+def keys_wanted(rules: Rules) -> Keys | None:
+    """Return the keys of a record that are read; None for all: its own spec may name any."""
+    if rules.fields_from:
+        return None
+    spelled = {key for f in rules.fields if f.plain for key in f.plain.keys}
+    needed = {key for f in rules.fields for key in f.keys if key not in f.optional}
+    maybe = spelled.union(*(f.optional for f in rules.fields))
+    return Keys(
+        needed=frozenset(needed), maybe=frozenset(maybe - needed), nested=not rules.grammar.lwm
+    )
 
 
 def adds_bos(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.types import Offsets, Piece, Records
+from dataprep.pipeline.types import ABSENT, Offsets, Piece, Records
 
 _SMALL_BYTES = 1 << 16  # a larger batch is processed by itself
 _TOGETHER_BYTES = 1 << 18
@@ -107,20 +107,25 @@ def process_together(
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:
     """Return one batch in which the lines of each follow those of the one before."""
-    filled = [records.columns for records in batches if len(records.lines)]
+    filled = [records.columns or {} for records in batches if len(records.lines)]
+    keys = dict.fromkeys(chain.from_iterable(filled))
     numbered = list(zip(batches, firsts[:-1], strict=True))
     return Records(
         lines=np.concatenate([records.lines + first for records, first in numbered]),
         offsets=np.concatenate([records.offsets for records in batches]),
         next_line=firsts[-1],
         num_bytes=sum(records.num_bytes for records in batches),
-        columns={
-            key: list(chain.from_iterable(columns[key] for columns in filled if columns))
-            for key in (filled[0] or {} if filled else {})
-        },
+        columns={key: list(chain.from_iterable(_columns(batches, key))) for key in keys},
         errors=[
             replace(error, line=error.line + first)
             for records, first in numbered
             for error in records.errors
         ],
     )
+
+
+def _columns(batches: Sequence[Records], key: str) -> Iterator[Sequence[Any]]:
+    """Yield the column of each batch that has records; some may lack the key."""
+    for records in batches:
+        if len(records.lines):
+            yield (records.columns or {}).get(key) or [ABSENT] * len(records.lines)

@@ -1,6 +1,8 @@
 """Tokenizer engines behind one call: texts -> (flat ids, offsets).
 
     hub          "gpt2" -> tokenizer.json in the local cache of the Hugging Face hub
+    near         "qwen/qwen3-8" -> Qwen/Qwen3-8B, for the error that a name is not found
+    facts        what an earlier run found out about a tokenizer, by its sha256
     special      tokenizer_config.json -> BOS is <s>, id 1; EOS is </s>, id 2; no padding
     files        a path or a name -> TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …)
     vocabulary   "</s>" -> 2; and the text of each token: "Ġthe" -> " the"
@@ -16,7 +18,7 @@
     select       "auto" -> the first engine that is proven equal; loaded in every worker
     decode       ids -> text for people to read
 
-    files     = resolve_tokenizer("path/or/name")
+    files     = resolve_tokenizer("path/or/name", cache_dir)
     selection = select_engine("auto", files, cache_dir=...)     proves an engine, once
     engine    = load_engine(selection, files)                   in every worker
     ids, offsets = engine.encode(["some text", "another"])
@@ -44,6 +46,7 @@ from dataprep.pipeline.engine.select import (
     Rejection,
     Selection,
     load_engine,
+    reference_selection,
     rule_out,
     select_engine,
     why_ruled_out,
@@ -74,6 +77,7 @@ __all__ = [
     "mark_literals",
     "prove",
     "reference_name",
+    "reference_selection",
     "resolve_tokenizer",
     "rule_out",
     "select_engine",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as distribution_version
 from typing import Any
 
 import numpy as np
 
+from dataprep.pipeline.engine.facts import installed_version
 from dataprep.pipeline.engine.files import (
     RANDOM_SETTINGS,
     TokenizerFiles,
@@ -34,13 +33,6 @@ from dataprep.pipeline.engine.rewrite import (
 from dataprep.pipeline.types import Ids, Offsets
 
 Encode = Callable[[Sequence[str]], tuple[Ids, Offsets]]
-
-
-def installed_version(distribution: str) -> str | None:
-    try:
-        return distribution_version(distribution)
-    except PackageNotFoundError:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

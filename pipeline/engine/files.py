@@ -16,13 +16,21 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name
+from dataprep.pipeline.engine.facts import remembered
+from dataprep.pipeline.engine.hub import fetch, looks_like_hub_name, not_found
 from dataprep.pipeline.engine.interface import EngineFailedError, failures_told
-from dataprep.pipeline.engine.special import AddedToken, Special, special_of_folder
+from dataprep.pipeline.engine.near import DEFINING
+from dataprep.pipeline.engine.special import (
+    AddedToken,
+    Special,
+    read_configs,
+    special_of_configs,
+)
 from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.opening import read_bounded
 
@@ -51,27 +59,24 @@ class TokenizerFiles:
     random: str = ""  # its settings that would choose tokens at random; they are switched off
 
 
-def resolve_tokenizer(name: str) -> TokenizerFiles:
+def resolve_tokenizer(name: str, cache_dir: Path | None = None) -> TokenizerFiles:
+    """Find a tokenizer; what earlier runs found out about it is kept in the cache."""
     if name == "bytes":
         return _describe_bytes()
     path = Path(os.path.expanduser(name))  # Path.expanduser raises for a user who is not known
     if path.is_dir():
-        return _describe(_defining_file(path))
+        return _describe(_defining_file(path), cache_dir)
     if path.exists():
-        return _describe(path.absolute())
+        return _describe(path.absolute(), cache_dir)
     if looks_like_hub_name(name):
-        return _describe(fetch(name, path.absolute()))
-    raise ConfigError(
-        f"tokenizer {name!r} not found: no file or folder at {path.absolute()}, and it is not a "
-        "hub name; give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name "
-        "or bytes"
-    )
+        return _describe(fetch(name), cache_dir)
+    raise not_found(name, "it is not a hub name")
 
 
 def read_defining_file(files: TokenizerFiles) -> bytes:
     """Return the tokenizer's own bytes, which must still be those that `resolve_tokenizer` saw."""
     data = _read(Path(files.path))
-    if hashlib.sha256(data).hexdigest() != files.sha256:
+    if _sha256(data) != files.sha256:
         raise ConfigError(
             f"tokenizer {files.path} changed while it was in use (sha256 was {files.sha256}); "
             "run the command again"
@@ -133,7 +138,7 @@ def parse_sentencepiece(data: bytes, path: str) -> Any:
 
 
 def _defining_file(folder: Path) -> Path:
-    for name in ("tokenizer.json", "tokenizer.model"):
+    for name in DEFINING:
         if (folder / name).is_file():
             return (folder / name).absolute()
     raise ConfigError(
@@ -142,13 +147,24 @@ def _defining_file(folder: Path) -> Path:
     )
 
 
-def _describe(path: Path) -> TokenizerFiles:
+def _describe(path: Path, cache_dir: Path | None) -> TokenizerFiles:
     data = _read(path)
-    describe = _describe_sentencepiece if path.suffix == ".model" else _describe_json
-    return describe(path, data)
+    if path.suffix == ".model":
+        parser, configs = "sentencepiece", dict[str, bytes]()
+        describe = partial(_describe_sentencepiece, path, data)
+    else:
+        parser, configs = "tokenizers", read_configs(path.parent)
+        describe = partial(_describe_json, path, data, configs)
+    depends_on = {
+        "sha256": _sha256(data),
+        # They decide which ids are BOS, EOS and padding.
+        "configs": {name: _sha256(config) for name, config in configs.items()},
+    }
+    found = remembered(cache_dir, parser, depends_on, TokenizerFiles, describe)
+    return replace(found, path=str(path))
 
 
-def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
+def _describe_json(path: Path, data: bytes, configs: Mapping[str, bytes]) -> TokenizerFiles:
     tokenizer = parse_json(data, str(path))
     vocabulary: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     if not vocabulary:
@@ -159,7 +175,9 @@ def _describe_json(path: Path, data: bytes) -> TokenizerFiles:
             f"{path} gives {short(largest)!r} the id {vocabulary[largest]}, but batches hold "
             "32-bit integers; name a tokenizer whose ids are below 2147483648"
         )
-    files = _record("json", path, data, vocabulary, special_of_folder(path.parent, vocabulary))
+    files = _record(
+        "json", path, data, vocabulary, special_of_configs(path.parent, configs, vocabulary)
+    )
     model = _model_in(data)
     random = [f"{name} {model[name]}" for name in RANDOM_SETTINGS if model.get(name)]
     special = _special_of_json(files, tokenizer, model)
@@ -282,10 +300,14 @@ def _record(
     return TokenizerFiles(
         kind=kind,
         path=str(path) if path else "",
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=_sha256(data),
         vocab_size=max(vocabulary.values()) + 1,
         **roles,
     )
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _read(path: Path) -> bytes:

@@ -8,9 +8,9 @@
 Engines parse, and each special token in a text is an id in what they give. So a look-up of every id
 finds the texts to count, to encode again or to refuse; all others are done. Special are the added
 tokens that say so, and BOS, EOS and padding; other added tokens are found in texts in every mode.
-BOS, EOS and padding may also be words of the model, which text cannot be kept from becoming: under
-`text` such a text is refused. So it is with SentencePiece, whose other special pieces text never
-becomes.
+BOS and EOS may also be words of the model, which text cannot be kept from becoming: under `text`
+such a text is refused. So it is with SentencePiece, whose other special pieces text never becomes.
+Padding that is a word of the model is not special: it is known by its place.
 
 Literals of the config (`prepend_text`) are not content, and always parsed. Under `text` and `error`
 the special tokens in them are replaced by marks, which no content can spell:
@@ -100,10 +100,12 @@ class SpecialInText:
         return counts
 
     def _refusal(self, text: str) -> str:
-        token, start, _ = next(self._plain_engine().spelled_in(text))
+        spelled = list(self._plain_engine().spelled_in(text))
+        token, start, _ = spelled[0]
         before, after = self._unmarked(text[:start]), self._unmarked(text[start:])
         # What is a word of the model cannot be kept as text.
-        way = "" if token.in_model else "--special-in-text text keeps it as text, "
+        is_kept = not any(each.in_model for each, *_ in spelled)
+        way = "--special-in-text text keeps it as text, " if is_kept else ""
         return (
             f"spells the special token {token.content!r} at character {len(before)} "
             f"({before[-20:] + short(after, 40 + len(token.content))!r}); "
@@ -152,8 +154,8 @@ def mark_literals(
     for literal, found in zip(literals, special_in_literals(files, literals), strict=True):
         if found and files.kind == "sentencepiece":
             raise ConfigError(
-                f"the special token {found[0][0].content!r} in prepend_text or subfield_separator "
-                "cannot be told from text in a SentencePiece model; leave it out, or set "
+                f"the special token {found[0][0].content!r} in prepend_text, subfield_separator or "
+                "fields cannot be told from text in a SentencePiece model; leave it out, or set "
                 "--special-in-text parse"
             )
         for token, start, stop in reversed(found):

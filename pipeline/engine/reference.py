@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from typing import Any
 
 import numpy as np
 
+from dataprep.pipeline.engine.facts import installed_version
 from dataprep.pipeline.engine.files import (
     TokenizerFiles,
     parse_json,
@@ -34,10 +34,7 @@ def reference_name(files: TokenizerFiles) -> str:
 def reference_version(files: TokenizerFiles) -> str:
     if files.kind == "bytes":
         return "1"
-    try:
-        return distribution_version(NAMES[files.kind])
-    except PackageNotFoundError:
-        return ""
+    return installed_version(NAMES[files.kind]) or ""
 
 
 def load_reference(files: TokenizerFiles) -> Engine:

@@ -3,14 +3,15 @@
 "auto"  ->  Selection(name="fastokens", version="0.3.5", proof=…)
             rejected: those before it, with the reason
 
-The order is fixed, and no engine is timed: the same machine always gives the same engine. The
-output does not depend on it, whatever machine.
+The order is fixed, and no engine is timed: with the same proofs at hand it is always the same
+engine. The output does not depend on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
-from dataprep.pipeline.engine.proof.prove import proof_key, prove
+from dataprep.pipeline.engine.proof.prove import Tell, known_proof, proof_key, prove, untold
 from dataprep.pipeline.engine.proof.record import Proof, read_proof, write_proof
 from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
@@ -48,21 +49,29 @@ def select_engine(
     files: TokenizerFiles,
     *,
     cache_dir: Path,
+    proves: bool = True,
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
+    tell: Tell = untold,
 ) -> Selection:
-    """Choose the engine; `requested` is auto, or the name of the reference or of a fast engine."""
+    """Choose the engine; `requested` is auto, or the name of the reference or of a fast engine.
+
+    Without `proves`, auto takes only an engine whose proof is there, and else the reference.
+    `tell` is told how far a proof is.
+    """
     adapters = ADAPTERS if adapters is None else adapters
+    known = partial(known_proof, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+    proven = partial(prove, cache_dir=cache_dir, sweep=sweep, adapters=adapters, tell=tell)
     if requested in (reference_name(files), REFERENCE):
-        return _reference(files)
+        return reference_selection(files)
     if requested == "auto":
-        return _automatic(files, cache_dir, sweep, adapters)
+        return _automatic(files, adapters, proven if proves else known)
     if requested not in adapters:
         raise ConfigError(
             f"engine {requested!r} cannot read this tokenizer, which is of kind {files.kind}; "
             f"use auto, {REFERENCE} or one of {', '.join(adapters)}"
         )
-    proof = prove(requested, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+    proof = proven(requested, files)
     if not proof.equal:
         raise ConfigError(
             f"engine {requested} cannot be used for {files.path or files.kind}: {proof.why_not}; "
@@ -132,25 +141,32 @@ def why_ruled_out(
     return "" if cached is None or cached.equal else cached.why_not
 
 
+def reference_selection(files: TokenizerFiles) -> Selection:
+    return Selection(name=reference_name(files), version=reference_version(files))
+
+
 def _automatic(
-    files: TokenizerFiles, cache_dir: Path, sweep: Sweep | None, adapters: Mapping[str, Adapter]
+    files: TokenizerFiles,
+    adapters: Mapping[str, Adapter],
+    proof_of: Callable[[str, TokenizerFiles], Proof | None],
 ) -> Selection:
     if files.kind == "bytes":
-        return _reference(files)
+        return reference_selection(files)
     rejected: list[Rejection] = []
+    is_known = True
     for name, adapter in adapters.items():
         if files.kind not in adapter.kinds:
             continue
         if adapter.version() is None:
             rejected.append(Rejection(engine=name, why="not installed"))
             continue
-        proof = prove(name, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
-        if proof.equal:
+        proof = proof_of(name, files)
+        if proof is None:
+            is_known = False
+        elif proof.equal:
             why_not = tuple(rejected)
             return Selection(name=name, version=proof.version, proof=proof, rejected=why_not)
-        rejected.append(Rejection(engine=name, why=proof.why_not))
-    return replace(_reference(files), rejected=tuple(rejected))
-
-
-def _reference(files: TokenizerFiles) -> Selection:
-    return Selection(name=reference_name(files), version=reference_version(files))
+        else:
+            rejected.append(Rejection(engine=name, why=proof.why_not))
+    # Where an engine was not tried, nobody can say that none would do.
+    return replace(reference_selection(files), rejected=tuple(rejected) if is_known else ())

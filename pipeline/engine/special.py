@@ -43,10 +43,20 @@ class AddedToken:
     flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
 
 
-def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, Special]:
+def read_configs(folder: Path) -> dict[str, bytes]:
+    """Return the config files that stand beside a tokenizer."""
+    paths = [folder / name for name in CONFIG_FILES]
+    return {path.name: _read(path) for path in paths if os.path.lexists(path)}
+
+
+def special_of_configs(
+    folder: Path, configs: Mapping[str, bytes], vocabulary: Mapping[str, int]
+) -> dict[str, Special]:
     """Return roles whose named token is in the vocabulary: {"eos": Special(id=2, token="</s>")}."""
-    by_token = [_read(folder / name) for name in TOKEN_FILES]
-    by_id = [_read(folder / name) for name in ID_FILES]
+    by_token, by_id = (
+        [_parse(folder / name, configs[name]) for name in names if name in configs]
+        for names in (TOKEN_FILES, ID_FILES)
+    )
     token_of = {id: token for token, id in vocabulary.items()}
     found = {}
     for role in ROLES:
@@ -60,7 +70,8 @@ def special_of_folder(folder: Path, vocabulary: Mapping[str, int]) -> dict[str, 
 
 
 def read_tokenizer_config(folder: Path) -> dict[str, Any]:
-    return _read(folder / "tokenizer_config.json")
+    path = folder / "tokenizer_config.json"
+    return _parse(path, _read(path)) if os.path.lexists(path) else {}
 
 
 def _by_token(
@@ -94,16 +105,24 @@ def _by_id(configs: list[dict[str, Any]], key: str, token_of: Mapping[int, str])
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not os.path.lexists(path):
-        return {}
+def _read(path: Path) -> bytes:
     try:
-        config = json.loads(read_bounded(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"{path} cannot be read: {error}; fix it, or move it away and name special tokens "
-            "yourself"
-        ) from None
+        return read_bounded(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _parse(path: Path, data: bytes) -> dict[str, Any]:
+    try:
+        config = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, error) from None
     if not isinstance(config, dict):
         raise ConfigError(f"{path} is not a JSON object; fix it or move it away")
     return config
+
+
+def _unreadable(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be read: {error}; fix it, or move it away and name special tokens yourself"
+    )

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+from dataprep.pipeline.engine.facts import remembered
 from dataprep.pipeline.engine.files import (
     BYTES_SPECIAL,
     TokenizerFiles,
@@ -20,6 +23,7 @@ from dataprep.pipeline.engine.files import (
     read_defining_file,
     with_special_tokens,
 )
+from dataprep.pipeline.engine.reference import reference_name
 from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.errors import ConfigError, short
 
@@ -32,6 +36,7 @@ def with_special(
     bos: str | int | None = None,
     eos: str | int | None = None,
     pad: str | int | None = None,
+    cache_dir: Path | None = None,
 ) -> TokenizerFiles:
     """Return the files with the roles that the user names, by token or by id; None and "" keep
     what was found."""
@@ -42,6 +47,15 @@ def with_special(
     }
     if not named:
         return files
+    depends_on = {"found": asdict(replace(files, path="")), "named": named}
+    name = reference_name(files)
+    found = remembered(
+        cache_dir, name, depends_on, TokenizerFiles, lambda: _with_roles(files, named)
+    )
+    return replace(found, path=files.path)
+
+
+def _with_roles(files: TokenizerFiles, named: Mapping[str, str | int]) -> TokenizerFiles:
     vocabulary = read_vocabulary(files)
     changes: dict[str, Any] = {}
     for role, value in named.items():

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Protocol
+
+import msgspec
 
 from dataprep.pipeline.jobs.commits import Markers
 from dataprep.pipeline.jobs.progress import EXAMPLES, Example
@@ -24,10 +25,17 @@ def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Coun
     sums = [Counter[str]() for _ in range(num_sources)]
     for by_source in tallies:
         for source, tally in by_source.items():
-            counts = asdict(tally)
+            counts = msgspec.to_builtins(tally)
             sums[int(source)].update(counts.pop("marked", {}))
             sums[int(source)].update(counts)
     return sums
+
+
+def total_of(sums: Iterable[Mapping[str, int]]) -> Counter[str]:
+    total = Counter[str]()
+    for own in sums:
+        total.update(own)
+    return total
 
 
 class Tallied(Protocol):

@@ -27,11 +27,14 @@ def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ())
     folders = list(folders)
     target, inside = id_of(str(out)), _ids_below(out)
     above = lru_cache(maxsize=None)(_ids_above)  # many files are in few folders
+    real_folder = lru_cache(maxsize=None)(os.path.realpath)
     for address in (*reads, *folders):
         for path in local_paths(address):
-            real = os.path.realpath(path)
-            own = id_of(real)
-            is_inside = target in (own, *above(os.path.dirname(real)))
+            folder, name = os.path.split(path)
+            if name in ("", os.curdir, os.pardir) or os.path.islink(path):
+                folder, name = os.path.split(os.path.realpath(path))
+            own = id_of(os.path.join(folder, name))
+            is_inside = target == own or target in above(real_folder(folder))
             if own is not None and target is not None and (is_inside or own in inside):
                 raise ConfigError(f"--out {out} is or holds the input {path}; name another folder")
     around = {id_of(os.path.realpath(out)), *_ids_above(os.path.realpath(out.parent))}

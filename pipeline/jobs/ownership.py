@@ -33,9 +33,10 @@ REMOVED = "removed.json"
 FOLDERS = ("shards", "index", "provenance")
 # What runs write into their work folder and its folders, with .tmp behind it until it is whole.
 WORK_FILES = {
-    "": rf"({MARK}|[a-z]+(-\d+)?\.json)(\.tmp)?|tasks|rows|checked|texts",
+    "": rf"({MARK}|[a-z]+(-\d+)?\.json)(\.tmp)?|tasks|rows|provenance|checked|texts",
     "tasks": r"\d{6}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
     "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
+    "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
     "texts": r"errors\.jsonl(\.tmp)?|provenance",
     "texts/provenance": r"[a-z]+\.jsonl?(\.tmp)?",

@@ -51,7 +51,7 @@ class Move:
 class Draft:
     """A dataset that is ready to be published."""
 
-    manifest: Manifest  # without the texts, which are hashed when they are written
+    manifest: Manifest  # lists no texts yet: they are hashed when they are written
     folders: tuple[str, ...]  # shards, index, …; they are made even if they stay empty
     moves: Sequence[Move]
     texts: Mapping[str, Iterable[str]] = field(default_factory=dict)  # files to write, by name
@@ -81,7 +81,7 @@ def prepare_publication(draft: Draft, work: Path) -> Publication:
     manifest = draft.manifest
     if texts:
         entries = (FileEntry(path=move.name, **asdict(move.file)) for move in texts)
-        manifest = replace(manifest, files=tuple(entries))
+        manifest = replace(manifest, files=(*manifest.files, *entries))
     publication = Publication(
         fingerprint=manifest.fingerprint,
         folders=draft.folders,

@@ -16,7 +16,7 @@ from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
 
-# Called with what happens, for people: ("plan" | "engine" | "start" | "progress", values).
+# Called with what happens, for people: ("plan" | "proof" | "start" | "progress", values).
 Report = Callable[[str, Mapping[str, Any]], None]
 
 NO_LIMITS = Limits()

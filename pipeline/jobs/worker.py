@@ -20,6 +20,7 @@ tells where it was if it dies. Messages of this type go to the `trail`, which is
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -97,6 +98,7 @@ def serve(
         secrets.learn(addresses.read())
         addresses.close()
         run: RunJob = import_module(worker).begin(work)
+        gc.freeze()  # what all jobs need stays to the end: garbage is not looked for in it
         run_in_turn(run, iter(receive, None), send, work, trail)
 
 

@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import recorded
 from dataprep.pipeline.encoders import Encoder, find_encoder, find_weights, open_encoder
@@ -22,8 +20,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.look.encoded import Encoded, encoded_behind
 from dataprep.pipeline.look.inspect import Segment
 from dataprep.pipeline.look.media import FindDecoder
-from dataprep.pipeline.look.origins import Origin, origin_of
-from dataprep.pipeline.storage.manifest import EncodedManifest, TokenizedManifest, read_manifest
+from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
 
 Behind = Callable[[str, str], dict[str, list[Encoded]]]  # by a source's path and fingerprint
 
@@ -80,14 +77,8 @@ def _opened(folder: Path) -> Encoder:
 def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
     """Return the dataset of codes that the codes of a segment are from."""
     which = f"document {segment.document} of {segment.folder}"
-    if segment.manifest is None:
-        raise ConfigError(
-            f"{segment.folder} is gone or was made again, so it is not known what made the "
-            f"{modality} codes of its document {segment.document}; {FIX}"
-        )
-    origin = _origin(segment.folder, segment.manifest, segment.document)
-    fingerprints = {source.path: source.fingerprint for source in segment.manifest.sources}
-    found = behind(origin.path, fingerprints[origin.path]).get(modality, [])
+    origin = segment.origin
+    found = behind(origin.path, origin.fingerprint).get(modality, [])
     if not found:
         raise ConfigError(
             f"the {modality} codes of {which} are from {origin}, not from dataprep encode; {FIX}"
@@ -98,13 +89,6 @@ def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
         places = ", ".join(str(encoded.folder) for encoded in found)
         raise ConfigError(f"the {modality} codes of {which} may be from any of {places}; {FIX}")
     return found[0].folder
-
-
-def _origin(folder: Path, manifest: TokenizedManifest, document: int) -> Origin:
-    ends = np.cumsum([shard.num_documents for shard in manifest.shards])
-    shard = int(np.searchsorted(ends, document, side="right"))
-    place = document - int(ends[shard]) + manifest.shards[shard].num_documents
-    return origin_of(folder, manifest, shard, place)
 
 
 def _check_fit(encoder: Encoder, name: str, segment: Segment, modality: str) -> None:

@@ -8,21 +8,20 @@ runs    vision, tokens 3..9
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.configs.load import recorded
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.look.origins import PieceOrigin
+from dataprep.pipeline.look.origins import Origin, PieceOrigin, origin_of
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.types import MODALITIES
 
 Decode = Callable[[Sequence[int]], str]
@@ -54,8 +53,8 @@ class Run:
 class Segment:
     """The part of a document that a segment holds; a document by itself is one segment."""
 
-    folder: Path  # of the tokenized dataset
-    manifest: TokenizedManifest | None  # of that dataset; None if it is gone or was replaced
+    folder: Path  # of the tokenized dataset, which may be gone
+    origin: Origin
     document: int
     start: int  # the token of the document that the segment starts with
     blocks: Mapping[str, Block]
@@ -64,7 +63,7 @@ class Segment:
 def whole_document(folder: Path, manifest: TokenizedManifest, document: int) -> Segment:
     return Segment(
         folder=folder,
-        manifest=manifest,
+        origin=origin_of(folder, manifest, document),
         document=document,
         start=0,
         blocks=layout_of(manifest, folder),
@@ -75,33 +74,17 @@ def segments_of_row(
     folder: Path, manifest: PackedManifest, pieces: Sequence[PieceOrigin]
 ) -> list[Segment]:
     """Return the segments of a row of the packed dataset `manifest`, one for each piece."""
-    fingerprints = {source.path: source.fingerprint for source in manifest.sources}
     blocks = layout_of(manifest, folder)
-    found: dict[str, Segment] = {}  # one by dataset; document and tokens differ by piece
-    for piece in pieces:
-        if piece.dataset not in found:
-            place, own = _find_dataset(folder, piece.dataset, fingerprints[piece.dataset])
-            found[piece.dataset] = Segment(
-                folder=place, manifest=own, document=0, start=0, blocks=blocks
-            )
     return [
-        replace(found[piece.dataset], document=piece.document, start=piece.start)
+        Segment(
+            folder=Path(piece.dataset),
+            origin=piece.origin,
+            document=piece.document,
+            start=piece.start,
+            blocks=blocks,
+        )
         for piece in pieces
     ]
-
-
-def _find_dataset(
-    packed: Path, dataset: str, fingerprint: str
-) -> tuple[Path, TokenizedManifest | None]:
-    """Find a dataset where it was, or beside the packed one if both moved, by its fingerprint."""
-    for place in (Path(dataset), packed.absolute().parent / Path(dataset).name):
-        try:
-            manifest = read_manifest(place)
-        except CorruptError:
-            continue
-        if isinstance(manifest, TokenizedManifest) and manifest.fingerprint == fingerprint:
-            return place, manifest
-    return Path(dataset), None
 
 
 def layout_of(manifest: TokenizedManifest | PackedManifest, folder: Path) -> dict[str, Block]:
@@ -117,7 +100,14 @@ def layout_of(manifest: TokenizedManifest | PackedManifest, folder: Path) -> dic
     return blocks
 
 
-def spans_of(item: Item, decode: Decode, segments: Sequence[Segment]) -> list[Span]:
+class HasBlocks(Protocol):
+    """Knows how the blocks of each modality are laid out."""
+
+    @property
+    def blocks(self) -> Mapping[str, Block]: ...
+
+
+def spans_of(item: Item, decode: Decode, segments: Sequence[HasBlocks]) -> list[Span]:
     """Cut a document or row where its loss, modality or segment changes."""
     tokens, loss, numbers = item["tokens"], item["loss_mask"].astype(bool), _segment_ids(item)
     names, kinds = _modalities(item)

@@ -71,6 +71,15 @@ def write_media(
     return media
 
 
+def write_codes(codes: Codes, kind: str, encoder: Encoder, folder: Path, stem: str) -> list[str]:
+    """Write the media of one record of codes to files named `stem`…; return their paths."""
+    if not encoder.can_decode:
+        raise ConfigError(
+            "the encoder of these codes cannot decode, or its weights hold no decoder"
+        )
+    return [_write(folder, f"{stem}{end}", data) for end, data in WRITERS[kind]([codes], encoder)]
+
+
 def _whole(item: Item, run: Run, segment: Segment) -> Whole:
     ids, block = item["tokens"][run.start : run.stop], segment.blocks[run.modality]
     if block.lost:

@@ -154,3 +154,11 @@ def _wrong_padding(
     for mask, name in zip(masks, names, strict=True):
         is_marked = is_padding & (mask[own] != MASKS[name].default)
         yield _Wrong(own[is_marked.any(axis=1)], "padding is in a mask")
+
+
+def segment_lengths(rows: Rows) -> Offsets:
+    """Return the length of every document in these rows."""
+    starts = np.concatenate(([0], rows.ends.values[:-1]))
+    starts[rows.ends.offsets[:-1]] = rows.left_padding
+    lengths: Offsets = rows.ends.values - starts
+    return lengths

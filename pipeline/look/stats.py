@@ -1,4 +1,4 @@
-"""Describe a dataset in numbers: lengths, loss, padding, segments, vocabulary.
+"""Describe a dataset in numbers: lengths, loss, padding, segments, vocabulary; codes and frames.
 
 Counts come from the manifest, lengths from the index or the provenance; for the vocabulary and the
 targets of each row every token is read once. Files that are not what the manifest lists are errors.
@@ -13,19 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.look.codes import shard_codes
+from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.look.records import read_records
 from dataprep.pipeline.look.row_rules import check_rows, dense_masks, is_of_document
 from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.documents import decode_documents, index_dtype
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
+    Manifest,
     PackedManifest,
     TokenizedManifest,
     files_of_shard,
     read_manifest,
 )
-from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
+from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
 from dataprep.pipeline.storage.rows import RowLayout, decode_rows
 from dataprep.pipeline.types import Offsets
 
@@ -33,28 +36,57 @@ TOP = 10
 PERCENTILES = (1, 10, 50, 90, 99)
 
 
-def stats(folder: Path) -> dict[str, Any]:
+def stats(folder: Path, between: Between = lambda num_bytes: None) -> dict[str, Any]:
+    """Return the numbers; `between` is called now and then with the bytes that were read since."""
     manifest = read_manifest(folder)
-    if isinstance(manifest, EncodedManifest):
-        raise ConfigError(f"{folder} holds codes, not tokens; tokenize it first")
     counts = manifest.counts
     result: dict[str, Any] = {
         "kind": manifest.kind,
         "shards": len(manifest.shards),
         "bytes": sum(shard.num_bytes for shard in manifest.shards),
         "token_dtype": manifest.token_dtype,
+    }
+    if isinstance(manifest, EncodedManifest):
+        return {**result, "counts": counts, **_of_codes(folder, manifest, between)}
+    result |= {
         "masks": list(manifest.masks),
         "counts": counts,
         "loss_share": _share(counts["target_tokens"], counts["tokens"]),
     }
     if isinstance(manifest, PackedManifest):
-        return {**result, **_of_rows(folder, manifest)}
-    return {**result, **_of_documents(folder, manifest)}
+        return {**result, **_of_rows(folder, manifest, between)}
+    return {**result, **_of_documents(folder, manifest, between)}
 
 
-def _of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, Any]:
+def _of_codes(folder: Path, manifest: EncodedManifest, between: Between) -> dict[str, Any]:
+    encoder, uses = manifest.encoder, Uses(manifest.encoder.codebook_size - 1)
+    frames = []
+    for shard in _checked_shards(folder, manifest, between):
+        codes, sizes = shard_codes(folder, manifest, shard)
+        uses.count(codes)
+        frames.append(sizes // encoder.frame_codes)
+    return {
+        "encoder": encoder.name,
+        "columns": dict(manifest.columns),
+        "frames_per_record": spread(_join(frames)),
+        "codebook": {**uses.described(), "perplexity": uses.perplexity()},
+        "uses_per_code": spread(uses.counts()),
+        "sources": [
+            {
+                "path": source.path,
+                "records": source.written,
+                "frames": source.frames,
+                "codes": source.codes,
+                "share": _share(source.codes, manifest.counts["codes"]),
+            }
+            for source in manifest.sources
+        ],
+    }
+
+
+def _of_documents(folder: Path, manifest: TokenizedManifest, between: Between) -> dict[str, Any]:
     uses, lengths = Uses(manifest.max_id), []
-    for shard in _checked_shards(folder, manifest):
+    for shard in _checked_shards(folder, manifest, between):
         index = read_array(folder, shard.index, index_dtype(manifest.masks), shard.num_documents)
         lengths.append(index["length"])
         for _, records in read_records(folder, shard):
@@ -67,12 +99,15 @@ def _of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, Any]:
     }
 
 
-def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
+def _of_rows(folder: Path, manifest: PackedManifest, between: Between) -> dict[str, Any]:
     counts, layout = manifest.counts, RowLayout.of_manifest(manifest)
     uses = Uses(max(manifest.max_id, manifest.pad))
     targets, lengths, segments = [], [], []
-    for shard in _checked_shards(folder, manifest):
+    for shard in _checked_shards(folder, manifest, between):
         pieces = read_array(folder, shard.provenance, ROW_PIECE)
+        if len(pieces) and int(pieces["row"].max()) >= shard.num_records:
+            path = folder / shard.provenance.path
+            raise CorruptError(f"{path} names row {pieces['row'].max()} of {shard.num_records}")
         lengths.append(pieces["length"])
         segments.append(np.bincount(pieces["row"], minlength=shard.num_records))
         for _, records in read_records(folder, shard):
@@ -86,7 +121,7 @@ def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
             uses.count(rows.tokens[is_of_document(rows)])
     return {
         "seq_len": manifest.seq_len,
-        **({"lost_documents": str(folder / LOST)} if (folder / LOST).exists() else {}),
+        **({"lost_documents": str(folder / LOST)} if listed(manifest, LOST) else {}),
         "padding_share": _share(counts["padding"], counts["rows"] * layout.capacity),
         "segment_lengths": spread(_join(lengths)),
         "segments_per_row": spread(_join(segments)),
@@ -95,12 +130,13 @@ def _of_rows(folder: Path, manifest: PackedManifest) -> dict[str, Any]:
     }
 
 
-def _checked_shards(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Iterator[Any]:
+def _checked_shards(folder: Path, manifest: Manifest, between: Between) -> Iterator[Any]:
     """Yield every shard, after its files were found to be what the manifest lists."""
     for shard in manifest.shards:
         for entry in files_of_shard(shard):
             check_file(folder, entry)
         yield shard
+        between(shard.num_bytes)
 
 
 class Uses:
@@ -117,6 +153,15 @@ class Uses:
         if len(found) > len(self._uses):
             self._uses = np.pad(self._uses, (0, len(found) - len(self._uses)))
         self._uses[: len(found)] += found
+
+    def counts(self) -> Offsets:
+        """Return how often each id is used, those that are not used too."""
+        return np.pad(self._uses, (0, self._size - len(self._uses)))
+
+    def perplexity(self) -> float:
+        """Return of how many ids, used equally often, the ids are as uneven."""
+        shares = self._uses[self._uses > 0] / max(1, self._uses.sum())
+        return round(float(np.exp(-(shares * np.log(shares)).sum())), 1) if len(shares) else 0.0
 
     def described(self) -> dict[str, Any]:
         uses = self._uses
@@ -153,4 +198,4 @@ def _join(parts: list[NDArray[Any]]) -> Offsets:
 
 
 def _share(part: int, whole: int) -> float:
-    return round(part / whole, 6) if whole else 0.0
+    return part / whole if whole else 0.0

@@ -9,6 +9,7 @@ manifest ─► its own checksum and what must agree in it (`storage.manifest`)
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +18,25 @@ from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.look.checks import checker_of, said_by
 from dataprep.pipeline.look.checks.errors import check_errors
 from dataprep.pipeline.look.checks.listing import check_listing, walk
+from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.storage.checked import check_file
-from dataprep.pipeline.storage.manifest import check_bytes, files_of_shard, read_manifest
+from dataprep.pipeline.storage.manifest import (
+    AnyShard,
+    check_bytes,
+    files_of_shard,
+    read_manifest,
+)
 
 # What the items of a dataset are called in its counts.
 ITEMS = {"tokenized": "documents_written", "packed": "rows", "encoded": "documents_written"}
 MOST_NAMED = 5  # files, in a comparison
+
+
+def bytes_of(folder: Path) -> int:
+    """Return how many bytes the files of a dataset have that `verify` reads, for progress."""
+    manifest = read_manifest(folder)
+    shards: Sequence[AnyShard] = manifest.shards
+    return sum(entry.num_bytes for shard in shards for entry in files_of_shard(shard))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +49,11 @@ class Verified:
     num_bytes: int
 
 
-def verify(folder: Path) -> Verified:
-    """Read and check everything; a CorruptError names the first thing that is wrong."""
+def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
+    """Read and check everything; a CorruptError names the first thing that is wrong.
+
+    `between` is called now and then with the bytes that were read since.
+    """
     manifest = read_manifest(folder)
     check_listing(folder, manifest)
     for listed in manifest.files:
@@ -53,6 +70,7 @@ def verify(folder: Path) -> Verified:
                 f"says {shard.num_tokens:,}"
             )
         found.update(counts)
+        between(sum(entry.num_bytes for entry in files_of_shard(shard)))
     for name in {**said, **found}:
         if said.get(name) != found[name]:
             raise CorruptError(
@@ -69,10 +87,16 @@ def verify(folder: Path) -> Verified:
     )
 
 
-def compare(left: Path, right: Path) -> int:
+def compare(left: Path, right: Path, between: Between = lambda num_bytes: None) -> int:
     """Compare byte by byte; return the number of files, or name those that differ."""
     names = sorted({*_files(left), *_files(right)})
-    wrong = [text for name in names if (text := _difference(left, right, name))]
+    wrong = []
+    for name in names:
+        difference = _difference(left, right, name)
+        if difference:
+            wrong.append(difference)
+        else:
+            between((left / name).stat().st_size)
     if wrong:
         more = len(wrong) - MOST_NAMED
         rest = f", and {counted(more, 'more file')}" if more > 0 else ""

@@ -29,7 +29,12 @@ from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
 from dataprep.pipeline.sources.find import local_path
 from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
-from dataprep.pipeline.sources.patterns import check_folders, fixed_folder, outside_datasets
+from dataprep.pipeline.sources.patterns import (
+    check_folders,
+    fixed_folder,
+    not_too_deep,
+    outside_datasets,
+)
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.storage.manifest import kind_of
@@ -108,7 +113,8 @@ def find_media(
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
-        return _in_folder(path, spec, search)
+        with not_too_deep(spec):
+            return _in_folder(path, spec, search)
     if os.path.isfile(path):
         folder, name = os.path.split(path)
         beside = (names_beside or NamesBeside())(folder, name) if is_wanted(name, kind) else []
@@ -116,7 +122,8 @@ def find_media(
     if hub.is_saved(path.rpartition("@")[0]):
         return _tables(path, search)
     if glob.has_magic(path) and not is_local:
-        folder, names = _match(path, spec, search.left_out)
+        with not_too_deep(spec):
+            folder, names = _match(path, spec, search.left_out)
         parents = {*map(os.path.dirname, names)}
         beside = [name for parent in parents for name in _in(folder, parent)]
         return _sorted(folder, names, beside, spec, search)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dataprep.pipeline.excerpts import excerpt_of
 from dataprep.pipeline.media.find import TARRED, is_listed
 from dataprep.pipeline.media.listing import ByteSpan, Entry, beside_name
 from dataprep.pipeline.media.values import Blob, Part, Surroundings, parts_of
@@ -36,6 +37,7 @@ class Item:
     text: Blob | None = None  # becomes the column `text`
     json: Blob | None = None  # becomes as many columns as it has keys
     reason: str = ""
+    excerpt: str = ""  # of a row that is bad before its media are looked at
 
     @property
     def place(self) -> str:
@@ -100,11 +102,11 @@ def _table_items(
         rows = records.as_rows()
         count = len(rows) + len(records.errors)
         share = records.num_bytes // max(1, count)
-        reasons = {error.line: error.reason for error in records.errors}
+        bad = {error.line: error for error in records.errors}
         offsets = dict(zip(records.lines.tolist(), records.offsets.tolist(), strict=True))
         offsets |= {error.line: error.offset for error in records.errors}
         by_line = dict(zip(records.lines.tolist(), rows, strict=True))
-        for line in sorted({*by_line, *reasons}):
+        for line in sorted({*by_line, *bad}):
             number = first_line + line + 1
             item = {
                 "line": line,
@@ -114,8 +116,8 @@ def _table_items(
                 "num_bytes": share,
                 "offset": offsets[line],
             }
-            if line in reasons:
-                yield Item(**item, reason=reasons[line])
+            if line in bad:
+                yield Item(**item, reason=bad[line].reason, excerpt=bad[line].excerpt)
             else:
                 yield _row_item(item, by_line[line], column, beside, is_json=known.is_json)
 
@@ -130,10 +132,11 @@ def _row_item(
 ) -> Item:
     if column not in row:
         keys = ", ".join(row) or "none"
-        return Item(**item, reason=f"no column {column!r} (keys: {keys}); set --column")
+        reason = f"no column {column!r} (keys: {keys}); set --column"
+        return Item(**item, reason=reason, excerpt=excerpt_of(row))
     try:
         parts = parts_of(row[column], beside, is_json=is_json)
     except ValueError as error:
-        return Item(**item, reason=f"column {column!r} {error}")
+        return Item(**item, reason=f"column {column!r} {error}", excerpt=excerpt_of(row))
     columns = {key: value for key, value in row.items() if key != column}
     return Item(**item, parts=parts, columns=columns)

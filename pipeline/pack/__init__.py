@@ -5,6 +5,7 @@ corpus       tokenized datasets as one sequence of documents, mapped
 inputs       the check of their files, each once in a run
 blocks       blocks of codes that must not be cut, and those that were
 plan         lengths ─► which tokens of which documents are in which row
+origins      where documents came from, carried over from the tokenized datasets
 strategies/  STRATEGIES: best_fit, first_fit, concat, pad
 rows         pieces of documents ─► rows with masks, as arrays
 lost         documents of which tokens are lost, as the dataset lists them

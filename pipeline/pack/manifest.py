@@ -59,13 +59,16 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
         manifest=_manifest(corpus, plan, [marker for _, marker in committed]),
         folders=tuple(FOLDERS),
         moves=[
-            Move(
-                path=shard_file(stem_of(work, task_name(task)), 0, ENDINGS[role]),
-                name=_name(role, i, len(full)),
-                file=marker.files[role],
-            )
-            for i, (task, marker) in enumerate(full)
-            for role in FOLDERS
+            *(
+                Move(
+                    path=shard_file(stem_of(work, task_name(task)), 0, ENDINGS[role]),
+                    name=_name(role, i, len(full)),
+                    file=marker.files[role],
+                )
+                for i, (task, marker) in enumerate(full)
+                for role in FOLDERS
+            ),
+            *(Move(path=work / name, name=name, file=file) for name, file in plan.origins.items()),
         ],
         texts=_texts(corpus, plan, work),
     )
@@ -122,6 +125,7 @@ def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> 
         shards=tuple(_shard_entry(marker, i, len(full)) for i, marker in enumerate(full)),
         counts=_counts(plan, markers, full),
         identity=dict(identity),
+        files=tuple(FileEntry(path=name, **asdict(file)) for name, file in plan.origins.items()),
     )
 
 

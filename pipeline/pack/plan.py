@@ -1,6 +1,7 @@
 """The plan of a packed dataset: which tokens of which documents are in which row.
 
     out/.work/rows/00000-document.npy, -start, -length, -row_offsets   for each window
+    out/.work/provenance/*                                             where documents came from
     out/.work/plan.json                                                written last
 
 Lengths come from the index of the tokenized datasets; no token is read.
@@ -9,21 +10,37 @@ Lengths come from the index of the tokenized datasets; no token is read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import Written, commit_files, make_folder, sync_folder, temporary
+from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.files import (
+    Written,
+    commit_files,
+    lost,
+    make_folder,
+    sync_folder,
+    temporary,
+)
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
+from dataprep.pipeline.pack.origins import write_origins
 from dataprep.pipeline.pack.strategies import STRATEGIES, Counts, RowPlan, cut_windows
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
+from dataprep.pipeline.storage.entries import FileEntry
 
 ROWS = "rows"
+ROW_ARRAYS = ("document", "start", "length", "row_offsets")
 SHARDS_WANTED = 16  # enough work for every core
 SMALLEST_SHARD_BYTES = 16 << 20
 
@@ -48,6 +65,7 @@ class PackPlan:
     pad: int
     row_bytes: int  # size of the tokens of a row
     rows: dict[str, Written]  # the files that say what is in each row
+    origins: dict[str, Written]  # the files that say where documents came from: `pack.origins`
     tasks: tuple[PackTask, ...]
     counts: Counts
 
@@ -71,7 +89,7 @@ def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) ->
     """Plan all rows, or use the plan of an earlier run."""
     folders = tuple(str(folder.absolute()) for folder in corpus.folders)
     plan = find_plan(work, PackPlan)
-    if plan is None or not all(file.is_at(work / ROWS / name) for name, file in plan.rows.items()):
+    if plan is None or not _is_whole(plan, work):
         report("plan", {"documents": corpus.num_documents})
         plan = _new_plan(corpus, config, folders, work)
         corpus.check_unchanged()
@@ -81,8 +99,15 @@ def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) ->
     return plan
 
 
+def _is_whole(plan: PackPlan, work: Path) -> bool:
+    """Return whether all files beside the plan are as they were written."""
+    files = {f"{ROWS}/{name}": file for name, file in plan.rows.items()} | plan.origins
+    return all(file.is_at(work / name) for name, file in files.items())
+
+
 def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: Path) -> PackPlan:
     make_folder(work / ROWS)
+    origins = write_origins(corpus, work)
     row_bytes = (config.seq_len + 1) * TOKEN_DTYPES[corpus.token_dtype].itemsize
     most = min(config.shard_rows, max(1, config.shard_bytes // row_bytes))
     counts = Counts()
@@ -102,6 +127,7 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
         pad=_pad_id(corpus, config),
         row_bytes=row_bytes,
         rows=rows,
+        origins=origins,
         tasks=tuple(tasks),
         counts=counts,
     )
@@ -110,7 +136,7 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
 def _write_rows(window: RowPlan, number: int, work: Path) -> dict[str, Written]:
     """Write, durably, which tokens are in the rows of a window."""
     paths = {}
-    for name in ("document", "start", "length", "row_offsets"):
+    for name in ROW_ARRAYS:
         path = rows_path(work, number, name)
         save_array(temporary(path), getattr(window, name))
         paths[path.name] = path
@@ -136,3 +162,35 @@ def _pad_id(corpus: Corpus, config: PackConfig) -> int:
     pad, bos = first.tokenizer.pad, first.tokenizer.bos
     wanted = (bos, pad) if config.compat == "lwm" else (pad,)
     return next((special for special in wanted if special is not None), 0)
+
+
+class PlannedRows:
+    """The files that say what is in each row; no row is made of one that is damaged or changes."""
+
+    def __init__(self, plan: PackPlan, work: Path) -> None:
+        self._plan = plan
+        self._work = work
+        self._checks = FileChecks(work / CHECKED)
+
+    @contextmanager
+    def mapped(self, window: int) -> Iterator[dict[str, NDArray[Any]]]:
+        """Map the arrays of a window; if one changes meanwhile, that is what went wrong."""
+        for entry in self._entries(window):
+            try:
+                self._checks.check(self._work, entry)
+            except CorruptError:
+                raise lost(self._work / entry.path) from None
+        paths = {name: rows_path(self._work, window, name) for name in ROW_ARRAYS}
+        try:
+            yield {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+        finally:
+            for entry in self._entries(window):
+                if self._checks.has_changed(self._work, entry):
+                    raise lost(self._work / entry.path)
+
+    def _entries(self, window: int) -> Iterator[FileEntry]:
+        for name in ROW_ARRAYS:
+            path = rows_path(self._work, window, name)
+            file = self._plan.rows[path.name]
+            place = str(path.relative_to(self._work))
+            yield FileEntry(path=place, num_bytes=file.num_bytes, xxh3_128=file.xxh3_128)

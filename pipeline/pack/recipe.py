@@ -1,6 +1,7 @@
 """`pack` as a recipe.
 
 out/.work/rows/*, plan.json   which tokens of which documents are in which row
+out/.work/provenance/*        where these documents came from
 out/.work/tasks/*             committed shards, each with its marker
 """
 
@@ -67,6 +68,8 @@ def pack_plan_of(config: PackConfig) -> Counts:
 def _corpus(config: PackConfig) -> Corpus:
     if not config.inputs:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
+    if not config.seq_len:
+        raise ConfigError("seq_len is not set; --seq-len 4096 makes rows of 4096 input tokens")
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
     corpus = Corpus([Path(folder) for folder in config.inputs])

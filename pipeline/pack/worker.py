@@ -24,7 +24,7 @@ from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
 from dataprep.pipeline.pack.inputs import CHECKED
-from dataprep.pipeline.pack.plan import PackPlan, PackTask, rows_path
+from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.ragged import owner_of
@@ -58,7 +58,9 @@ def task_name(task: PackTask) -> str:
     return f"{task.index:06d}"
 
 
-def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: Send) -> Commit:
+def run_task(
+    task: PackTask, plan: PackPlan, corpus: Corpus, planned: PlannedRows, work: Path, send: Send
+) -> Commit:
     """Write the rows of a task; return the function that commits them."""
     stem = stem_of(work, task_name(task))
     if is_done(read_markers(stem, RowsMarker)):
@@ -75,18 +77,20 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
         ends=TOKEN_DTYPES[ends_dtype(plan.capacity - 1)],
     )
     sums = _Sums()
-    for pieces, row_offsets in _planned(task, work, max(1, BATCH_TOKENS // plan.capacity)):
-        rows, num_targets = build_rows(
-            corpus, pieces, row_offsets, capacity=plan.capacity, pad=plan.pad, quirks=quirks
-        )
-        records = encode_rows(rows, layout)
-        drop = plan.config.drop_empty_targets
-        kept = sums.add(rows.ends.offsets, num_targets, pieces, records, drop=drop)
-        for record, keep in zip(records, kept.tolist(), strict=True):
-            if keep:
-                writer.write(record)
-        report.count(rows=len(records), num_bytes=sum(map(len, records)))
-        send(at(None))
+    batch_rows = max(1, BATCH_TOKENS // plan.capacity)
+    with planned.mapped(task.window) as arrays:
+        for pieces, row_offsets in _in_batches(task, arrays, batch_rows):
+            rows, num_targets = build_rows(
+                corpus, pieces, row_offsets, capacity=plan.capacity, pad=plan.pad, quirks=quirks
+            )
+            records = encode_rows(rows, layout)
+            drop = plan.config.drop_empty_targets
+            kept = sums.add(rows.ends.offsets, num_targets, pieces, records, drop=drop)
+            for record, keep in zip(records, kept.tolist(), strict=True):
+                if keep:
+                    writer.write(record)
+            report.count(rows=len(records), num_bytes=sum(map(len, records)))
+            send(at(None))
     report.flush()
     corpus.check_unchanged()
 
@@ -97,15 +101,11 @@ def run_task(task: PackTask, plan: PackPlan, corpus: Corpus, work: Path, send: S
     return commit
 
 
-def _planned(
-    task: PackTask, work: Path, batch_rows: int
+def _in_batches(
+    task: PackTask, arrays: dict[str, NDArray[Any]], batch_rows: int
 ) -> Iterator[tuple[DocumentPieces, Offsets]]:
     """Yield the pieces of a task's rows, and the offsets that cut them into rows, in batches."""
-    row_offsets = np.load(rows_path(work, task.window, "row_offsets"), mmap_mode="r")
-    arrays = {
-        name: np.load(rows_path(work, task.window, name), mmap_mode="r")
-        for name in ("document", "start", "length")
-    }
+    row_offsets = arrays.pop("row_offsets")
     for first in range(task.start, task.stop, batch_rows):
         offsets = np.array(row_offsets[first : min(first + batch_rows, task.stop) + 1], np.int64)
         pieces = DocumentPieces(
@@ -173,8 +173,9 @@ def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, PackPlan)
     corpus = Corpus([Path(folder) for folder in plan.folders], work / CHECKED)
+    planned = PlannedRows(plan, work)
 
     def run(job: int, send: Send) -> Commit:
-        return run_task(plan.tasks[job], plan, corpus, work, send)
+        return run_task(plan.tasks[job], plan, corpus, planned, work, send)
 
     return run

@@ -3,6 +3,7 @@
     find_sources    what the user names        -> sources, each with a fingerprint of its content
     split_source    a source                   -> pieces that can be read apart, with their bytes
     read_piece      a piece                    -> batches of records, with line and byte offset
+    read_source     a source                   -> the same for all its pieces
     count_records   a piece                    -> how many records, without decoding them
     lines_before    a piece                    -> the lines of its source before it
     format_of       the kind of a source       -> its format, which knows its unit, its schema …
@@ -10,16 +11,19 @@
 What is inside, in the order of the data:
 
     find (patterns)  endings  remote  hub       names to sources
+    stdin                                      kept in a file, so that it is a source like others
     fingerprint                                of the content, for identities
     encoded                                    datasets of codes, checked against their manifest
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
+        decompress                             .gz .zst .xz .bz2 ─► stream
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
         sizes                                  of rows, before they are made
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               what others call, and what formats share
+    keys                                       which keys of a record are read, and which needed
     reasons  npy_header                        why a record is bad; the header of an .npy
     growth  guarded                            what stored bytes may grow to; local files of URLs
 
@@ -27,11 +31,15 @@ What is inside, in the order of the data:
 """
 
 from dataprep.pipeline.sources.find import changed_sources, find_sources, list_left_out
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.known import format_of
-from dataprep.pipeline.sources.read import count_records, read_piece
+from dataprep.pipeline.sources.read import count_records, read_piece, read_source
 from dataprep.pipeline.sources.split import lines_before, split_source
+from dataprep.pipeline.sources.stdin import Spool, spooled
 
 __all__ = [
+    "Keys",
+    "Spool",
     "changed_sources",
     "count_records",
     "find_sources",
@@ -39,5 +47,7 @@ __all__ = [
     "lines_before",
     "list_left_out",
     "read_piece",
+    "read_source",
     "split_source",
+    "spooled",
 ]

@@ -15,11 +15,13 @@ from dataprep.pipeline.sources.arrow_messages import Message, MessageBlock, bloc
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
+    Columns,
     TableRows,
     broken_table,
-    check_columns,
+    find_columns,
     rows_before,
     table_errors,
 )
@@ -27,7 +29,7 @@ from dataprep.pipeline.types import Piece, Records, Source
 
 _FILE_MAGIC = b"ARROW1"
 _STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_NO_COLUMN: frozenset[str] = frozenset()
+_NO_COLUMN = Keys(needed=frozenset())
 
 
 class Arrow(Format):
@@ -37,13 +39,13 @@ class Arrow(Format):
     endings = (".arrow",)
     names_files = True
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.groups(batch_sizes(source, keys), target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
-        rows = TableRows(wanted, source.path)
         index = piece.start
-        with _open_batches(source, wanted.keys, piece.start) as batches:
+        with _open_batches(source, wanted.keys, piece.start) as (columns, batches):
+            rows = TableRows(wanted, columns, source.path)
             for batch, stored in batches:
                 if index == piece.stop:
                     break  # only now, so that the last piece has checked the end mark
@@ -87,22 +89,21 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def _open_batches(
-    source: Source, keys: frozenset[str] | None, start: int = 0
-) -> Iterator[Iterator[tuple[Any, int]]]:
-    """Open a file; yield an iterator over the batches from `start` on, with only wanted columns,
-    and over how many bytes are stored for each."""
+    source: Source, keys: Keys | None, start: int = 0
+) -> Iterator[tuple[Columns, Iterator[tuple[Any, int]]]]:
+    """Open a file; yield where the wanted columns are, and an iterator over the batches from
+    `start` on, with only these, and over how many bytes are stored for each."""
     import pyarrow as pa
 
     path = source.path
     with _open(path) as (reader, file):
-        check_columns(keys, reader.schema.names, path)
-        if keys:
+        columns = find_columns(keys, reader.schema, path)
+        if keys is not None:
+            tops = {way[0] for ways in columns.values() for way in ways}
             with table_errors(path, "Arrow"):
-                reader = _reader(file, sorted(map(reader.schema.names.index, keys)))
-        if isinstance(reader, pa.ipc.RecordBatchStreamReader):
-            yield _streamed(reader, file, source, start)
-        else:
-            yield _indexed(reader, file, source, start)
+                reader = _reader(file, sorted(map(reader.schema.names.index, tops)))
+        is_stream = isinstance(reader, pa.ipc.RecordBatchStreamReader)
+        yield columns, (_streamed if is_stream else _indexed)(reader, file, source, start)
 
 
 def _reader(file: Any, columns: list[int] | None) -> Any:
@@ -166,7 +167,7 @@ def _checked(message: Message | None, source: Source) -> int:
     return message.stored
 
 
-def batch_sizes(source: Source, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+def batch_sizes(source: Source, keys: Keys | None) -> list[tuple[int, int]]:
     """Return (rows, bytes of the wanted columns) of each record batch."""
-    with _open_batches(source, keys) as batches:
+    with _open_batches(source, keys) as (_, batches):
         return [(batch.num_rows, batch.nbytes) for batch, _ in batches]

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.sources.format import Wanted
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.reasons import too_long_reason
-from dataprep.pipeline.types import Record, RecordError, Records
+from dataprep.pipeline.types import ABSENT, Record, RecordError, Records
 
 
 def empty_batch(*, next_line: int, num_bytes: int = 0) -> Records:
@@ -40,11 +41,11 @@ def settle(batches: Iterable[Records]) -> Iterator[Records]:
         yield idle
 
 
-def as_columns(rows: Sequence[Record], keys: Sequence[str]) -> dict[str, list[Any]] | None:
-    """Return the wanted keys as columns, or None if a row lacks one."""
-    if not all(key in row for row in rows for key in keys):
+def as_columns(rows: Sequence[Record], keys: Keys) -> dict[str, list[Any]] | None:
+    """Return the wanted keys as columns, or None if a row lacks a needed one."""
+    if any(map(keys.lacking, rows)):
         return None
-    return {key: [row[key] for row in rows] for key in keys}
+    return {key: [row.get(key, ABSENT) for row in rows] for key in sorted(keys.tops)}
 
 
 def batch_rows(
@@ -80,10 +81,8 @@ def too_long_batch(line: int, num_bytes: int, max_record_bytes: int) -> Records:
     return replace(empty_batch(next_line=line + 1, num_bytes=num_bytes), errors=(error,))
 
 
-def _row_batch(
-    rows: list[Record], keys: frozenset[str] | None, first_line: int, num_bytes: int
-) -> Records:
-    columns = None if keys is None else as_columns(rows, sorted(keys))
+def _row_batch(rows: list[Record], keys: Keys | None, first_line: int, num_bytes: int) -> Records:
+    columns = None if keys is None else as_columns(rows, keys)
     next_line = first_line + len(rows)
     return Records(
         lines=np.arange(first_line, next_line),

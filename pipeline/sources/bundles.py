@@ -40,6 +40,7 @@ class Member:
     what: str = ""  # a link, a device …, which have no content; "" for a file
 
     def is_wanted(self, keys: frozenset[str] | None) -> bool:
+        """Return whether it may give one of these top-level keys; None: any."""
         if not self.kind or keys is None:
             return bool(self.kind)
         return self.field in keys if self.field else bool(keys - {KEY})

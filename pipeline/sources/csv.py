@@ -25,10 +25,12 @@ from dataclasses import replace
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.excerpts import excerpt_of_bytes
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import count_blocks, read_blocks
 from dataprep.pipeline.sources.csv_rows import RowFinder
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, without_bom
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.sources.stream import ByteStream, is_url, open_stream
@@ -52,7 +54,7 @@ class Csv(Format):
         self.endings = (f".{kind}",)
         self._delimiter = delimiter
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         self._header(source, keys)  # so that a bad header is an error before any work is done
         if source.compression:
             return cuts.whole(source)
@@ -79,7 +81,7 @@ class Csv(Format):
                 break
         return [int(count) for count in counts]
 
-    def _header(self, source: Source, keys: frozenset[str] | None) -> list[str]:
+    def _header(self, source: Source, keys: Keys | None) -> list[str]:
         """Return the column names; refuse a wanted column (None: all) that lacks its own name."""
         piece = Piece(source=0, start=0, stop=1)
         with self._open(source, piece, Wanted(batch_bytes=_HEAD_BYTES)) as (_, blocks):
@@ -90,7 +92,7 @@ class Csv(Format):
             )
         try:
             names = _decode_row(block.data[: block.ends[0]], self._delimiter)
-            _check_names(names, names if keys is None else keys)
+            _check_names(names, names if keys is None else keys.names)
         except ValueError as error:
             raise InputError(f"row 1 of {source.path} (byte {block.position}) {error}") from None
         check_columns(keys, names, source.path)
@@ -163,9 +165,9 @@ class CsvRecords:
     """Turn blocks of rows into records."""
 
     def __init__(self, names: Sequence[str], wanted: Wanted, delimiter: str) -> None:
-        keys = names if wanted.keys is None else sorted(wanted.keys)
+        keys = names if wanted.keys is None else sorted(wanted.keys.tops)
         places = {name: place for place, name in enumerate(names)}
-        self._places = {key: places[key] for key in keys}
+        self._places = {key: places[key] for key in keys if key in places}
         self._num_columns = len(names)
         self._delimiter = delimiter
         self._max_record_bytes = wanted.max_record_bytes
@@ -206,8 +208,14 @@ class CsvRecords:
             try:
                 row = self._row(block, start, end)
             except ValueError as error:
-                offset = block.position + start
-                errors.append(RecordError(line=first_line + i, offset=offset, reason=str(error)))
+                errors.append(
+                    RecordError(
+                        line=first_line + i,
+                        offset=block.position + start,
+                        reason=str(error),
+                        excerpt=excerpt_of_bytes(memoryview(block.data)[start:end]),
+                    )
+                )
                 continue
             if row:
                 filled.append(i)

@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.decompress import COMPRESSIONS
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.stream import is_url
 
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
-_COMPRESSIONS = {".gz": "gz", ".zst": "zst"}
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
 # Endings of files that are read only if the user names the files themselves.
@@ -34,7 +34,7 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
 
 def _kind_of_name(name: str) -> tuple[str, str] | None:
     stem, ending = _split_ending(name)
-    compression = _COMPRESSIONS.get(ending, "")
+    compression = ending[1:] if ending[1:] in COMPRESSIONS else ""
     known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
     if known is None or (compression and not known.may_be_compressed):
         return None
@@ -85,9 +85,10 @@ def table_endings() -> list[str]:
 
 def unknown_ending(path: str) -> InputError:
     plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
+    packed = ", ".join(f".{compression}" for compression in COMPRESSIONS)
     return InputError(
         f"cannot tell what {path} is by its ending; known endings: {', '.join(_BY_ENDING)}"
-        f" ({' and '.join(_COMPRESSIONS)} may follow all but {', '.join(plain)})"
+        f" ({packed} may follow all but {', '.join(plain)})"
     )
 
 

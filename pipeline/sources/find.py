@@ -6,6 +6,7 @@
     URL               fsspec (remote.py)
     hf:…              hub.py
     synthetic:…       synthetic.py
+    -                 stdin.py
 
 A file that exists is never taken for a pattern or a chain. Sources are sorted by path; each has the
 fingerprint of its content.
@@ -35,8 +36,15 @@ from dataprep.pipeline.sources.encoded import (
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
 from dataprep.pipeline.sources.known import FORMATS
-from dataprep.pipeline.sources.patterns import check_folders, fixed_folder, outside_datasets
+from dataprep.pipeline.sources.patterns import (
+    check_folders,
+    fixed_folder,
+    is_folder_named,
+    not_too_deep,
+    outside_datasets,
+)
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
+from dataprep.pipeline.sources.stdin import STDIN, Spool
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -61,11 +69,14 @@ def find_sources(
     max_ratio: int = DEFAULT_MAX_RATIO,
     cache_dir: Path | None = None,
     left_out: list[str] | None = None,
+    spool: Spool | None = None,
 ) -> list[Source]:
     """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
 
-    Names of files in a folder that are not read are added to `left_out`.
+    Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin.
     """
+    if spec == STDIN:
+        return [_stdin(spool, max_ratio)]
     (spec,) = hidden([spec])
     is_local = os.path.lexists(spec)  # then it is no other name, whatever it looks like
     if spec.startswith(synthetic.PREFIX) and not is_local:
@@ -79,12 +90,26 @@ def find_sources(
         paths, not_read = find_urls(spec)
         found = FoundPaths(paths=paths, left_out=not_read)
     else:
-        found = _find_local(local_path(spec))
+        with not_too_deep(spec):
+            found = _find_local(local_path(spec))
     if left_out is not None:
         left_out += found.left_out
     sources = _describe(found.paths, separator, max_ratio, cache_dir)
     check_content(sources)
     return sources
+
+
+def _stdin(spool: Spool | None, max_ratio: int) -> Source:
+    if spool is None:
+        raise InputError("only tokenize reads stdin (-); a file of that name is ./-")
+    return Source(
+        kind="jsonl",
+        path=STDIN,
+        num_bytes=spool.num_bytes,
+        fingerprint=spool.fingerprint,
+        max_ratio=max_ratio,
+        spool=spool.path,
+    )
 
 
 def local_path(spec: str) -> str:
@@ -219,7 +244,7 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     """Return the files whose content, or what their store reports, has another fingerprint now."""
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
-    now = fingerprint_files([s.path for s in local], cache_dir)
+    now = fingerprint_files([s.file for s in local], cache_dir)
     if remote:
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
             now += pool.map(partial(fingerprint_url, fresh=True), [s.path for s in remote])
@@ -249,7 +274,7 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
         path = os.path.join(folder, entry.name)
         # The listing says what an entry is; only a link must be followed to find out.
         is_link = entry.is_symlink()
-        if os.path.isdir(path) if is_link else entry.is_dir():
+        if is_folder_named(path) if is_link else entry.is_dir():
             yield from _walk(path, seen, left_out)
         elif is_found_in_folders(path):
             if not (os.path.isfile(path) if is_link else entry.is_file()):

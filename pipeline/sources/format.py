@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dataprep.pipeline.ragged import HeldBy, nothing_held
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.types import Piece, Records, Source
 
 
@@ -22,7 +23,7 @@ from dataprep.pipeline.types import Piece, Records, Source
 class Wanted:
     """What `Format.read` should read, and in batches of what size."""
 
-    keys: frozenset[str] | None = None  # top-level keys of a record; None: all
+    keys: Keys | None = None  # None: all
     held_by: HeldBy = nothing_held  # which keys hold codes
     from_line: int = 0  # lines of the piece before this one are skipped
     batch_bytes: int = 1 << 20
@@ -45,7 +46,7 @@ class Format(Protocol):
     kind: str
     endings: tuple[str, ...] = ()  # of file names; none: users name it by a prefix, like hf:
     unit: str = "row"  # what messages call its records
-    may_be_compressed: bool = False  # .gz and .zst may follow the ending
+    may_be_compressed: bool = False  # .gz, .zst, .xz, .bz2 may follow the ending
     packed_endings: tuple[str, ...] = ()  # of files that users are told to decompress
     is_found_in_folders: bool = True  # its files are taken when the user names their folder
     has_separator: bool = False  # --text-separator separates its records
@@ -55,7 +56,7 @@ class Format(Protocol):
     names_files: bool = False  # records may name files by paths relative to the source's folder
     is_json: bool = False  # records are JSON objects: {"path": …} is written by the user
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         """Return at least one range, in order, each with about `target_bytes` of the wanted keys.
 
         The ranges depend only on the content and on the arguments.

@@ -190,9 +190,11 @@ def split_lines(
         cuts = find_separators(data, separator)
         used = 0
         if len(cuts):
-            num_lines = 1 + int(np.searchsorted(cuts[:-1] + (origin + width), stop))
-            yield from builder.close(data, cuts[:num_lines], width)
             used = int(cuts[-1]) + width
+            num_lines = len(cuts)
+            if origin + used > stop:  # some lines may start after the range
+                num_lines = 1 + int(np.searchsorted(cuts[:-1] + (origin + width), stop))
+            yield from builder.close(data, cuts[:num_lines], width)
             if num_lines < len(cuts) or origin + used >= stop:
                 return
         kept = min(len(data) - used, width - 1)

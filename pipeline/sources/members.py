@@ -15,6 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +27,7 @@ from dataprep.pipeline.sources.bundles import KEY, Bundle, Member
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.records import JsonRecords
+from dataprep.pipeline.sources.keys import Keys, tops_of
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.npy_header import integers_in
 from dataprep.pipeline.sources.reasons import explain, invalid_utf8_reason, too_long_reason
@@ -42,10 +44,11 @@ class BundleDecoder:
         self._file = file
         self._path = path
         self._wanted = wanted
+        self._tops = tops_of(wanted.keys)
 
     def __call__(self, bundle: Bundle) -> Record:
-        keys = self._wanted.keys
-        members = bundle.wanted(keys)
+        keys, tops = self._wanted.keys, self._tops
+        members = bundle.wanted(tops)
         _check_extensions(bundle)
         size = sum(member.size for member in members)
         if size > self._wanted.max_record_bytes:
@@ -56,12 +59,12 @@ class BundleDecoder:
             for field, value in self._fields(member).items():
                 if field not in record:
                     record[field], given_by[field] = value, member.name
-                elif (keys is None or field in keys) and not _is_same_text(record[field], value):
+                elif (tops is None or field in tops) and not _is_same_text(record[field], value):
                     raise ValueError(
                         f"field {field!r} is given by {given_by[field]} and, with another value, "
                         f"by {member.name}; keep one"
                     )
-        if keys is not None and not keys <= record.keys():
+        if keys is not None and keys.lacking(record):
             # The caller's error lists the fields that exist, so add those that were not read.
             record = dict.fromkeys(m.field for m in bundle.members if m.field) | record
         return record
@@ -91,13 +94,16 @@ class BundleDecoder:
     @cached_property
     def _own_object(self) -> JsonRecords:
         keys = self._wanted.keys
-        return self._objects(None if keys is None else keys - {KEY})
+        if keys is None:
+            return self._objects(None)
+        own = replace(keys, needed=keys.needed - {KEY}, maybe=keys.maybe - {KEY})
+        return self._objects(own)
 
     @cached_property
     def _any_object(self) -> JsonRecords:
         return self._objects(None)
 
-    def _objects(self, keys: frozenset[str] | None) -> JsonRecords:
+    def _objects(self, keys: Keys | None) -> JsonRecords:
         held_by = self._wanted.held_by
         return JsonRecords(keys, held_by=held_by, in_lines=False, max_record_bytes=sys.maxsize)
 

@@ -24,6 +24,7 @@ from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.npy_header import read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.types import Piece, Records, Source
@@ -49,7 +50,7 @@ class Npy(Format):
     endings = (".npy",)
     is_found_in_folders = False  # an array may be anything
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         _check_keys(keys, source.path)
         with _open(source.path) as (_, rows):
             return cuts.rows(rows.count, rows.num_bytes, target_bytes)
@@ -89,11 +90,13 @@ class Npy(Format):
             return rows.shape
 
 
-def _check_keys(keys: frozenset[str] | None, path: str) -> frozenset[str]:
-    """Return the keys if they are at most one, else raise an InputError."""
-    if keys is not None and len(keys) <= 1:
-        return keys
-    asked = "whole records" if keys is None else f"the fields {', '.join(sorted(keys))}"
+def _check_keys(keys: Keys | None, path: str) -> frozenset[str]:
+    """Return the needed keys if they are at most one, else raise an InputError."""
+    if keys is not None and (len(keys.needed) == 1 or not keys.names):
+        return keys.needed
+    asked = "whole records" if keys is None else f"the fields {', '.join(sorted(keys.needed))}"
+    if keys is not None and not keys.needed:
+        asked = "fields that may be absent"
     raise InputError(
         f"{path} holds only codes, but {asked} are wanted from it; use one field, as in --fields"
         " vision, or write records with all fields to .jsonl or .parquet"

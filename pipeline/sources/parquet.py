@@ -15,18 +15,19 @@ from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.parquet_bounds import OpenFile, batches_of, bounds_of, chunks_of
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.tables import (
     TableRows,
     broken_table,
-    check_columns,
+    find_columns,
     rows_before,
     table_errors,
 )
 from dataprep.pipeline.types import Piece, Records, Source
 
-_NO_COLUMN: frozenset[str] = frozenset()
+_NO_COLUMN = Keys(needed=frozenset())
 
 
 class Parquet(Format):
@@ -36,13 +37,14 @@ class Parquet(Format):
     endings = (".parquet",)
     names_files = True
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.groups(group_sizes(source.path, keys), target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
-        rows = TableRows(wanted, source.path)
         with ExitStack() as stack:
             file = stack.enter_context(_open(source.path, wanted.keys))
+            columns = find_columns(wanted.keys, file.schema_arrow, source.path)
+            rows = TableRows(wanted, columns, source.path)
 
             @cache
             def as_dictionaries() -> Any:
@@ -69,7 +71,7 @@ class Parquet(Format):
 
 
 @contextmanager
-def _open(path: str, keys: frozenset[str] | None, *, like: Any = None) -> Iterator[Any]:
+def _open(path: str, keys: Keys | None, *, like: Any = None) -> Iterator[Any]:
     """Open a file, or the same again `like` it, but so that texts are read as dictionaries."""
     import pyarrow.parquet as pq
 
@@ -86,24 +88,24 @@ def _open(path: str, keys: frozenset[str] | None, *, like: Any = None) -> Iterat
                 read_dictionary=like and _with_dictionaries(like, keys),
             )
         stack.callback(file.close)
-        check_columns(keys, file.schema_arrow.names, path)
+        find_columns(keys, file.schema_arrow, path)
         yield file
 
 
-def _with_dictionaries(file: Any, keys: frozenset[str] | None) -> list[str]:
+def _with_dictionaries(file: Any, keys: Keys | None) -> list[str]:
     """Return the columns of texts that have a dictionary in any row group."""
     groups = range(file.metadata.num_row_groups)
     chunks = (c for group in groups for c in chunks_of(file, group, partial(_is_wanted, keys=keys)))
     return sorted({chunk.path for chunk in chunks if chunk.has_dictionary})
 
 
-def group_sizes(path: str, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+def group_sizes(path: str, keys: Keys | None) -> list[tuple[int, int]]:
     """Return (rows, uncompressed bytes of the wanted columns) of each row group."""
     with _open(path, keys) as file:
         return _group_sizes(file, keys)
 
 
-def _group_sizes(file: Any, keys: frozenset[str] | None) -> list[tuple[int, int]]:
+def _group_sizes(file: Any, keys: Keys | None) -> list[tuple[int, int]]:
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
     return [
         (
@@ -118,14 +120,14 @@ def _group_sizes(file: Any, keys: frozenset[str] | None) -> list[tuple[int, int]
     ]
 
 
-def _is_wanted(path_in_schema: str, keys: frozenset[str] | None) -> bool:
+def _is_wanted(path_in_schema: str, keys: Keys | None) -> bool:
     """
-    >>> _is_wanted("turns.list.element.role", frozenset({"turns"}))
+    >>> _is_wanted("turns.list.element.role", Keys(needed=frozenset({"turns"})))
     True
     """
     if keys is None:
         return True
-    return any(path_in_schema == key or path_in_schema.startswith(f"{key}.") for key in keys)
+    return any(path_in_schema == key or path_in_schema.startswith(f"{key}.") for key in keys.names)
 
 
 def _read_group(
@@ -155,7 +157,7 @@ def _read_group(
     bounds = bounds_of(chunks, group, growth, path, as_dictionaries)
     bytes_of_row = max(1, num_bytes, bounds.fixed_bytes) / max(1, num_rows)
     at_once = max(1, min(bounds.max_rows, int(wanted.batch_bytes / bytes_of_row)))
-    columns = None if wanted.keys is None else sorted(wanted.keys)
+    columns = None if wanted.keys is None else rows.leaves
     reader = as_dictionaries() if bounds.as_dictionaries else file
     yield from rows.read(
         batches_of(reader, group, at_once, columns, path),

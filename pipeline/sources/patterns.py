@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.opening import is_folder, why_unusable
 from dataprep.pipeline.sources.encoded import dataset_around
 from dataprep.pipeline.storage.manifest import kind_of
 
 _NONE: frozenset[str] = frozenset()
-_LOST_AND_FOUND = "lost+found"  # of the system, at the root of a disk
+_LOST_AND_FOUND = "lost+found"
 
 
 def fixed_folder(pattern: str) -> str:
@@ -80,23 +83,32 @@ def check_folders(pattern: str, spec: str) -> None:
     """
     parts = pattern.split(os.sep)
     first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
-    _list(fixed_folder(pattern), spec)
-    for i in range(first, len(parts)):
+    fixed = fixed_folder(pattern)
+    _list(fixed, spec, is_named=True, deep=parts[first] == "**")
+    for i in range(first + 1, len(parts)):
+        if "**" in parts[first:i] and not any(part.startswith(".") for part in parts[first:-1]):
+            return  # all that is below has been looked at, but for hidden folders
         above = os.sep.join(parts[:i]) or os.sep
-        folders = glob.glob(above, recursive=True) if i > first else [above]
-        for folder in filter(os.path.isdir, folders):
-            _list(folder, spec, deep=parts[i] == "**")
-        if parts[i] == "**":
-            return  # all that is below has been looked at
+        for folder in glob.glob(above, recursive=True):
+            if is_folder_named(folder):
+                _list(folder, spec, deep=parts[i] == "**")
 
 
-def _list(folder: str, spec: str, *, deep: bool = False, above: frozenset[str] = _NONE) -> None:
+def _list(
+    folder: str,
+    spec: str,
+    *,
+    is_named: bool = False,
+    deep: bool = False,
+    above: frozenset[str] = _NONE,
+) -> None:
     try:
         os.stat(os.path.join(folder, os.curdir))  # fails if the folder may not be entered
         with os.scandir(folder) as entries:
-            below = [e.path for e in entries if e.is_dir() and e.name[0] != "."] if deep else []
+            # To the end: a disk may fail in the middle.
+            found = deque(entries, maxlen=None if deep else 0)
     except OSError as error:
-        if os.path.basename(folder) == _LOST_AND_FOUND:
+        if not is_named and _is_of_the_system(folder, error):
             return
         raise InputError(
             f"cannot list {folder} (for {spec}): {error.strerror}; make it readable, or name the "
@@ -104,5 +116,32 @@ def _list(folder: str, spec: str, *, deep: bool = False, above: frozenset[str] =
         ) from error
     real = os.path.realpath(folder) if deep else ""
     if real not in above:
-        for path in below:
-            _list(path, spec, deep=True, above=above | {real})
+        for entry in found:
+            if entry.name[0] != "." and is_folder_named(entry.path, entry):
+                _list(entry.path, spec, deep=True, above=above | {real})
+
+
+def _is_of_the_system(folder: str, error: OSError) -> bool:
+    """Return whether it is the closed folder at the root of a disk that holds nobody's data."""
+    is_closed = isinstance(error, PermissionError)
+    top, name = os.path.split(folder)
+    return is_closed and name == _LOST_AND_FOUND and os.path.ismount(top)
+
+
+def is_folder_named(path: str, entry: os.DirEntry[str] | None = None) -> bool:
+    """Return whether it is a folder; an InputError, which names it, if that cannot be known."""
+    try:
+        if entry is not None and entry.is_file(follow_symlinks=False):  # mostly known already
+            return False
+        return is_folder(path)
+    except OSError as error:
+        raise InputError(f"{path} {why_unusable(path, error)}") from error
+
+
+@contextmanager
+def not_too_deep(spec: str) -> Iterator[None]:
+    """Turn the error of folders in folders, a thousand deep, into one that names them."""
+    try:
+        yield
+    except RecursionError:
+        raise InputError(f"folders of {spec} are nested too deep; name those you mean") from None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 Sizes = NDArray[np.float64]  # of rows, in bytes; floats do not overflow
 
+_VIEW = np.dtype([("length", np.int32), ("rest", np.int32, 3)])
 _MOST = float(1 << 40)  # more than any limit; sums of more would lose the smaller ones
 
 
@@ -67,14 +68,13 @@ def _binary(array: Any) -> Sizes:
     if not len(array):
         return np.zeros(0)
     is_large = types.is_large_string(array.type) or types.is_large_binary(array.type)
-    offsets = np.frombuffer(array.buffers()[1], np.int64 if is_large else np.int32)
-    return np.diff(offsets[array.offset : array.offset + len(array) + 1]).astype(np.float64)
+    dtype = np.int64 if is_large else np.int32
+    return np.diff(_in_buffer(array, 1, dtype, more=1)).astype(np.float64)
 
 
 def _view(array: Any) -> Sizes:
     """The length of a value is the first number of its view."""
-    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)
-    return views[array.offset : array.offset + len(array), 0].astype(np.float64)
+    return _in_buffer(array, 1, _VIEW)["length"].astype(np.float64)
 
 
 def _list(array: Any) -> Sizes:
@@ -117,22 +117,29 @@ def _runs(array: Any) -> Sizes:
 
 
 def _union(array: Any) -> Sizes:
-    # `type_codes` and `offsets` do not follow a slice.
-    here = slice(array.offset, array.offset + len(array))
-    buffers = array.buffers()
-    kinds = np.frombuffer(buffers[1], np.int8)[here]
+    # Not `type_codes` and `offsets`, which do not follow a slice.
+    kinds = _in_buffer(array, 1, np.int8)
     sizes = np.zeros(len(array))
     for i, code in enumerate(array.type.type_codes):
         chosen = np.flatnonzero(kinds == code)
         if len(chosen):
             is_dense = array.type.mode == "dense"
-            rows = np.frombuffer(buffers[2], np.int32)[here][chosen] if is_dense else chosen
+            rows = _in_buffer(array, 2, np.int32)[chosen] if is_dense else chosen
             sizes[chosen] = row_sizes(array.field(i))[rows]
     return sizes
 
 
 def _extension(array: Any) -> Sizes:
     return row_sizes(array.storage)
+
+
+def _in_buffer(array: Any, buffer: int, dtype: Any, more: int = 0) -> NDArray[Any]:
+    """Return what a buffer has for the rows of an array, and `more` numbers after them.
+
+    The buffer itself may be longer, by any number of bytes.
+    """
+    stop = array.offset + len(array) + more
+    return np.frombuffer(array.buffers()[buffer], dtype, stop)[array.offset :]
 
 
 def _between(values: Any, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Sizes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dataprep.pipeline.sources.format import Cut
+from dataprep.pipeline.sources.keys import Keys, keys_of
 from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.types import Piece, Source
 
@@ -12,11 +13,15 @@ Sized = tuple[Piece, int]  # a piece and its bytes of input, -1 if unknown
 
 
 def split_source(
-    source: Source, index: int, target_bytes: int, keys: frozenset[str] | None, count_lines: bool
+    source: Source,
+    index: int,
+    target_bytes: int,
+    keys: Keys | frozenset[str] | None,
+    count_lines: bool,
 ) -> list[Sized]:
     """Return at least one piece, in order; `index` is the source's place in the plan."""
     assert target_bytes > 0
-    cuts = format_of(source.kind).split(source, target_bytes, keys)
+    cuts = format_of(source.kind).split(source, target_bytes, keys_of(keys))
     if count_lines:
         cuts = _numbered(source, cuts)
     return [

@@ -10,6 +10,7 @@ from typing import Any
 from dataprep.pipeline.sources.batches import batch_rows, empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.hub import hub_errors
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.types import Piece, Records, Source
 
 
@@ -19,7 +20,7 @@ class Streamed(Format):
     kind = "hf"
     is_stream = True
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         count = int(_dataset(source).num_shards)
         size = source.num_bytes // count if source.num_bytes >= 0 else target_bytes
         return [Cut(start=i, stop=i + 1, num_bytes=size) for i in range(count)]

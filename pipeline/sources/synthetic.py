@@ -23,6 +23,7 @@ from dataprep.pipeline.ragged import HeldBy, nothing_held
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import batch_rows, empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
 Raw = Callable[..., Any]  # raw() -> one word of 64 random bits, raw(n) -> u64[n]
@@ -83,7 +84,7 @@ class Synthetic(Format):
 
     kind = "synthetic"
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.rows(int(source.options["n"]), _mean_bytes(source), target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:

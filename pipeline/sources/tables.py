@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists
+from dataprep.pipeline.excerpts import excerpt_of
+from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists, taken
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.growth import Growth
+from dataprep.pipeline.sources.keys import Keys, did_you_mean
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.sources.sizes import Sizes, row_sizes
-from dataprep.pipeline.types import Offsets, RecordError, Records
+from dataprep.pipeline.types import RecordError, Records
 
 # Rows that are measured at once; there may be very many in one batch.
 MAX_ROWS = 8192
@@ -46,16 +48,106 @@ def broken_table(path: str, format_name: str, cause: str) -> InputError:
     )
 
 
-def check_columns(keys: frozenset[str] | None, names: Sequence[str], path: str) -> None:
-    """Raise an InputError unless every wanted column (None: all) exists exactly once."""
+def check_columns(keys: Keys | None, names: Sequence[str], path: str) -> None:
+    """Raise an InputError unless every wanted column (None: all) exists exactly once; those that
+    may be missing, at most once."""
     counts = Counter(names)
-    for key in sorted(counts if keys is None else keys):
-        if key not in counts:
-            raise InputError(
-                f"column {key!r} not in {path} (columns: {', '.join(names)}); set --fields"
-            )
+    for key in sorted(keys.lacking(counts) if keys else ()):
+        near = did_you_mean(key, names) or did_you_mean(key.partition(".")[0], names)
+        raise InputError(
+            f"column {key!r} not in {path} (columns: {', '.join(names)}); {near}set --fields"
+        )
+    for key in sorted(counts if keys is None else keys.tops):
         if counts[key] > 1:
             raise InputError(f"column {key!r} appears twice in {path}; rename one of them")
+
+
+Way = tuple[str, ...]  # to a column through structs: ("meta", "url")
+# Where each name is. It may be a column and a way, too: where the first is null, the next counts.
+Columns = Mapping[str, tuple[Way, ...]]
+
+
+def find_columns(keys: Keys | None, schema: Any, path: str) -> Columns:
+    """Return where each wanted name (None: all columns) is in the table, by the Arrow schema.
+
+    Names that may be missing are left out if they are. An InputError says what is wrong.
+    """
+    check_columns(keys, schema.names, path)
+    if keys is None:
+        return {name: ((name,),) for name in schema.names}
+    places = {name: _places_of(name, keys, schema, path) for name in sorted(keys.names)}
+    return {name: ways for name, ways in places.items() if ways}
+
+
+def _places_of(name: str, keys: Keys, schema: Any, path: str) -> tuple[Way, ...]:
+    """Return the column, and the ways to it through structs; () if it may be missing and is."""
+    top, rest = keys.top_of(name), name.partition(".")[2]
+    if name not in schema.names and top not in schema.names:
+        return ()
+    ways: list[Way] = [(name,)] if name in schema.names else []
+    if top in schema.names and top != name:
+        kind = schema.field(top).type
+        through = _ways_through(kind, rest, (top,))
+        may_be_missing = name in keys.maybe - keys.needed
+        # A way that ends at nulls gives nulls, which is not what is missing.
+        ways += [w for w in through if not may_be_missing or not _is_null(_type_at(schema, w))]
+        is_absent = may_be_missing and _ends_in_struct(kind, rest)
+        if not ways and not through and not is_absent:
+            raise _not_in(name, kind, rest, (top,), path)
+    return tuple(ways)
+
+
+def _ends_in_struct(kind: Any, rest: str) -> bool:
+    """Return whether a way ends because a struct lacks a field, not because there is no struct."""
+    if not _is_struct(kind):
+        return False
+    child, _, rest_of = rest.partition(".")
+    children = [kind.field(i).name for i in range(kind.num_fields)]
+    if not rest_of or children.count(child) != 1:
+        return True
+    return _ends_in_struct(kind.field(child).type, rest_of)
+
+
+def _is_null(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_null(kind))
+
+
+def _is_struct(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_struct(kind))
+
+
+def _ways_through(kind: Any, rest: str, way: Way) -> list[Way]:
+    """Return the ways to a field through the structs of a column; a column of nulls is one."""
+    if _is_null(kind):  # as a writer types a struct of which it saw none
+        return [way]
+    if not _is_struct(kind):
+        return []
+    children = [kind.field(i).name for i in range(kind.num_fields)]
+    ways = [(*way, rest)] if children.count(rest) == 1 else []
+    child, _, rest_of = rest.partition(".")
+    if rest_of and children.count(child) == 1:
+        ways += _ways_through(kind.field(child).type, rest_of, (*way, child))
+    return ways
+
+
+def _not_in(name: str, kind: Any, rest: str, way: Way, path: str) -> InputError:
+    """Return the error that says where the way to a column ends."""
+    while _is_struct(kind):
+        children = [kind.field(i).name for i in range(kind.num_fields)]
+        child, _, rest_of = rest.partition(".")
+        if not rest_of or children.count(child) != 1:
+            return InputError(
+                f"column {name!r} not in {path} (in {'.'.join(way)!r} are: "
+                f"{', '.join(children)}); {did_you_mean(child, children)}set --fields"
+            )
+        kind, way, rest = kind.field(child).type, (*way, child), rest_of
+    return InputError(
+        f"column {name!r} not in {path}: {'.'.join(way)!r} is {kind}, not a struct; set --fields"
+    )
 
 
 def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
@@ -71,9 +163,10 @@ def rows_before(sizes: Sequence[tuple[int, int]], starts: Sequence[int]) -> list
 class TableRows:
     """Turns the rows of record batches that follow each other in a file into records."""
 
-    def __init__(self, wanted: Wanted, path: str) -> None:
+    def __init__(self, wanted: Wanted, columns: Columns, path: str) -> None:
         self.line = 0  # the next one
         self._wanted = wanted
+        self._columns = columns
         self._path = path
 
     def read(
@@ -88,7 +181,8 @@ class TableRows:
         for batch in batches:
             skipped = min(batch.num_rows, max(0, self._wanted.from_line - self.line))
             self.line += skipped
-            yield empty_batch(next_line=self.line, num_bytes=int(skipped * bytes_of_row))
+            if skipped:
+                yield empty_batch(next_line=self.line, num_bytes=int(skipped * bytes_of_row))
             for start in range(skipped, batch.num_rows, MAX_ROWS):
                 rows = batch.slice(start, MAX_ROWS)
                 sizes = self._measure(rows)
@@ -102,29 +196,31 @@ class TableRows:
                         yield self._records(part, int((stop - first) * bytes_of_row), schema)
                     self.line += stop - first
 
-    def _names(self, batch: Any) -> list[str]:
-        return list(batch.schema.names) if self._wanted.keys is None else sorted(self._wanted.keys)
+    @property
+    def leaves(self) -> list[str]:
+        """Return the columns that are read, those inside structs by their paths."""
+        return sorted({".".join(way) for ways in self._columns.values() for way in ways})
 
     def _measure(self, batch: Any) -> Sizes:
         sizes = np.zeros(batch.num_rows)
-        for name in self._names(batch):
-            _validate(batch.column(name), name, self._path)
-            sizes += row_sizes(batch.column(name))
+        for name, ways in self._columns.items():
+            for top in {way[0] for way in ways}:
+                _validate(batch.column(top), name, self._path)
+            # Of several, each counts: which of them a row has is not known yet.
+            sizes += sum(row_sizes(column_at(batch, way)) for way in ways)
         return sizes
 
     def _records(self, batch: Any, num_bytes: int, schema: Any) -> Records:
         columns: dict[str, Sequence[Any]] = {}
         reasons: dict[int, str] = {}  # by row; that of the first bad column
-        for name in self._names(batch):
-            column = batch.column(name)
-            if schema is not None and column.type != schema.field(name).type:
-                with table_errors(self._path, "Parquet"):
-                    column = column.cast(schema.field(name).type)
+        for name, ways in self._columns.items():
+            column = self._first_given(name, [self._plain(batch, way, schema) for way in ways])
             columns[name], bad = _values(column, name, self._wanted.held_by(name))
             reasons = bad | reasons
         good = np.delete(np.arange(batch.num_rows), list(reasons)).astype(np.int64)
+        excerpts = {i: excerpt_of({k: v[i] for k, v in columns.items()}) for i in reasons}
         if reasons:
-            columns = {name: _chosen(values, good) for name, values in columns.items()}
+            columns = {name: taken(values, good) for name, values in columns.items()}
         return Records(
             lines=good + self.line,
             offsets=np.full(len(good), -1, np.int64),
@@ -132,10 +228,61 @@ class TableRows:
             num_bytes=num_bytes,
             columns=columns,
             errors=tuple(
-                RecordError(line=self.line + i, offset=-1, reason=reasons[i])
+                RecordError(line=self.line + i, offset=-1, reason=reasons[i], excerpt=excerpts[i])
                 for i in sorted(reasons)
             ),
         )
+
+    def _plain(self, batch: Any, way: Way, schema: Any) -> Any:
+        """Return a column as the schema has it, if it was read as a dictionary."""
+        column = column_at(batch, way)
+        kind = None if schema is None else _type_at(schema, way)
+        if kind is not None and column.type != kind:
+            with table_errors(self._path, "Parquet"):
+                column = column.cast(kind)
+        return column
+
+    def _first_given(self, name: str, columns: Sequence[Any]) -> Any:
+        """Return one column, with the first value of each row that is not null."""
+        if not columns[0].null_count or len(columns) == 1:
+            return columns[0]
+        import pyarrow.compute as pc
+        from pyarrow import types
+
+        typed = [column for column in columns if not types.is_null(column.type)] or columns[:1]
+        if len({str(column.type) for column in typed}) > 1:
+            kinds = " and ".join(str(column.type) for column in typed)
+            raise InputError(
+                f"column {name!r} of {self._path} stands there twice, with types that do not go "
+                f"together ({kinds}); rename one of them"
+            )
+        with table_errors(self._path, "Parquet or Arrow"):
+            return pc.coalesce(*map(_without_views, typed))
+
+
+def _without_views(column: Any) -> Any:
+    """Return a column of which `coalesce` knows the type: views of texts as texts."""
+    import pyarrow as pa
+
+    for view, plain in (("string_view", pa.large_string), ("binary_view", pa.large_binary)):
+        if str(column.type) == view:
+            return column.cast(plain())
+    return column.storage if hasattr(column.type, "storage_type") else column
+
+
+def column_at(batch: Any, way: Way) -> Any:
+    """Return a column, or one inside structs: null where a struct on the way is."""
+    import pyarrow.compute as pc
+
+    column = batch.column(way[0])
+    return pc.struct_field(column, list(way[1:])) if len(way) > 1 else column
+
+
+def _type_at(schema: Any, way: Way) -> Any:
+    kind = schema.field(way[0]).type
+    for name in way[1:]:
+        kind = kind.field(name).type
+    return kind
 
 
 def cut_rows(sizes: Sizes, wanted: Wanted) -> Iterator[tuple[int, int]]:
@@ -153,12 +300,6 @@ def cut_rows(sizes: Sizes, wanted: Wanted) -> Iterator[tuple[int, int]]:
         if end < len(sizes):
             yield end, end + 1
             start = end + 1
-
-
-def _chosen(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
-    if isinstance(values, IntegerLists):
-        return values.take(rows)
-    return [values[i] for i in rows]
 
 
 def _validate(column: Any, name: str, path: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dataprep.pipeline.excerpts import excerpt_of_bytes
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import (
     Opened,
@@ -21,6 +22,7 @@ from dataprep.pipeline.sources.blocks import (
     split_lines_apart,
 )
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.lines import LineBlock, split_whole
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.types import Piece, RecordError, Records, Source
@@ -38,7 +40,7 @@ class Text(Format):
     has_separator = True
     holds_media = False
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         if not source.separator:
             return cuts.whole(source)
         return split_lines_apart(source, source.separator.encode(), target_bytes)
@@ -65,9 +67,9 @@ def _num_filled(block: LineBlock) -> int:
 
 
 class TextRecords:
-    def __init__(self, keys: frozenset[str] | None, *, max_record_bytes: int) -> None:
-        self._as_columns = keys is not None and keys <= {KEY}
-        self._keys = keys
+    def __init__(self, keys: Keys | None, *, max_record_bytes: int) -> None:
+        self._as_columns = keys is not None and not keys.lacking({KEY})
+        self._is_wanted = keys is None or KEY in keys.tops
         self._max_record_bytes = max_record_bytes
 
     def __call__(self, block: LineBlock, first_line: int) -> Records:
@@ -76,10 +78,11 @@ class TextRecords:
         errors: list[RecordError] = []
         ranges = zip(block.starts.tolist(), block.ends.tolist(), strict=True)
         for line, (start, end) in enumerate(ranges, first_line):
-            offset = block.position + start
+            offset, content = block.position + start, memoryview(block.data)[start:end]
             if end - start > self._max_record_bytes:
                 reason = too_long_reason(end - start, self._max_record_bytes)
-                errors.append(RecordError(line=line, offset=offset, reason=reason))
+                excerpt = excerpt_of_bytes(content)
+                errors.append(RecordError(line=line, offset=offset, reason=reason, excerpt=excerpt))
                 continue
             if start == end:
                 continue
@@ -88,15 +91,15 @@ class TextRecords:
                 found.append((line, offset))
             except UnicodeDecodeError as fault:
                 reason = invalid_utf8_reason(fault, "text")
-                errors.append(RecordError(line=line, offset=offset, reason=reason))
+                excerpt = excerpt_of_bytes(content)
+                errors.append(RecordError(line=line, offset=offset, reason=reason, excerpt=excerpt))
         places = np.array(found, np.int64).reshape(-1, 2)
-        columns = dict.fromkeys(self._keys or (), texts)
         return Records(
             lines=places[:, 0],
             offsets=places[:, 1],
             next_line=first_line + len(block.starts),
             num_bytes=block.num_bytes,
-            columns=columns if self._as_columns else None,
+            columns=({KEY: texts} if self._is_wanted else {}) if self._as_columns else None,
             rows=None if self._as_columns else [{KEY: text} for text in texts],
             errors=tuple(errors),
         )

@@ -12,6 +12,7 @@ error before any work is done.
 from __future__ import annotations
 
 import io
+import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -23,11 +24,13 @@ import xxhash
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.excerpts import excerpt_of_bytes
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import as_columns, empty_batch
 from dataprep.pipeline.sources.bundles import Bundle, read_bundles
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
+from dataprep.pipeline.sources.keys import Keys, tops_of
 from dataprep.pipeline.sources.members import BundleDecoder
 from dataprep.pipeline.sources.tars import PACKED_ENDINGS, open_tar
 from dataprep.pipeline.types import Piece, Record, RecordError, Records, Source
@@ -42,12 +45,13 @@ class WebDataset(Format):
     unit = "record"
     holds_media = False  # `media` lists tars itself
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         offsets, sizes, hashes = array("q"), array("q"), array("Q")
+        tops = tops_of(keys)
         with open_tar(source.path) as file:
             for bundle in read_bundles(file, source.path):
                 offsets.append(bundle.offset)
-                sizes.append(bundle.num_bytes(keys))
+                sizes.append(bundle.num_bytes(tops))
                 hashes.append(_hash(bundle.key))
             offsets.append(file.seek(0, io.SEEK_END))
             _check_keys(file, source.path, np.array(hashes, np.uint64))
@@ -63,11 +67,12 @@ class WebDataset(Format):
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
         line = 0
+        tops = tops_of(wanted.keys)
         with open_tar(source.path) as file:
             batch = _Batch(BundleDecoder(file, source.path, wanted), wanted)
             for bundle in read_bundles(file, source.path, piece.start, piece.stop):
                 if line < wanted.from_line:
-                    yield empty_batch(next_line=line + 1, num_bytes=bundle.num_bytes(wanted.keys))
+                    yield empty_batch(next_line=line + 1, num_bytes=bundle.num_bytes(tops))
                 else:
                     batch.add(line, bundle)
                 line += 1
@@ -117,6 +122,7 @@ class _Batch:
     def __init__(self, decode: BundleDecoder, wanted: Wanted) -> None:
         self._decode = decode
         self._wanted = wanted
+        self._tops = tops_of(wanted.keys)
         self._clear()
 
     def _clear(self) -> None:
@@ -126,12 +132,19 @@ class _Batch:
         self.num_bytes = 0
 
     def add(self, line: int, bundle: Bundle) -> None:
-        self.num_bytes += bundle.num_bytes(self._wanted.keys)
+        self.num_bytes += bundle.num_bytes(self._tops)
         try:
             self._rows.append(self._decode(bundle))
             self._places.append((line, bundle.offset))
         except ValueError as error:
-            self._errors.append(RecordError(line=line, offset=bundle.offset, reason=str(error)))
+            self._errors.append(
+                RecordError(
+                    line=line,
+                    offset=bundle.offset,
+                    reason=str(error),
+                    excerpt=excerpt_of_bytes(os.fsencode(bundle.key)),
+                )
+            )
 
     def take(self, *, next_line: int) -> Records:
         places = np.array(self._places, np.int64).reshape(-1, 2)
@@ -150,7 +163,7 @@ class _Batch:
 
     def _columns(self) -> dict[str, Sequence[Any]] | None:
         keys, held_by = self._wanted.keys, self._wanted.held_by
-        columns = None if keys is None else as_columns(self._rows, sorted(keys))
+        columns = None if keys is None else as_columns(self._rows, keys)
         if columns is None:
             return None
         return {

@@ -13,4 +13,5 @@ alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
+origins       file and line of every document, as runs; the media behind rows of codes
 """

@@ -220,15 +220,16 @@ def _wrong_encoder(manifest: EncodedManifest) -> Iterator[str]:
 
 def _wrong_sources(manifest: TokenizedManifest | EncodedManifest) -> Iterator[str]:
     """Yield the counts of sources that do not add up."""
-    total = Counter[str]()
+    if not manifest.sources:
+        return
     for source in manifest.sources:
-        fates = {f"documents_{name}": getattr(source, name, 0) for name in _FATES}
-        if source.records != sum(fates.values()):
+        if source.records != sum(getattr(source, name, 0) for name in _FATES):
             yield f"counts of {source.path} do not add up"
-        total.update(fates, documents_read=source.records)
-        total.update({n: getattr(source, n) for n in _SUMMED if hasattr(source, n)})
-    for name, value in total.items():
-        if manifest.counts.get(name, 0) != value:
+    columns = {"documents_read": "records", **{f"documents_{name}": name for name in _FATES}}
+    columns |= {name: name for name in _SUMMED if hasattr(manifest.sources[0], name)}
+    for name, column in columns.items():
+        total = sum(getattr(source, column, 0) for source in manifest.sources)
+        if manifest.counts.get(name, 0) != total:
             yield f"counts of the sources do not add up to its {name}"
 
 

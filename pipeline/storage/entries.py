@@ -77,9 +77,10 @@ class CodeShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSource:
-    """An input of tokenize; records = written + quarantined + dropped + empty."""
+    """A source of tokenize; records = written + quarantined + dropped + empty."""
 
     path: Text
+    input: Text  # what the user named: a path, a folder, a glob, a URL …
     kind: Text
     bytes: SizeIfKnown
     fingerprint: Text
@@ -93,7 +94,7 @@ class TextSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaSource:
-    """An input of encode; records = written + quarantined + dropped."""
+    """A source of encode; records = written + quarantined + dropped."""
 
     path: Text
     kind: Text

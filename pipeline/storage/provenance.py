@@ -2,27 +2,40 @@
 
 tokenized   provenance/documents-*.npy   piece, line and byte of each document
             provenance/pieces.json       source and first line of each piece
+            provenance/media.parquet     what `encode` made the codes of, if any source has such
 packed      provenance/rows-*.npy        pieces of documents, row by row
+            provenance/origins.npy       file and line of each document, as runs: see `origins`
+            provenance/files.json        the files that they came from
+            provenance/media.parquet     as above, of all tokenized datasets
             provenance/lost.jsonl        documents that were truncated or dropped, if there are any
+
+So a packed dataset says by itself where its rows came from, when the tokenized ones are gone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.checked import check_file
-from dataprep.pipeline.storage.entries import Size
-from dataprep.pipeline.storage.kinds import TokenizedManifest
+from dataprep.pipeline.storage.entries import FileEntry, Size, Text
+from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+
+T = TypeVar("T")
 
 PIECES = "provenance/pieces.json"
+ORIGINS = "provenance/origins.npy"
+FILES = "provenance/files.json"
+MEDIA = "provenance/media.parquet"
 LOST = "provenance/lost.jsonl"
 DOCUMENT_ORIGIN = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
 ROW_PIECE = np.dtype([("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u8")])
+ORIGIN_RUN = np.dtype([("document", "<u8"), ("line", "<u8"), ("file", "<u4")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,17 +44,50 @@ class SourcePiece:
     first_line: Size  # lines of the source before the piece
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginFile:
+    """A source of a tokenized dataset, as a packed one lists it."""
+
+    dataset: Size  # its number in the manifest
+    path: Text
+    kind: Text
+    fingerprint: Text
+    input: Text  # what the user named
+
+
+def listed(manifest: TokenizedManifest | PackedManifest, name: str) -> FileEntry | None:
+    """Return the entry of a file that not every dataset has."""
+    return next((entry for entry in manifest.files if entry.path == name), None)
+
+
 def read_pieces(folder: Path, manifest: TokenizedManifest) -> tuple[SourcePiece, ...]:
     """Return where the pieces of all tasks came from."""
-    path = folder / PIECES
-    entry = next((entry for entry in manifest.files if entry.path == PIECES), None)
-    if entry is None:
-        raise CorruptError(f"the manifest of {folder} does not list {PIECES}")
-    check_file(folder, entry)
-    try:
-        pieces = msgspec.json.decode(path.read_bytes(), type=tuple[SourcePiece, ...])
-    except (msgspec.MsgspecError, UnicodeError) as error:
-        raise CorruptError(f"{path} is damaged: {error}") from None
+    pieces = _read_json(folder, manifest, PIECES, tuple[SourcePiece, ...])
     if max((piece.source for piece in pieces), default=-1) >= len(manifest.sources):
-        raise CorruptError(f"{path} names a source that the manifest does not list")
+        raise CorruptError(f"{folder / PIECES} names a source that the manifest does not list")
     return pieces
+
+
+def read_files(folder: Path, manifest: PackedManifest) -> tuple[OriginFile, ...]:
+    """Return the files that the documents of a packed dataset came from."""
+    files = _read_json(folder, manifest, FILES, tuple[OriginFile, ...])
+    if max((file.dataset for file in files), default=-1) >= len(manifest.sources):
+        raise CorruptError(f"{folder / FILES} names a dataset that the manifest does not list")
+    return files
+
+
+def must_list(folder: Path, manifest: TokenizedManifest | PackedManifest, name: str) -> FileEntry:
+    entry = listed(manifest, name)
+    if entry is None:
+        raise CorruptError(f"the manifest of {folder} does not list {name}")
+    return entry
+
+
+def _read_json(
+    folder: Path, manifest: TokenizedManifest | PackedManifest, name: str, kind: type[T]
+) -> T:
+    check_file(folder, must_list(folder, manifest, name))
+    try:
+        return msgspec.json.decode((folder / name).read_bytes(), type=kind)
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise CorruptError(f"{folder / name} is damaged: {error}") from None

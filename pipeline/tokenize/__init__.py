@@ -3,12 +3,15 @@
 recipe       what make_dataset needs to know about this command
 vocabulary   special ids and tags, by the tokenizer's files and the config
 adopt        settings that the encoders of codes give, put into the config
+preview      what the first records tell of all, before the run
+engines      how much there is to encode ─► which engine does it
 notes        what a user should know before the run starts
 plan         inputs ─► sources ─► pieces ─► tasks
 worker       a task: read ─► documents ─► shards
 careful      records that may kill the worker, cut out of their batch
 sample       a small part of the texts, encoded again by the reference
 sink         documents ─► shards, index, provenance, marker
+media        what `encode` made the codes of, kept beside the documents
 manifest     markers of the tasks ─► the manifest, and where files go
 """
 
@@ -18,9 +21,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.tokenize.recipe import plan_of, tokenize
+    from dataprep.pipeline.tokenize.recipe import plan_of, planned, tokenize
 
-__all__ = ["plan_of", "tokenize"]
+__all__ = ["plan_of", "planned", "tokenize"]
 
 
 def __getattr__(name: str) -> Any:

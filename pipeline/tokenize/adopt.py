@@ -91,8 +91,12 @@ def _made(sources: Iterable[Source]) -> dict[str, Made]:
 
 
 def _uses(path: str, made: Made, column: str | None, modality: str) -> Iterator[Use]:
+    found = made.by(column, modality)
+    keys = set() if column is None else {column, column.partition(".")[0]}
+    if keys and made.columns and not found and not keys & made.columns:
+        return  # a table without this column, which is optional, or is refused when it is read
     unknown = Maker(column=column or "", kind=cast(Modality, modality))
-    for maker in made.by(column, modality) or [unknown]:
+    for maker in found or [unknown]:
         if maker.kind != modality:
             raise ConfigError(
                 f"column {column!r} of {path} holds {maker.kind} codes (encoder {maker.encoder}), "

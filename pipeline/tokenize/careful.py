@@ -16,7 +16,7 @@ import numpy as np
 from dataprep.pipeline.documents.together import PieceRecords
 from dataprep.pipeline.jobs.poison import PoisonRecord, TaskPoison
 from dataprep.pipeline.jobs.trail import Span
-from dataprep.pipeline.types import RecordError, Records
+from dataprep.pipeline.types import Records
 
 
 def apart(
@@ -75,9 +75,9 @@ def between(records: Records, start: int, stop: int) -> Records:
 
 def _refused(records: Records, known: PoisonRecord) -> Records:
     """Return a batch of one record as a batch of one error."""
-    offset = int(records.offsets[0]) if len(records.offsets) else records.errors[0].offset
+    error = records.error_at(0, known.reason) if len(records.lines) else records.errors[0]
     return replace(
         between(records, 0, 0),
         next_line=records.next_line,
-        errors=[RecordError(line=known.place[1], offset=offset, reason=known.reason)],
+        errors=[replace(error, line=known.place[1], reason=known.reason)],
     )

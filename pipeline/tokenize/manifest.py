@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.documents.rules import named_modalities
 from dataprep.pipeline.engine import TokenizerFiles, reference_name
-from dataprep.pipeline.jobs.accounts import entry_of, sums_of
+from dataprep.pipeline.files import Written
+from dataprep.pipeline.jobs.accounts import entry_of, sums_of, total_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
 from dataprep.pipeline.jobs.tasks import task_name
@@ -26,6 +27,7 @@ from dataprep.pipeline.storage.entries import (
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.tokenize.media import write_media_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.types import Task
@@ -54,7 +56,8 @@ class _Committed:
 def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]) -> Draft:
     committed = list(_committed(plan, work, markers))
     full = [c for c in committed if c.marker.num_documents]
-    manifest = _manifest(plan, committed, full)
+    media = write_media_of(plan, work)
+    manifest = _manifest(plan, committed, full, media)
     first_lines = _first_lines(plan, committed)
     pieces = [
         {"source": piece.source, "first_line": first_lines[i]}
@@ -67,28 +70,37 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
         manifest=manifest,
         folders=tuple(ENDINGS),
         moves=[
-            Move(
-                path=c.path(role),
-                name=_name(role, i, len(full)),
-                file=c.marker.files[role],
-            )
-            for i, c in enumerate(full)
-            for role in ENDINGS
+            *(
+                Move(
+                    path=c.path(role),
+                    name=_name(role, i, len(full)),
+                    file=c.marker.files[role],
+                )
+                for i, c in enumerate(full)
+                for role in ENDINGS
+            ),
+            *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
         texts={PIECES: [json.dumps(pieces, indent=0)], **errors},
     )
 
 
 def _manifest(
-    plan: TokenizePlan, committed: Sequence[_Committed], full: Sequence[_Committed]
+    plan: TokenizePlan,
+    committed: Sequence[_Committed],
+    full: Sequence[_Committed],
+    media: Mapping[str, Written],
 ) -> TokenizedManifest:
     sums = sums_of((c.marker.tallies for c in committed), len(plan.sources))
     on_error = plan.config.on_error
     sources = [
         TextSource(
-            **entry_of(source, total, on_error), empty=total["empty"], tokens=total["tokens"]
+            **entry_of(source, total, on_error),
+            input=plan.config.inputs[number].path,
+            empty=total["empty"],
+            tokens=total["tokens"],
         )
-        for source, total in zip(plan.sources, sums, strict=True)
+        for source, number, total in zip(plan.sources, plan.inputs, sums, strict=True)
     ]
     named = named_modalities(plan.config)
     tags: dict[str, Any] = {
@@ -108,8 +120,9 @@ def _manifest(
         max_id=plan.max_id,
         masks=plan.masks,
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
-        counts=_counts(plan, sum(sums, Counter[str]()), sources),
+        counts=_counts(plan, total_of(sums), sources),
         identity=plan.identity,
+        files=tuple(FileEntry(path=name, **asdict(file)) for name, file in media.items()),
     )
 
 
@@ -214,5 +227,6 @@ def _error_lines(
                     "line": first_lines[c.first_piece + error["piece"]] + error["line"] + 1,
                     "byte_offset": error["offset"],
                     "reason": error["reason"],
+                    "excerpt": error["excerpt"],
                 }
                 yield json.dumps(entry) + "\n"

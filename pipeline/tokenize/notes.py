@@ -16,8 +16,9 @@ def notes_of(plan: TokenizePlan) -> list[str]:
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
-    """Return whether there is a BOS, but none is added because it is EOS too."""
-    return config.add_bos == "auto" and bos is not None and not adds_bos(config, bos, eos)
+    """Return whether there is a BOS, but none is added because it is EOS too, which is."""
+    is_left_out = config.add_bos == "auto" and bos is not None and not adds_bos(config, bos, eos)
+    return is_left_out and config.add_eos is not False
 
 
 def note_on_engine(selection: Selection) -> list[str]:

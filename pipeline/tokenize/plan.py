@@ -29,6 +29,7 @@ from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import (
+    Spool,
     count_records,
     find_sources,
     format_of,
@@ -74,7 +75,7 @@ class TokenizePlan:
 
 
 def find_all_sources(
-    config: TokenizeConfig, cache_dir: Path | None
+    config: TokenizeConfig, cache_dir: Path | None, spool: Spool | None
 ) -> tuple[list[Source], list[int], str]:
     """Return the sources of all inputs, which input each belongs to, and what is left out."""
     left_out: list[str] = []
@@ -89,6 +90,7 @@ def find_all_sources(
             max_ratio=config.max_ratio,
             cache_dir=cache_dir,
             left_out=left_out,
+            spool=spool,
         )
         sources += found
         inputs += [i] * len(found)

@@ -8,8 +8,8 @@ out/shards, index, provenance, …      moved there when every task is done
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from dataprep.pipeline.engine import (
     Selection,
     TokenizerFiles,
     rule_out,
-    select_engine,
     single_threaded_environment,
     why_ruled_out,
 )
@@ -39,8 +38,9 @@ from dataprep.pipeline.jobs.poison import forget_poison
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWorkError, Work
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.sources import changed_sources
+from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
+from dataprep.pipeline.tokenize.engines import choose_engine
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, find_all_sources, make_plan
@@ -59,15 +59,24 @@ def tokenize(
     reads: Sequence[str] = (),
 ) -> Outcome:
     """Make the tokenized dataset, or continue an interrupted run, or find it complete."""
-    return make_dataset(
-        recipe_of(config, cache_dir), overwrite=overwrite, report=report, reads=reads
-    )
+    with spooled([item.path for item in config.inputs]) as spool:
+        recipe = recipe_of(config, cache_dir, spool)
+        return make_dataset(recipe, overwrite=overwrite, report=report, reads=reads)
 
 
-def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, DocumentsMarker]:
+@contextmanager
+def planned(config: TokenizeConfig, cache_dir: Path) -> Iterator[TokenizePlan]:
+    """Plan what `tokenize` would do; the sources can be read meanwhile, stdin too."""
+    with spooled([item.path for item in config.inputs]) as spool:
+        yield plan_of(config, cache_dir, spool)
+
+
+def recipe_of(
+    config: TokenizeConfig, cache_dir: Path, spool: Spool | None = None
+) -> Recipe[TokenizePlan, DocumentsMarker]:
     return Recipe(
         out=config.out,
-        plan=partial(plan_of, config, cache_dir),
+        plan=partial(plan_of, config, cache_dir, spool),
         identity=lambda plan: plan.identity,
         names=_paths,
         reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path],
@@ -79,13 +88,14 @@ def recipe_of(config: TokenizeConfig, cache_dir: Path) -> Recipe[TokenizePlan, D
     )
 
 
-def plan_of(config: TokenizeConfig, cache_dir: Path) -> TokenizePlan:
+def plan_of(config: TokenizeConfig, cache_dir: Path, spool: Spool | None = None) -> TokenizePlan:
+    """Return the plan, for which inputs are looked at; `spool` keeps stdin, if that is one."""
     if not config.inputs:
         raise ConfigError("no input; name files, folders, globs, hf:NAME or synthetic:text")
     if not config.tokenizer:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
-    vocabulary = vocabulary_of(config)
-    sources, inputs, left_out = find_all_sources(config, cache_dir)
+    vocabulary = vocabulary_of(config, cache_dir)
+    sources, inputs, left_out = find_all_sources(config, cache_dir, spool)
     # Encoders set frames and codebooks, which the vocabulary does not depend on.
     adopted = adopt_encoders(config, sources, inputs)
     return make_plan(adopted, vocabulary, sources, inputs, left_out)
@@ -137,6 +147,7 @@ def _begin(
         begun={
             "engine": f"{selection.name} {selection.version}",
             "notes": [*notes, *note_on_engine(selection)],
+            "rejected": [f"{other.engine}: {other.why}" for other in selection.rejected],
             "sources": len(plan.sources),
             "left_out": plan.left_out,
             "tasks": len(plan.tasks),
@@ -191,7 +202,6 @@ def _selection(
     begun = find_plan(work, Selection, ENGINE)
     if begun is not None and config.engine in ("auto", begun.name):
         return begun
-    report("engine", {})
-    selection = select_engine(config.engine, plan.vocabulary.files, cache_dir=cache_dir)
+    selection = choose_engine(config.engine, plan, cache_dir, report)
     write_plan(work, selection, ENGINE)
     return selection

@@ -201,7 +201,11 @@ class ShardSink:
             self._cursor = Cursor(piece=piece, line=line)
 
     def _tally(self, piece: int) -> Tally:
-        return self._open.tallies.setdefault(str(self._sources[piece]), Tally())
+        source = str(self._sources[piece])
+        tally = self._open.tallies.get(source)
+        if tally is None:
+            tally = self._open.tallies[source] = Tally()
+        return tally
 
     def _flush_record(self) -> None:
         documents = concatenate(self._pending)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from dataprep.pipeline.documents.rules import (
     Tags,
     Vocabulary,
     adds_special_tokens,
+    literals_of,
     modalities_of,
     named_modalities,
 )
@@ -33,18 +35,20 @@ from dataprep.pipeline.engine import (
 from dataprep.pipeline.errors import ConfigError
 
 
-def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
+def vocabulary_of(config: TokenizeConfig, cache_dir: Path) -> Vocabulary:
     files = with_special(
-        resolve_tokenizer(config.tokenizer),
+        resolve_tokenizer(config.tokenizer, cache_dir),
         bos=config.bos_token,
         eos=config.eos_token,
         pad=config.pad_token,
+        cache_dir=cache_dir,
     )
     # Both load the tokenizer, which takes a second and half a gigabyte, so only if needed.
     wraps = any(adds_special_tokens(config, i) for i in range(len(config.inputs)))
     prefix, suffix = template_ids(files) if wraps else ((), ())
-    literals, marks = [config.prepend_text, config.subfield_separator], dict[str, Marked]()
-    special = [0, 0]
+    texts = literals_of(config)
+    literals, marks = [config.prepend_text, config.subfield_separator, *texts], dict[str, Marked]()
+    special = [0] * len(literals)
     if config.special_in_text == "parse":
         special = [len(found) for found in special_in_literals(files, literals)]
     else:
@@ -59,6 +63,7 @@ def vocabulary_of(config: TokenizeConfig) -> Vocabulary:
         prepend_special=special[0],
         separator_special=special[1],
         marks=marks,
+        literals=dict(zip(texts, zip(literals[2:], special[2:], strict=True), strict=True)),
     )
 
 

@@ -43,6 +43,9 @@ from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
 from dataprep.pipeline.types import Records, Task
 
 ENGINE = "engine.json"
+LEAVE_OUT = (
+    "To leave bad records out, set --on-error skip; to list them too, set --on-error quarantine"
+)
 
 
 def run_task(
@@ -109,13 +112,13 @@ def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Ite
             held_by=rules.grammar.holds,
         ):
             if task.limit >= 0:
-                records, remaining = _take(records, remaining)
+                records, remaining = take_records(records, remaining)
             yield PieceRecords(place=place, piece=piece, rules=rules, records=records)
             if task.limit >= 0 and remaining <= 0:
                 return
 
 
-def _take(records: Records, count: int) -> tuple[Records, int]:
+def take_records(records: Records, count: int) -> tuple[Records, int]:
     """Return the first `count` records of a batch, and how many are still wanted after it."""
     total = len(records.lines) + len(records.errors)
     if total <= count:
@@ -137,15 +140,20 @@ def _refusal(
     """Return the error that ends the run at a bad record."""
     piece, line, reason = record
     place = name_record(plan, task.index, piece, line)
-    if offset >= 0:
-        place += f" (byte {offset})"
     known = poison.records.get((piece, line))
     lacks_memory = known is not None and known.lacks_memory
     more = "; use fewer --workers, or give the run more memory" if lacks_memory else ""
     return (ResourceError if lacks_memory else InputError)(
-        f"{place}: {reason}{more}. To leave bad records out, set --on-error skip; "
-        "to list them too, set --on-error quarantine"
+        f"{bad_record(place, offset, reason)}{more}. {LEAVE_OUT}"
     )
+
+
+def bad_record(place: str, offset: int, reason: str) -> str:
+    """
+    >>> bad_record("line 2 of a.jsonl", 17, "field 'text' is missing")
+    "line 2 of a.jsonl (byte 17): field 'text' is missing"
+    """
+    return f"{place} (byte {offset}): {reason}" if offset >= 0 else f"{place}: {reason}"
 
 
 def name_record(plan: TokenizePlan, task: int, piece: int, line: int) -> str:

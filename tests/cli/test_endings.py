@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import RunCli
-from dataprep.cli.main import COMMANDS
+from dataprep.cli.app import COMMANDS
 from support.installed import COMMAND, prepared
 from support.parents import members_of, wait_until_gone
 
@@ -128,7 +128,7 @@ SWALLOWING = """
 import os, signal, sys, time
 import dataprep.cli.stopping as stopping
 from dataprep.cli.main import main
-import dataprep.cli.main as module
+import dataprep.cli.app as module
 
 def swallow(words):
     try:
@@ -157,7 +157,7 @@ def test_a_signal_that_a_package_swallows_ends_the_run_all_the_same() -> None:
 IN_A_DESTRUCTOR = """
 import os, signal, time
 from dataprep.cli.main import main
-import dataprep.cli.main as module
+import dataprep.cli.app as module
 
 class Thing:
     def __del__(self):
@@ -180,6 +180,57 @@ def test_a_signal_that_python_itself_swallows_ends_the_run_without_a_traceback()
     )
     assert done.returncode == 143
     assert done.stderr == "dataprep: stopped by SIGTERM; run the same command again to continue\n"
+
+
+UNREAD = """
+import os, signal, sys, time
+from dataprep.cli.main import main
+import dataprep.cli.app as module
+
+def wait(words):
+    os.set_blocking(2, False)
+    try:
+        while True:
+            os.write(2, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(2, True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+module.app_for = wait
+main()
+"""
+
+
+def test_a_signal_ends_a_command_whose_messages_nobody_reads() -> None:
+    process = subprocess.Popen([sys.executable, "-c", UNREAD], stderr=subprocess.PIPE)
+    try:
+        assert process.wait(timeout=30) == 143
+    finally:
+        process.kill()
+        process.communicate()
+
+
+WHEN_ALL_IS_DONE = """
+import atexit, os, signal, time
+from dataprep.cli.main import main
+import dataprep.cli.app as module
+
+def late():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10)
+
+atexit.register(late)
+module.app_for = lambda words: lambda **options: 0
+main()
+"""
+
+
+def test_a_signal_when_all_is_done_ends_the_process_without_a_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WHEN_ALL_IS_DONE], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (143, "")
 
 
 def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import RunCli
-from dataprep.cli.options import cache_dir
+from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.encoders.registry import find_weights
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
@@ -31,10 +31,10 @@ def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_caches_of_a_user_without_a_home_are_in_a_folder_of_their_own(homeless: Path) -> None:
-    place = cache_dir()
+    place = default_cache()
     assert place.parent == homeless
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert cache_dir() == place
+    assert default_cache() == place
 
 
 @pytest.mark.parametrize("how", ["open to others", "a link", "a file"])
@@ -49,7 +49,7 @@ def test_a_folder_that_others_may_write_is_no_cache(homeless: Path, how: str) ->
     else:
         place.touch(mode=0o600)
     with pytest.raises(ConfigError, match="DATAPREP_CACHE"):
-        cache_dir()
+        default_cache()
 
 
 def test_the_home_of_nobody_is_a_path_that_does_not_exist() -> None:

@@ -126,6 +126,7 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
         "dry_run",
         "as_json",
         "quiet",
+        "verbose",
         "log_format",
     }
     assert flags - of_the_command == keys
@@ -188,6 +189,43 @@ def test_a_file_may_serve_several_strategies_of_which_a_flag_chooses_one(tmp_pat
     flags = {"strategy": "pad", "max_segments": 9}
     with pytest.raises(ConfigError, match="max_segments 9 has no effect without"):
         load_config(PackConfig, files=files, section="pack", flags=flags)
+
+
+def test_a_later_file_chooses_as_a_flag_does(tmp_path: Path) -> None:
+    base, choice = tmp_path / "base.yaml", tmp_path / "choice.yaml"
+    base.write_text("{strategy: best_fit, max_segments: 8}")
+    choice.write_text("strategy: concat")
+    load_config(PackConfig, files=[str(base), str(choice)])
+    with pytest.raises(ConfigError, match="max_segments 8 has no effect without"):
+        load_config(PackConfig, files=[str(choice)], sets=["max_segments=8"])
+
+
+def test_what_an_option_needs_must_have_an_effect_itself(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("{strategy: best_fit, overflow: truncate}")
+    flags = {"strategy": "concat", "truncate_side": "left"}
+    with pytest.raises(ConfigError, match="truncate_side left has no effect without strategy best"):
+        load_config(PackConfig, files=[str(file)], flags=flags)
+    file.write_text("{strategy: best_fit, overflow: truncate, truncate_side: left}")
+    load_config(PackConfig, files=[str(file)], flags={"strategy": "concat"})
+
+
+def test_no_file_says_compat_for_a_strategy_that_cannot_keep_it(tmp_path: Path) -> None:
+    """The rows would not be those of LWM, although the manifest says so."""
+    file = tmp_path / "c.yaml"
+    file.write_text("{strategy: concat, compat: lwm}")
+    load_config(PackConfig, files=[str(file)], flags={"strategy": "pad"})
+    with pytest.raises(ConfigError, match="compat lwm has no effect without strategy concat or"):
+        load_config(PackConfig, files=[str(file)], flags={"strategy": "best_fit"})
+
+
+@pytest.mark.parametrize("key", ["inputs", "out", "tokenizer"])
+def test_a_path_with_a_nul_is_a_mistake(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "c.yaml"
+    value = '["a\\0b"]' if key == "inputs" else '"a\\0b"'
+    file.write_text(f"{key}: {value}\n")
+    with pytest.raises(ConfigError, match=rf"{key}.*a path must not have a NUL character"):
+        load_config(TokenizeConfig, files=[str(file)])
 
 
 def test_fields_index_needs_fields_from() -> None:

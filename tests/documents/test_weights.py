@@ -119,8 +119,8 @@ def test_weights_cannot_follow_lwms_shifted_loss(
     tmp_path: Path, toy: Path, run_cli: RunCli
 ) -> None:
     tokenized(tmp_path, toy, RECORDS, fields="[q],a*0.5")
-    words = ("pack", tmp_path / "out", "--strategy", "pad", "--compat", "lwm", "--out")
-    done = run_cli(*words, tmp_path / "packed", check=False)
+    words = ("pack", tmp_path / "out", "--strategy", "pad", "--seq-len", "8", "--compat", "lwm")
+    done = run_cli(*words, "--out", tmp_path / "packed", check=False)
     assert done.code == 2
     assert "loss weights" in done.stderr
 

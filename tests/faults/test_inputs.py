@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ BAD_LINES: dict[str, bytes] = {
     "25 deep nesting": b'{"text": "a", "x": ' + b"[" * 100_000 + b"}\n",
     "25 NaN as text": b'{"text": NaN}\n',
     "26 a key twice": b'{"text": "a", "text": "b"}\n',
-    "27 a number": b'{"text": 7}\n',
+    "27 a list": b'{"text": [7]}\n',
     "27 null": b'{"text": null}\n',
     "27 no such field": b'{"body": "a"}\n',
 }
@@ -149,6 +151,8 @@ def test_28_empty_documents_are_counted(server: ForkServer, tmp_path: Path) -> N
 COMPRESS = {
     ".gz": gzip.compress,
     ".zst": zstandard.ZstdCompressor().compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
 }
 
 

@@ -89,7 +89,7 @@ def test_a_bad_row_of_a_later_row_group_is_named(run_cli: RunCli, tmp_path: Path
     result = run_cli(*words, check=False)
     assert result.code == 3
     assert f"row 2501 of {path}" in result.stderr
-    assert "field 'text' must be text, got NoneType" in result.stderr
+    assert "field 'text' is null; write text? to leave it out" in result.stderr
 
 
 def test_an_input_that_changes_while_it_is_read_is_an_error(

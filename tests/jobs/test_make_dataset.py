@@ -71,7 +71,9 @@ def test_pack_refuses_its_own_input_as_output(
     run_cli("tokenize", sample.text, "--tokenizer", sample.tokenizer, "--out", tokenized)
     before = tree(tokenized)
     for out in (tokenized, tmp_path, tokenized / "packed", tokenized / ".work"):
-        done = run_cli("pack", tokenized, "--out", out, "--overwrite", check=False)
+        done = run_cli(
+            "pack", tokenized, "--seq-len", "8", "--out", out, "--overwrite", check=False
+        )
         assert done.code == 2
     assert tree(tokenized) == before
 
@@ -230,7 +232,7 @@ def test_an_unfinished_run_of_another_version_is_not_continued(
 
 def test_of_two_errors_in_small_files_the_first_is_told(run_cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text('{"text": 3}\n')
+    (tmp_path / "in" / "a.jsonl").write_text('{"text": [3]}\n')
     (tmp_path / "in" / "b.jsonl.gz").write_bytes(b"\x1f\x8b\x08\x00cut")
     words = ("tokenize", tmp_path / "in", "--tokenizer", "bytes", "--out", tmp_path / "out")
     done = run_cli(*words, check=False)

@@ -357,6 +357,7 @@ def with_inputs(tmp_path: Path, corpus: Path) -> Path:
         "zip://a.jsonl::{out}/own/in.zip",
         "zip://a.jsonl::file://{out}/own/in.zip",
         "zip://a.jsonl::file:{out}/own/in.zip",
+        "zip://a.jsonl::{out}/own/in.zip/",
         "zip://a.jsonl::dir://own/in.zip::{out}",
         "dir://out/own/a.jsonl::{tmp}",
         "dir:///out/own/*.jsonl::file://{tmp}",

@@ -323,9 +323,9 @@ def bad_everywhere(tmp_path: Path) -> Path:
     """Files that are tasks of their own; the first ends with a bad record, the others begin so."""
     (tmp_path / "in").mkdir()
     good = [{"text": "x" * 5000}] * 900
-    write_lines(tmp_path / "in" / "0.jsonl", [*good, {"text": 3}])
+    write_lines(tmp_path / "in" / "0.jsonl", [*good, {"text": {}}])
     for i in range(1, 5):
-        write_lines(tmp_path / "in" / f"{i}.jsonl", [{"text": 4}, *good])
+        write_lines(tmp_path / "in" / f"{i}.jsonl", [{"text": {}}, *good])
     return tmp_path / "in"
 
 
@@ -347,8 +347,8 @@ def test_too_many_bad_records_are_named_from_the_first(
     more = ("--workers", workers, "--on-error", "skip", "--max-errors", limit)
     result = run_cli(*tokenized(bad_everywhere, tmp_path / "out", *more), check=False)
     assert result.code == 3
-    first = f"line 901 of {bad_everywhere}/0.jsonl: field 'text' must be text, got int 3"
-    second = f"line 1 of {bad_everywhere}/1.jsonl: field 'text' must be text, got int 4"
+    first = f"line 901 of {bad_everywhere}/0.jsonl: field 'text' must be text, got dict {{}}"
+    second = f"line 1 of {bad_everywhere}/1.jsonl: field 'text' must be text, got dict {{}}"
     assert f"more than --max-errors {limit} allows; the first: {first}; {second}" in result.stderr
 
 

@@ -80,13 +80,14 @@ def test_a_state_is_small_and_says_what_it_belongs_to(packed: Packed) -> None:
     next(loader)
     state = loader.get_state()
     assert state == {
-        "version": 1,
+        "version": 2,
         "step": 1,
         "seed": 4,
         "shuffle": True,
         "batch_size": {"0": BATCH},
         "datasets": {"": loader.datasets[""].fingerprint},
         "phases": [[0, [1]]],
+        "rows": 200,
     }
     assert len(json.dumps(state)) < 300
 
@@ -147,7 +148,7 @@ def test_a_state_of_another_dataset_is_an_error(packed: Packed, other: Packed) -
 
 @pytest.mark.parametrize(
     "state",
-    [{}, b"{", "[]", "7", {"version": 1}, {"version": 1, "step": -1}, {"version": 2, "step": 0}],
+    [{}, b"{", "[]", "7", {"version": 2}, {"version": 2, "step": -1}, {"version": 1, "step": 0}],
 )
 def test_what_is_no_state_is_an_error(packed: Packed, state: Any) -> None:
     with pytest.raises(ConflictError, match="state"):
@@ -190,6 +191,22 @@ def test_a_loader_restored_at_its_end_gives_nothing_more(packed: Packed) -> None
     again = loader_of(packed.folder)
     again.set_state(loader.get_state())
     assert tokens(again) == []
+
+
+def test_epochs_may_change_unless_the_last_batch_was_padded(packed: Packed) -> None:
+    loader = loader_of(packed.folder, epochs=1, remainder="pad", prefetch=0)
+    states = [loader._state_at(step) for step in range(10)]
+    assert len(loader) == 9  # 8 batches of 12 rows, one of 4
+    for epochs in (2, None):
+        longer = loader_of(packed.folder, epochs=epochs, prefetch=0)
+        longer.set_state(states[-2])
+        assert len(longer.rows_of(8)) == BATCH
+        with pytest.raises(ConflictError, match=r"rows 100, this .* the last batch .* was padded"):
+            longer.set_state(states[-1])
+    with pytest.raises(ConflictError, match="rows '100'"):
+        loader.set_state({**states[-1], "rows": "100"})
+    loader.set_state(states[-1])
+    assert tokens(loader) == []
 
 
 def test_a_folder_may_move_under_a_state(packed: Packed, tmp_path: Path) -> None:

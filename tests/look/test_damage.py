@@ -42,7 +42,8 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def first(folder: Path, part: str) -> Path:
-    return min((folder / part).iterdir())
+    """The first file that belongs to a shard."""
+    return min((folder / part).glob("*-of-*"))
 
 
 def refused(folder: Path, naming: str) -> None:
@@ -99,7 +100,7 @@ def test_nothing_is_mapped_that_could_be_cut_short_while_it_is_read(
     tokenized, packed = read_manifest(folders["tokenized"]), read_manifest(folders["packed"])
     assert isinstance(tokenized, TokenizedManifest)
     assert isinstance(packed, PackedManifest)
-    assert origin_of(folders["tokenized"], tokenized, 0, 0).line == 1
+    assert origin_of(folders["tokenized"], tokenized, 0).line == 1
     assert pieces_of_row(folders["packed"], packed, 0, 0)
 
 
@@ -300,6 +301,7 @@ def set_first(field: str, value: int) -> Callable[[NDArray[Any]], None]:
         ("tokenized", "index", lambda a: a["start"], "does not hold an array"),
         ("packed", "provenance", set_first("document", 10**6), "names document 1000000 of"),
         ("packed", "provenance", set_first("length", 7), "segments of other lengths"),
+        ("packed", "provenance", set_first("start", 1 << 63), "names token 92233720368547758"),
         ("packed", "provenance", set_first("row", 3), "does not list the segments"),
         ("packed", "provenance", lambda a: a[:-1], "does not list the segments"),
         ("packed", "index", lambda a: a + np.uint32(1), "does not match"),
@@ -322,6 +324,88 @@ def test_provenance_that_does_not_cover_a_row_is_told_by_inspect(
     done = run_cli("inspect", folder, "--row", "0", check=False)
     assert done.code == 5
     assert "does not list what is in row 0" in done.stderr
+
+
+def with_last_document(number: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Another run at the end; as int64, the step to 2**63 from the document before is positive."""
+
+    def change(array: NDArray[Any]) -> NDArray[Any]:
+        last = array[-1:].copy()
+        last["document"], last["line"] = number, 1 << 40
+        return np.concatenate([array, last])
+
+    return change
+
+
+def with_last_line(number: int) -> Callable[[NDArray[Any]], None]:
+    def change(array: NDArray[Any]) -> None:
+        array["line"][-1] = number
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (set_first("document", 1), "does not list all documents"),
+        (set_first("file", 2), "names file 2 of 2"),
+        (set_first("file", 1), "does not list the lines of a file in order"),
+        (set_first("line", 1 << 62), "names line 4611686018427387904"),
+        (set_first("line", (1 << 64) - 1), "names line 18446744073709551615"),
+        (with_last_line(1 << 40), ""),  # blank lines before: nothing says how many
+        (with_last_document(1 << 63), "does not list all documents"),
+        (lambda a: a[:0], "lists no document"),
+        (lambda a: np.repeat(a, 2), "does not list all documents"),
+        (lambda a: a["line"], "does not hold an array"),
+    ],
+)
+def test_origins_that_cannot_be_are_found(
+    folders: dict[str, Path], change: Any, message: str
+) -> None:
+    folder = folders["packed"]
+    replace_array(folder, folder / "provenance" / "origins.npy", change)
+    if message:
+        refused(folder, rf"origins.npy.*{message}")
+    else:
+        verify(folder)
+
+
+def test_files_of_a_packed_dataset_that_cannot_be_are_found(folders: dict[str, Path]) -> None:
+    folder = folders["packed"]
+    path = folder / "provenance" / "files.json"
+    files = json.loads(path.read_bytes())
+    for new, message in (
+        ([{**files[0], "dataset": 1}, files[1]], "names a dataset"),
+        (files[:1], "names file 1 of 1"),
+        ([{"path": "a"}], "is damaged"),
+        ([{**files[0], "kind": "xls"}, files[1]], "unknown format 'xls'"),
+    ):
+        replace_file(folder, path, json.dumps(new).encode())
+        refused(folder, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (set_first("document", (1 << 64) - 1), "names a document that no source has"),
+        (set_first("length", (1 << 32) - 1), "lists segments of other lengths"),
+    ],
+)
+def test_pieces_of_rows_that_cannot_be_are_told_by_stats(
+    run_cli: RunCli, folders: dict[str, Path], change: Any, message: str
+) -> None:
+    folder = folders["packed"]
+    replace_array(folder, first(folder, "provenance"), change)
+    done = run_cli("stats", folder, "--by", "file", check=False)
+    assert done.code == 5, done.stderr
+    assert message in done.stderr
+
+
+def test_rows_that_a_shard_does_not_have_are_told_not_counted(folders: dict[str, Path]) -> None:
+    folder = folders["packed"]
+    replace_array(folder, first(folder, "provenance"), set_first("row", 1 << 24))
+    with pytest.raises(CorruptError, match="names row 16777216 of"):
+        stats(folder)
 
 
 def test_pieces_that_are_not_those_of_the_sources_are_found(folders: dict[str, Path]) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import wave
 import zipfile
@@ -44,7 +45,7 @@ from dataprep.pipeline.look.inspect import (
     whole_document,
 )
 from dataprep.pipeline.look.media import FindDecoder, Media, whole_codes, write_media
-from dataprep.pipeline.look.origins import pieces_of_row
+from dataprep.pipeline.look.origins import Origin, pieces_of_row
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
@@ -294,19 +295,18 @@ def test_a_link_to_codes_is_known_by_what_it_links_to(
     assert (read_png(path) == patches(rows_of(small[0])[0]["vision"], **SMALL)).all()
 
 
-def test_a_packed_dataset_finds_its_documents_where_both_were_moved(
+def test_a_packed_dataset_knows_its_encoder_wherever_it_is_and_without_the_tokenized_one(
     small: tuple[Path, Any], tmp_path: Path, run_cli: RunCli
 ) -> None:
     codes, dataset = small
     pack_here(run_cli, tmp_path / "packed", dataset.folder, flags="--seq-len 40")
-    (tmp_path / "moved").mkdir()
-    for name in ("tokens", "packed"):
-        shutil.move(tmp_path / name, tmp_path / "moved" / name)
-    packed: Any = open_dataset(tmp_path / "moved" / "packed")
+    shutil.move(tmp_path / "packed", tmp_path / "moved")
+    shutil.rmtree(tmp_path / "tokens")
+    packed: Any = open_dataset(tmp_path / "moved")
     (path,) = row_media(packed, 0, tmp_path / "seen").paths
     assert (read_png(path) == patches(rows_of(codes)[0]["vision"], **SMALL)).all()
-    shutil.rmtree(tmp_path / "moved" / "tokens")
-    with pytest.raises(ConfigError, match=r"tokens is gone or was made again.*--encoder NAME"):
+    shutil.rmtree(codes)
+    with pytest.raises(ConfigError, match=r"parquet.*, not from dataprep encode; .*--encoder NAME"):
         row_media(packed, 0, tmp_path / "seen")
     named = named_decoder("patches", None, SMALL)
     assert row_media(packed, 0, tmp_path / "seen", named).paths == [path]
@@ -706,7 +706,7 @@ def test_the_next_command_names_a_column_that_no_glob_does(pictures: Path, tmp_p
     encode_here(tmp_path / "out", pictures, into="tiles")
     manifest = read_manifest(tmp_path / "out")
     assert isinstance(manifest, EncodedManifest)
-    assert next_command(Path("my codes"), manifest) == (
+    assert shlex.join(next_command(Path("my codes"), manifest)) == (
         "dataprep tokenize 'my codes' --fields '[tiles],text' "
         "--set 'modalities.vision.fields=[tiles]' --tokenizer T --out DIR"
     )
@@ -766,7 +766,8 @@ def test_spans_and_runs_know_every_modality() -> None:
     vision, audio, loss = (np.zeros(len(tokens), bool) for _ in range(3))
     vision[2:8], audio[9:12], loss[9:] = True, True, True
     item = {"tokens": tokens, "loss_mask": loss, "vision_mask": vision, "audio_mask": audio}
-    segment = Segment(folder=Path("d"), manifest=None, document=0, start=0, blocks=blocks)
+    origin = Origin(path="a", unit="line", line=1, byte_offset=0, media="", fingerprint="")
+    segment = Segment(folder=Path("d"), origin=origin, document=0, start=0, blocks=blocks)
     spans = spans_of(item, lambda ids: " ".join(map(str, ids)), [segment])
     assert [(span.text, span.modality, span.loss, span.start) for span in spans] == [
         ("1 90", "text", False, 0),

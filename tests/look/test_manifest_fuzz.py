@@ -25,7 +25,7 @@ from dataprep.pipeline.errors import CorruptError, DataprepError
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.pack import pack_plan_of
-from dataprep.pipeline.storage.manifest import read_manifest, sealed
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, read_manifest, sealed
 from support.datasets import KINDS, copies, make_all
 
 Place = tuple[str | int, ...]
@@ -230,7 +230,7 @@ def test_a_value_that_cannot_be_an_integer_is_no_version(
     whole = path.read_bytes()
     values = json.loads(whole)
     del values["checksum"]
-    for version in (True, 1.5, "1", 1, 3, None, [1]):
+    for version in (True, 1.5, "1", 1, FORMAT_VERSION + 1, None, [1]):
         path.write_bytes(sealed({**values, "format_version": version}))
         with pytest.raises(CorruptError, match=r"format_version|format version"):
             verify(scratch[kind])

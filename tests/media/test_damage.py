@@ -497,12 +497,14 @@ def test_quarantined_records_have_their_file_and_line_apart(tmp_path: Path) -> N
             "line": 2,
             "byte_offset": len(table.read_bytes().split(b"\n")[0]) + 1,
             "reason": "column 'image' is null; give bytes, a path, base64 or {bytes, path}",
+            "excerpt": '{"image": null}',
         },
         {
             "file": str(file),
             "line": None,
             "byte_offset": -1,
             "reason": "is not a picture of a known kind",
+            "excerpt": "",
         },
     ]
 

@@ -18,14 +18,17 @@ import pytest
 from conftest import RunCli
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import CorruptError, InputError
-from dataprep.pipeline.pack import inputs, pack_plan_of, worker
+from dataprep.pipeline.jobs.executors import EXECUTORS, run_local
+from dataprep.pipeline.pack import inputs, pack, pack_plan_of, worker
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import FileChecks
+from dataprep.pipeline.pack.plan import ROW_ARRAYS
 from dataprep.pipeline.storage.entries import DocumentShard, FileEntry
 from dataprep.pipeline.storage.kinds import AnyFile
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from support.datasets import make_all, pack_here
 from support.here import make_here
+from support.installed import python_path
 from support.manifests import edit_manifest
 from support.trees import tree
 
@@ -53,6 +56,17 @@ def flip(path: Path, rng: random.Random) -> bytes:
     flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     path.write_bytes(flipped)
     return data
+
+
+def change(path: Path, how: str) -> None:
+    if how == "replaced":
+        copy = path.with_name("copy")
+        shutil.copy(path, copy)
+        os.replace(copy, path)
+    elif how == "removed":
+        path.unlink()
+    else:
+        flip(path, random.Random(0))
 
 
 @pytest.mark.parametrize("part", ["shards", "index"])
@@ -158,7 +172,8 @@ def test_a_run_hashes_every_file_once(tokenized: Path, tmp_path: Path, hashed: l
     pack_here(tmp_path / "out", tokenized, seq_len=100)
     manifest = read_manifest(tokenized)
     wanted = [entry.path for s in manifest.shards for entry in (s, s.index)]  # type: ignore[union-attr]
-    assert sorted(hashed) == sorted(wanted)
+    plan = [f"rows/00000-{name}.npy" for name in ROW_ARRAYS]
+    assert sorted(hashed) == sorted([*wanted, *plan])
 
 
 def test_a_damaged_file_is_not_marked(tokenized: Path, tmp_path: Path, hashed: list[str]) -> None:
@@ -241,23 +256,13 @@ def test_a_file_that_changes_after_it_was_checked_gets_into_no_row(
 ) -> None:
     path = max((tokenized / part).iterdir())
     whole = path.read_bytes()
-
-    def change(path: Path) -> None:
-        if how == "replaced":
-            shutil.copy(path, tmp_path / "copy")
-            os.replace(tmp_path / "copy", path)
-        elif how == "removed":
-            path.unlink()
-        else:
-            flip(path, random.Random(0))
-
     build, out = worker.build_rows, tmp_path / "out"
     changes = [path]
 
     def build_late(*args: Any, **options: Any) -> Any:
         rows = build(*args, **options)  # of all shards, in one batch
         while changes:
-            change(changes.pop())
+            change(changes.pop(), how)
         return rows
 
     values = {"inputs": [str(tokenized)], "seq_len": 100, "shard_rows": 60}
@@ -287,3 +292,99 @@ def test_a_file_that_changes_while_rows_are_planned_gets_into_no_plan(
     with pytest.raises(InputError, match="changed while it was read"):
         make_here("pack", tmp_path / "out", {"inputs": [str(tokenized)], "seq_len": 100})
     assert not (tmp_path / "out" / ".work" / "plan.json").exists()
+
+
+@pytest.mark.parametrize("how", ["written", "replaced", "removed"])
+def test_a_plan_that_changes_while_rows_are_made_gets_into_no_row(
+    tokenized: Path, tmp_path: Path, how: str
+) -> None:
+    build, out = worker.build_rows, tmp_path / "out"
+    path = out / ".work" / "rows" / "00000-start.npy"
+    changes = [path]
+
+    def build_late(*args: Any, **options: Any) -> Any:
+        while changes:
+            change(changes.pop(), how)
+        return build(*args, **options)
+
+    values = {"inputs": [str(tokenized)], "seq_len": 100, "shard_rows": 60}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "build_rows", build_late)
+        with pytest.raises(CorruptError, match=rf"{path.name} was lost or changed"):
+            make_here("pack", out, values)
+    assert not changes
+    assert not list((out / ".work" / "tasks").glob("*.done"))
+    make_here("pack", out, values)
+    make_here("pack", tmp_path / "clean", values)
+    assert tree(out) == tree(tmp_path / "clean")
+
+
+CHANGES = {
+    "emptied": lambda path: os.truncate(path, 0),
+    "an archive": lambda path: path.write_bytes(b"PK" + path.read_bytes()[2:]),
+    "cut": lambda path: os.truncate(path, 40),
+    "other numbers": lambda path: path.write_bytes(path.read_bytes()[:128] + b"\xff" * 4096),
+    "removed": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("name", ROW_ARRAYS)
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_plan_that_changes_between_two_tasks_is_named(
+    made: Path, tmp_path: Path, how: str, name: str
+) -> None:
+    out = tmp_path / "out"
+    path = out / ".work" / "rows" / f"00000-{name}.npy"
+    values = {"inputs": [str(made)], "seq_len": 100, "shard_rows": 60}
+    changes = [path]
+
+    def change_once(work: Path) -> None:
+        while changes:
+            CHANGES[how](changes.pop())
+
+    with pytest.raises(CorruptError, match=rf"{path.name} was lost or changed"):
+        make_here("pack", out, values, after_job=change_once)
+    assert not changes
+    assert len(list((out / ".work" / "tasks").glob("*.done"))) == 1
+
+
+CUTTING = """
+import os
+from pathlib import Path
+from dataprep.pipeline.pack import worker
+
+build, file, fired = worker.build_rows, Path({file!r}), Path({fired!r})
+
+def build_and_cut(*args, **options):
+    rows = build(*args, **options)  # from here on the file is mapped
+    if not fired.exists():
+        fired.write_text("cut")
+        os.truncate(file, 0)
+        build(*args, **options)
+        fired.write_text("survived")
+    return rows
+
+worker.build_rows = build_and_cut
+begin = worker.begin
+"""
+
+
+@pytest.mark.parametrize("part", ["shards", "index"])
+def test_a_file_that_is_cut_short_under_a_worker_is_named(
+    tokenized: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """The worker dies of it, and the one after it finds out why."""
+    file, fired = max((tokenized / part).iterdir()), tmp_path / "fired"
+    (tmp_path / "cutting.py").write_text(CUTTING.format(file=str(file), fired=str(fired)))
+
+    def run_cutting(jobs: Any, **options: Any) -> None:
+        path = {"PYTHONPATH": python_path(tmp_path)}
+        environment = {**options["environment"], **path}
+        run_local(jobs, **{**options, "worker": "cutting", "environment": environment})
+
+    monkeypatch.setitem(EXECUTORS, "local", run_cutting)
+    config = PackConfig(inputs=[str(tokenized)], seq_len=100, out=str(tmp_path / "out"), workers=1)
+    with pytest.raises(CorruptError, match=rf"{file.name} has 0 bytes, the manifest says"):
+        pack(config)
+    assert fired.read_text() == "cut"
+    assert not (tmp_path / "out" / "manifest.json").exists()

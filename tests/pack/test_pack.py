@@ -477,7 +477,16 @@ def test_datasets_of_different_tokenizers_are_refused(
     run_cli: RunCli, tokenized: Path, toy: Path, tmp_path: Path
 ) -> None:
     other = corpus_of(tmp_path, toy, [{"text": "abc"}])
-    result = run_cli("pack", tokenized, other.folders[0], "--out", tmp_path / "out", check=False)
+    result = run_cli(
+        "pack",
+        tokenized,
+        other.folders[0],
+        "--seq-len",
+        "64",
+        "--out",
+        tmp_path / "out",
+        check=False,
+    )
     assert result.code == 2
     assert "cannot be packed together: tokenizer" in result.stderr
 
@@ -485,10 +494,10 @@ def test_datasets_of_different_tokenizers_are_refused(
 def test_a_damaged_or_packed_input_is_refused(
     run_cli: RunCli, packed: Path, tmp_path: Path
 ) -> None:
-    result = run_cli("pack", packed, "--out", tmp_path / "a", check=False)
+    result = run_cli("pack", packed, "--seq-len", "64", "--out", tmp_path / "a", check=False)
     assert result.code == 2
     assert "only tokenized datasets can be packed" in result.stderr
-    result = run_cli("pack", tmp_path, "--out", tmp_path / "b", check=False)
+    result = run_cli("pack", tmp_path, "--seq-len", "64", "--out", tmp_path / "b", check=False)
     assert result.code == 5
     assert "no manifest.json" in result.stderr
 
@@ -500,7 +509,9 @@ def test_an_output_that_is_or_holds_the_input_is_refused(
     folder = corpus.folders[0]
     before = tree(folder)
     for out in (folder, folder.parent):
-        result = run_cli("pack", folder, "--out", out, "--overwrite", check=False)
+        result = run_cli(
+            "pack", folder, "--seq-len", "64", "--out", out, "--overwrite", check=False
+        )
         assert result.code == 2
     assert tree(folder) == before
 
@@ -509,11 +520,15 @@ def test_a_missing_or_empty_shard_is_corrupt(run_cli: RunCli, toy: Path, tmp_pat
     corpus = corpus_of(tmp_path, toy, [{"text": "abc"}])
     (shard,) = (corpus.folders[0] / "shards").iterdir()
     shard.write_bytes(b"")
-    result = run_cli("pack", corpus.folders[0], "--out", tmp_path / "a", check=False)
+    result = run_cli(
+        "pack", corpus.folders[0], "--seq-len", "64", "--out", tmp_path / "a", check=False
+    )
     assert result.code == 5
     assert "has 0 bytes, the manifest says" in result.stderr
     shard.unlink()
-    result = run_cli("pack", corpus.folders[0], "--out", tmp_path / "b", check=False)
+    result = run_cli(
+        "pack", corpus.folders[0], "--seq-len", "64", "--out", tmp_path / "b", check=False
+    )
     assert result.code == 5
     assert f"{shard} is missing" in result.stderr
 

@@ -75,6 +75,8 @@ def test_a_path_is_one_source_with_a_hash_of_its_content(tmp_path: Path) -> None
         ("a.txt", "text", ""),
         ("a.txt.zst", "text", "zst"),
         ("a.ndjson.gz", "jsonl", "gz"),
+        ("a.Jsonl.XZ", "jsonl", "xz"),
+        ("a.tsv.bz2", "tsv", "bz2"),
         ("a.parquet", "parquet", ""),
         ("a.arrow", "arrow", ""),
         ("a.npy", "npy", ""),

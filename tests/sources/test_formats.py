@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import random
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece
+from dataprep.pipeline.sources.stream import ByteStream
 from dataprep.pipeline.types import Piece, RecordError, Source
 
 PARTS = [
@@ -33,6 +38,12 @@ PARTS = [
 ]
 ONE = Piece(source=0, start=0, stop=1)
 TEXT = frozenset({"text"})
+COMPRESS: dict[str, Any] = {
+    "gz": gzip.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+    "xz": lzma.compress,
+    "bz2": bz2.compress,
+}
 LINES = b"".join(json.dumps({"text": f"line {i}"}).encode() + b"\n" for i in range(30))
 
 
@@ -85,6 +96,8 @@ def frames(compress: Any) -> tuple[bytes, set[int]]:
         ("cut.jsonl.gz", gzip.compress),
         ("cut.jsonl.zst", zstandard.ZstdCompressor(write_checksum=False).compress),
         ("big.jsonl.zst", zstandard.ZstdCompressor(write_content_size=False).compress),
+        ("cut.jsonl.xz", lzma.compress),
+        ("cut.jsonl.bz2", bz2.compress),
     ],
 )
 def test_a_compressed_file_cut_anywhere_is_an_input_error(
@@ -104,6 +117,7 @@ def test_a_cut_file_raises_after_the_records_before_the_cut(folder: Path) -> Non
     for name, compress in (
         ("late.jsonl.gz", gzip.compress),
         ("late.jsonl.zst", zstandard.ZstdCompressor().compress),
+        ("late.jsonl.xz", lzma.compress),
     ):
         source = source_of(folder, compress(content)[:-1], name)
         batches = read_piece(source, ONE, TEXT, batch_bytes=4096)
@@ -131,9 +145,21 @@ def test_damage_inside_a_zstd_file_with_checksum_is_an_input_error(folder: Path)
                 texts(source_of(folder, bytes(damaged), "bad.jsonl.zst"))
 
 
-@pytest.mark.parametrize("name", ["g.jsonl.gz", "g.jsonl.zst"])
-def test_garbage_is_not_a_compressed_file(folder: Path, name: str) -> None:
-    compress = gzip.compress if name[-1] == "z" else zstandard.ZstdCompressor().compress
+@pytest.mark.parametrize(("ending", "compress"), [("xz", lzma.compress), ("bz2", bz2.compress)])
+def test_damage_anywhere_in_an_xz_or_bzip2_file_is_an_input_error(
+    folder: Path, ending: str, compress: Any
+) -> None:
+    content = compress(LINES)
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 0x55
+        with pytest.raises(InputError, match=rf"bad\.jsonl\.{ending} is not a whole"):
+            texts(source_of(folder, bytes(damaged), f"bad.jsonl.{ending}"))
+
+
+@pytest.mark.parametrize("ending", COMPRESS)
+def test_garbage_is_not_a_compressed_file(folder: Path, ending: str) -> None:
+    name, compress = f"g.jsonl.{ending}", COMPRESS[ending]
     for content in (b"", b"garbage", LINES, compress(LINES) + b"garbage"):
         with pytest.raises(InputError, match="is not a whole"):
             texts(source_of(folder, content, name))
@@ -146,6 +172,71 @@ def test_padding_and_skippable_frames_are_no_content(folder: Path) -> None:
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"skip"
     content = skippable + compress(LINES[:100]) + skippable + compress(LINES[100:]) + skippable
     assert len(texts(source_of(folder, content, "skip.jsonl.zst"))) == 30
+
+
+@pytest.mark.parametrize("batch_bytes", [3, 1 << 20])
+def test_zeros_between_and_after_xz_streams_come_in_fours(folder: Path, batch_bytes: int) -> None:
+    first, second = lzma.compress(LINES[:100]), lzma.compress(LINES[100:])
+    for between, after, is_whole in (
+        (*(0, 0), True),
+        (*(4, 8), True),
+        (*(1 << 15, 40_000), True),
+        (*(3, 0), False),
+        (*(0, 5), False),
+    ):
+        content = first + b"\0" * between + second + b"\0" * after
+        source = source_of(folder, content, "pad.jsonl.xz")
+        if is_whole:
+            assert len(texts(source, batch_bytes=batch_bytes)) == 30
+        else:
+            with pytest.raises(InputError, match=r"pad\.jsonl\.xz is not a whole xz .* zeros"):
+                texts(source, batch_bytes=batch_bytes)
+    with pytest.raises(InputError, match="is not a whole xz file"):
+        texts(source_of(folder, b"\0" * 4 + first, "pad.jsonl.xz"))
+
+
+def test_an_xz_file_that_needs_too_much_memory_is_an_error_that_names_it(folder: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    header = bytearray(lzma.compress(LINES, filters=filters))
+    # The block header: its size, flags, the filter's id, one property byte (40 is 4 GiB), padding.
+    assert (header[12], header[14:16]) == (2, b"\x21\x01")
+    header[16] = 40
+    header[20:24] = zlib.crc32(header[12:20]).to_bytes(4, "little")
+    with pytest.raises(InputError, match=r"wide\.jsonl\.xz .*[Mm]emory"):
+        texts(source_of(folder, bytes(header), "wide.jsonl.xz"))
+
+
+@pytest.mark.parametrize("ending", ["xz", "bz2"])
+def test_a_stream_of_zeros_is_stopped_before_it_fills_the_memory(folder: Path, ending: str) -> None:
+    path = folder / f"bomb.{ending}"
+    path.write_bytes(COMPRESS[ending](bytes(1 << 22)) * 20)
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    refused = pytest.raises(InputError, match=rf"bomb\.{ending} grows .* raise --max-ratio")
+    with ByteStream(str(path), ending, chunk_bytes=1 << 16) as stream, refused:
+        sum(map(len, stream))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 12 << 20  # xz keeps a dictionary of 8 MiB
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.binary(max_size=300) | st.binary(max_size=3).map(lambda b: b * 7000), max_size=4),
+    st.sampled_from(["gz", "zst", "xz", "bz2"]),
+    st.integers(1, 5000),
+)
+def test_any_parts_decompress_to_what_their_libraries_say(
+    folder: Path, parts: list[bytes], ending: str, chunk_bytes: int
+) -> None:
+    content = b"".join(map(COMPRESS[ending], parts or [b""]))
+    path = folder / f"any.{ending}"
+    path.write_bytes(content)
+    with ByteStream(str(path), ending, chunk_bytes=chunk_bytes) as stream:
+        assert b"".join(stream) == b"".join(parts)
+        assert stream.stored_bytes == len(content)
+    for module in {"xz": [lzma], "bz2": [bz2], "gz": [gzip]}.get(ending, []):
+        assert module.decompress(content) == b"".join(parts)
 
 
 json_values = st.recursive(

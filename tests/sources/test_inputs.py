@@ -7,7 +7,9 @@ import errno
 import gzip
 import json
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -316,10 +318,138 @@ def test_a_folder_that_a_pattern_cannot_list_is_an_error_and_not_left_out(
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(InputError, match=rf"cannot list {place} .*: Permission denied; make it"):
         find(f"{tmp_path}/in/{pattern}", cache_dir=None)
-    # That of the system, at the root of a disk, holds nobody's data.
-    place = str(tmp_path / "in" / "lost+found")
-    os.mkdir(place)
-    assert find(f"{tmp_path}/in/*/a.jsonl", cache_dir=None)
+
+
+class FailingInTheMiddle:
+    """A listing that gives no more entries: the disk has failed."""
+
+    def __enter__(self) -> FailingInTheMiddle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("pattern", ["*/*.jsonl", "**/*.jsonl"])
+def test_a_folder_whose_listing_fails_in_the_middle_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    for folder in ("a", "b"):
+        write(tmp_path / folder / "a.jsonl")
+    place, listed = str(tmp_path / "b"), os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        return FailingInTheMiddle() if str(path) == place else listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=f"cannot list {place} .*: Input/output error"):
+        find_sources(f"{tmp_path}/{pattern}")
+
+
+def test_only_the_closed_lost_and_found_of_a_disk_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It belongs to the system; any other folder of that name may hold data."""
+    place, listed = str(tmp_path / "lost+found"), os.scandir
+    for folder in ("a", "lost+found"):
+        write(tmp_path / folder / "a.jsonl")
+    error = PermissionError(errno.EACCES, "Permission denied")
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path) == place:
+            raise error
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=rf"cannot list {re.escape(place)} .*: Permission denied"):
+        find_sources(f"{tmp_path}/*/a.jsonl")
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) == str(tmp_path))
+    assert [source.path for source in find_sources(f"{tmp_path}/*/*.jsonl")] == [
+        f"{tmp_path}/a/a.jsonl"
+    ]
+    with pytest.raises(InputError, match="cannot list"):
+        find_sources(f"{place}/*.jsonl")
+    error = OSError(errno.EIO, "Input/output error")  # type: ignore[assignment]
+    with pytest.raises(InputError, match="Input/output error"):
+        find_sources(f"{tmp_path}/*/*.jsonl")
+
+
+def closed_to(place: Path) -> Callable[..., os.stat_result]:
+    """`os.stat` for somebody who may not enter a folder; root may enter every one."""
+    look = os.stat
+
+    def stat(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if not isinstance(path, int) and place in Path(os.path.realpath(path)).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return look(path, *args, **options)
+
+    return stat
+
+
+@pytest.mark.parametrize("spec", ["in/*/*.jsonl", "in/**/*.jsonl", "in"])
+def test_a_link_into_a_closed_folder_is_an_error_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    write(tmp_path / "in" / "a" / "a.jsonl")
+    write(tmp_path / "closed" / "b" / "b.jsonl")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "closed" / "b")
+    monkeypatch.setattr(os, "stat", closed_to(tmp_path / "closed"))
+    with pytest.raises(InputError, match="in/link cannot be read: Permission denied"):
+        find_sources(str(tmp_path / spec))
+
+
+@pytest.mark.parametrize("find", [find_sources, partial(find_media, kind="vision", column="x")])
+def test_a_closed_folder_in_a_folder_is_an_error_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: Any
+) -> None:
+    write(tmp_path / "in" / "a" / "a.jsonl")
+    (tmp_path / "in" / "a" / "a.png").write_bytes(png(0))
+    place, listed, opened = tmp_path / "in" / "a", os.scandir, os.open
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path).rstrip("/") == str(place):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    def open_it(path: Any, *args: Any, **options: Any) -> int:
+        if place in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", closed_to(place))
+    monkeypatch.setattr(os, "open", open_it)
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=r"cannot read .*in/a/?: Permission denied"):
+        find(str(tmp_path / "in"), cache_dir=None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec", ["", "/**/*.jsonl"])
+@pytest.mark.parametrize("find", [find_sources, partial(find_media, kind="vision", column="x")])
+def test_folders_a_thousand_deep_are_named(tmp_path: Path, find: Any, spec: str) -> None:
+    os.makedirs(tmp_path / "in")
+    folder = os.open(tmp_path / "in", os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=folder)
+        inner = os.open("d", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    try:
+        with pytest.raises(InputError, match=r"folders of .*/in.* are nested too deep"):
+            find(f"{tmp_path}/in{spec}", cache_dir=None)
+    finally:
+        subprocess.run(["rm", "-rf", tmp_path / "in"], check=True)  # shutil would recurse, too
+
+
+def test_a_link_to_itself_below_a_pattern_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match=f"{tmp_path}/loop is a link that leads back to itself"):
+        find_sources(f"{tmp_path}/**/*.jsonl")
 
 
 @pytest.mark.parametrize("command", ["tokenize", "encode"])
@@ -526,3 +656,21 @@ def test_files_of_the_kernel_are_no_inputs(tmp_path: Path) -> None:
     for spec in (tmp_path / "a.jsonl", tmp_path, tmp_path / "*.jsonl"):
         with pytest.raises(InputError, match=r"a\.jsonl: it is made by the kernel"):
             find_sources(str(spec))
+
+
+def test_a_closed_hidden_folder_that_a_pattern_names_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a/.cache", "b/.cache"):
+        write(tmp_path / folder / "a.jsonl")
+    place, listed = str(tmp_path / "b" / ".cache"), os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path) == place:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return listed(path)
+
+    assert len(find_sources(f"{tmp_path}/**/.cache/*.jsonl")) == 2
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(InputError, match=r"cannot list .*b/\.cache"):
+        find_sources(f"{tmp_path}/**/.cache/*.jsonl")

@@ -382,6 +382,22 @@ def test_a_row_longer_than_the_limit_is_an_error_of_its_row_only(
         ]
 
 
+def test_a_buffer_may_be_longer_than_its_array_by_any_number_of_bytes() -> None:
+    """One flipped bit says so in a file that pyarrow reads all the same."""
+    arrays = [
+        (pa.array(["abc", "defgh"]), [3, 5]),
+        (pa.array(["abc", "defgh"], pa.large_string()), [3, 5]),
+        (pa.array(["abc", "defgh"], pa.string_view()), [3, 5]),
+    ]
+    for array, sizes in arrays:
+        buffers = array.buffers()
+        longer = pa.py_buffer(buffers[1].to_pybytes()[: 16 * len(array)] + b"?")
+        grown = pa.Array.from_buffers(array.type, 2, [None, longer, *buffers[2:]])
+        grown.validate(full=True)
+        assert row_sizes(grown).tolist() == sizes
+        assert row_sizes(grown.slice(1)).tolist() == sizes[1:]
+
+
 def test_rows_of_every_arrow_type_are_measured_without_being_made() -> None:
     arrays = [
         (pa.array(["ab", None, "", "xyz"]), [2, 1, 1, 3]),

@@ -622,5 +622,11 @@ def test_bad_records_of_a_tar_are_named_and_can_be_left_out(
     run_cli(*common, "--out", "rest", "--on-error", "quarantine")
     assert len(seen_in(tmp_path / "rest")) == 1
     assert texts_of(tmp_path / "rest" / "errors.jsonl") == [
-        {"file": f"{tmp_path}/x.tar", "line": 2, "byte_offset": 1024, "reason": reason}
+        {
+            "file": f"{tmp_path}/x.tar",
+            "line": 2,
+            "byte_offset": 1024,
+            "reason": reason,
+            "excerpt": "2",
+        }
     ]

@@ -45,7 +45,8 @@ def write_lines(path: Path, records: Sequence[Any]) -> Path:
 
 def tokenize_here(out: Path, *, poison: Poison | None = None, **config: Any) -> dict[str, Any]:
     """The manifest of a dataset made without workers; `poison`: what earlier tries found."""
-    plan = plan_of(TokenizeConfig.model_validate({**config, "out": str(out)}), out / "cache")
+    whole = TokenizeConfig.model_validate({**config, "out": str(out)})
+    plan = plan_of(whole, out.with_name(f"{out.name}-cache"))
     work = out / ".work"
     work.mkdir(parents=True)
     make_tasks_folder(work)

@@ -1,4 +1,4 @@
-"""The modules of the tree, by their files: pkgutil sees nothing when the install is editable."""
+"""The modules of the tree, by their files."""
 
 from __future__ import annotations
 

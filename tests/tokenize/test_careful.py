@@ -24,7 +24,7 @@ FORMATS = ("jsonl", "parquet", "csv", "txt", "many", "fields")
 def write(folder: Path, kind: str, bad: tuple[int, ...] = ()) -> dict[str, Any]:
     """Write the texts; return the config that reads them. Those that are `bad` cannot be used."""
     folder.mkdir()
-    records: list[Any] = [{"text": 3 if i in bad else text} for i, text in enumerate(TEXTS)]
+    records: list[Any] = [{"text": [3] if i in bad else text} for i, text in enumerate(TEXTS)]
     if kind == "parquet":
         values = [None if i in bad else text for i, text in enumerate(TEXTS)]
         pq.write_table(pa.table({"text": values}), folder / "in.parquet", row_group_size=20)

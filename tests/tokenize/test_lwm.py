@@ -151,7 +151,7 @@ def test_a_document_without_any_token_is_empty_and_not_written(toy: Path, tmp_pa
 @pytest.mark.parametrize("value", [3, None, ["a"], {"a": 1}, True])
 def test_a_value_that_is_no_text_is_an_error(toy: Path, tmp_path: Path, value: Any) -> None:
     with pytest.raises(InputError, match=r"line 2 of .*in\.jsonl.*field 'text' must be text, got"):
-        documents_of(tmp_path, toy, [{"text": "a"}, {"text": value}])
+        documents_of(tmp_path, toy, [{"text": "a"}, {"text": value}], compat="lwm")
 
 
 @pytest.mark.parametrize("codes", [["10", "11"], [10.0, 11.0], [10, "11"]])

@@ -38,7 +38,7 @@ def test_a_run_does_not_continue_with_an_engine_that_was_ruled_out(
     if is_ruled_out:
         rule_out(begun, plan.vocabulary.files, "wrong on 'b'", cache_dir=tmp_path / "cache")
     another = Selection(name="tokenizers", version="1")
-    monkeypatch.setattr(recipe, "select_engine", lambda *args, **kwargs: another)
+    monkeypatch.setattr(recipe, "choose_engine", lambda *args, **kwargs: another)
     notes = made.begin(plan, work, silent).begun["notes"]
     assert done.exists() != is_ruled_out
     assert read_plan(work, Selection, ENGINE).name == ("tokenizers" if is_ruled_out else "splintr")

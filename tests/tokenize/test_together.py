@@ -24,7 +24,7 @@ from support.toy import write_toy_tokenizer
 TEXTS = st.text("abc \n", max_size=12)
 LINES = st.one_of(
     TEXTS.map(lambda text: json.dumps({"text": text})),
-    st.sampled_from(["", "  ", "{", '{"other": 1}', '{"text": 7}', '{"text": "\\ud800"}']),
+    st.sampled_from(["", "  ", "{", '{"other": 1}', '{"text": [7]}', '{"text": "\\ud800"}']),
     st.tuples(TEXTS, TEXTS).map(lambda two: json.dumps({"body": two[0], "text": two[1]})),
 )
 

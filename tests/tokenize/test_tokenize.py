@@ -267,7 +267,7 @@ BAD_LINES = [
     '{"text": "good"}',
     "{bad",
     '{"body": "x"}',
-    '{"text": 3}',
+    '{"text": [3]}',
     '"just text"',
     '{"text": "\\ud800"}',
     '{"text": "also good"}',

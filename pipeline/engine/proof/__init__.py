@@ -7,7 +7,8 @@
     compare       two encodings -> the texts whose ids differ: [1, 4]
     trial         a document differs -> each unit alone -> é is bad, or the engine is ruled out
     record        the result as a file in the cache: Proof(engine="fastokens", equal=True, …)
-    prove         runs the trial of an engine, or finds its result in the cache
+    shipped       results that come with the package, for well-known tokenizers
+    prove         runs the trial of an engine, or finds its result in the cache or the package
 
 `select` takes the first engine of a fixed order that is equal; none is ever timed.
 """

@@ -6,7 +6,6 @@ The result is cached. `record` stores it, `sweep` makes the texts, and `trial` j
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,14 +13,20 @@ from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineFailedError, EngineUnavailableError
 from dataprep.pipeline.engine.proof.record import Proof, ProofKey, read_proof, write_proof
+from dataprep.pipeline.engine.proof.shipped import shipped_proof
 from dataprep.pipeline.engine.proof.sweep import Material, Sweep, make_material
 from dataprep.pipeline.engine.proof.trial import Trial
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 
 T = TypeVar("T")
+Tell = Callable[[str, int, int], None]  # the engine, characters compared, of how many
 
 BATCH_CHARACTERS = 1_000_000
 BATCH_DOCUMENTS = 20_000
+
+
+def untold(engine: str, done: int, total: int) -> None:
+    """Tell nobody."""
 
 
 def prove(
@@ -31,23 +36,41 @@ def prove(
     cache_dir: Path,
     sweep: Sweep | None = None,
     adapters: Mapping[str, Adapter] | None = None,
+    tell: Tell = untold,
 ) -> Proof:
     """Return the proof of an engine; one that cannot be loaded is not equal."""
     adapters = ADAPTERS if adapters is None else adapters
     sweep = sweep or Sweep()
+    known = known_proof(name, files, cache_dir=cache_dir, sweep=sweep, adapters=adapters)
+    if known is not None:
+        return known
     key = proof_key(name, files, sweep, adapters)
-    cached = read_proof(cache_dir, key)
-    if cached is not None:
-        return cached
     try:
         engine = load_fast(name, files, adapters=adapters)
     except EngineUnavailableError as error:
         return _proof_of(key, equal=False, why_not=str(error))
-    proof = _try_out(engine, key, files, sweep)
+    tell(name, 0, 0)  # the texts take a moment to make
+    proof = _try_out(engine, key, files, sweep, tell)
     if not proof.failed:
-        with suppress(OSError):  # an unwritable cache only costs time
-            write_proof(cache_dir, key, proof)
+        write_proof(cache_dir, key, proof)
     return proof
+
+
+def known_proof(
+    name: str,
+    files: TokenizerFiles,
+    *,
+    cache_dir: Path,
+    sweep: Sweep | None = None,
+    adapters: Mapping[str, Adapter] | None = None,
+) -> Proof | None:
+    """Return the proof if there is one already.
+
+    The cache comes first: there an engine is ruled out whose shipped proof was wrong after all.
+    """
+    adapters = ADAPTERS if adapters is None else adapters
+    key = proof_key(name, files, sweep or Sweep(), adapters)
+    return read_proof(cache_dir, key) or shipped_proof(key)
 
 
 def proof_key(
@@ -63,12 +86,14 @@ def proof_key(
     )
 
 
-def _try_out(engine: Engine, key: ProofKey, files: TokenizerFiles, sweep: Sweep) -> Proof:
+def _try_out(
+    engine: Engine, key: ProofKey, files: TokenizerFiles, sweep: Sweep, tell: Tell
+) -> Proof:
     reference = load_reference(files)
     material = make_material(files, sweep)
     trial = Trial(engine, reference)
     try:
-        num_characters = _run_trial(trial, reference, material)
+        num_characters = _run_trial(trial, reference, material, tell)
     except EngineFailedError as error:
         why_not = f"{reference.name} itself fails on texts of the trial: {error}"
         return _proof_of(key, equal=False, why_not=why_not)
@@ -83,19 +108,24 @@ def _try_out(engine: Engine, key: ProofKey, files: TokenizerFiles, sweep: Sweep)
     )
 
 
-def _run_trial(trial: Trial, reference: Engine, material: Material) -> int:
+def _run_trial(trial: Trial, reference: Engine, material: Material, tell: Tell) -> int:
     """Run the trial until the engine is ruled out; return how many characters were encoded."""
+    phases = [list(material.code_points()), list(material.pairs())]
+    strict = list(material.strict())
+    total = sum(len(chain.text) for phase in phases for chain in phase) + sum(map(len, strict))
     num_characters = 0
-    for phase in (material.code_points(), material.pairs()):
+    for phase in phases:
         for chains in _batches(phase, lambda chain: len(chain.elements) * 8):
             texts = [chain.text for chain in chains]
-            num_characters += sum(map(len, texts))
             trial.judge_chains(chains, texts, reference.encode(texts))
+            num_characters += sum(map(len, texts))
+            tell(trial.engine.name, num_characters, total)
             if trial.why_not:
                 return num_characters
-    for texts in _batches(material.strict(), len):
-        num_characters += sum(map(len, texts))
+    for texts in _batches(strict, len):
         trial.judge_strict(texts, reference.encode(texts))
+        num_characters += sum(map(len, texts))
+        tell(trial.engine.name, num_characters, total)
         if trial.why_not:
             break
     return num_characters

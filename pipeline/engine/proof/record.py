@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from dataprep.pipeline.caches import read_cached, write_cached
 from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep, Swept
-from dataprep.pipeline.opening import read_bounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +51,14 @@ class ProofKey:
 
 
 def read_proof(cache_dir: Path, key: ProofKey) -> Proof | None:
+    data = read_cached(cache_dir / "engines" / key.file_name)
     try:
-        data = read_bounded(cache_dir / "engines" / key.file_name)
-        proof = msgspec.json.decode(data, type=Proof)
-    except (OSError, msgspec.DecodeError):
+        proof = None if data is None else msgspec.json.decode(data, type=Proof)
+    except msgspec.MsgspecError:
         return None
-    return proof if (proof.engine, proof.version) == (key.engine, key.version) else None
+    is_its = proof is not None and (proof.engine, proof.version) == (key.engine, key.version)
+    return proof if is_its else None
 
 
 def write_proof(cache_dir: Path, key: ProofKey, proof: Proof) -> None:
-    path = cache_dir / "engines" / key.file_name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Two runs may prove at the same time: each has its own temp name, and the last rename wins.
-    temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temp.write_bytes(msgspec.json.encode(proof))
-    os.replace(temp, path)
+    write_cached(cache_dir / "engines" / key.file_name, msgspec.json.encode(proof))

@@ -33,7 +33,7 @@ def codes_checker(folder: Path, manifest: EncodedManifest) -> Callable[[CodeShar
 
     def check(shard: CodeShard) -> Counter[str]:
         path = folder / shard.path
-        column = _read_column(path, name, manifest)
+        column = read_codes(path, name, manifest)
         if len(column) != shard.num_records:
             raise CorruptError(
                 f"{path} holds {counted(len(column), 'record')}, its manifest says "
@@ -50,7 +50,7 @@ def codes_checker(folder: Path, manifest: EncodedManifest) -> Callable[[CodeShar
     return check
 
 
-def _read_column(path: Path, name: str, manifest: EncodedManifest) -> Any:
+def read_codes(path: Path, name: str, manifest: EncodedManifest) -> Any:
     """Return the column of codes; the columns of the shard must be those of the manifest."""
     import pyarrow as pa
     import pyarrow.parquet as pq

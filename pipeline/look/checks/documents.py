@@ -22,7 +22,8 @@ from dataprep.pipeline.storage.documents import (
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.manifest import TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, count_marked
-from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, read_pieces
+from dataprep.pipeline.storage.origins import piece_and_line
+from dataprep.pipeline.storage.provenance import read_pieces
 from dataprep.pipeline.types import Offsets
 
 OF_SOURCES = "{} of source {}"
@@ -51,7 +52,7 @@ def documents_checker(
         counts["documents_written"] = len(index)
         counts["tokens"] = int(index["length"].sum(dtype=np.int64))
         nonlocal last
-        piece, line = _origins(folder, shard, len(sources))
+        piece, line = piece_and_line(folder, shard, len(sources))
         last = _check_order(folder, shard, last, piece, line)
         _count_by_source(sources[piece], index["length"], counts)
         return counts
@@ -80,16 +81,6 @@ def _read(
             for runs, kind in zip(found.masks, kinds, strict=True):
                 counts[kind.count] += count_marked(runs, kind)
     return counts, np.concatenate(parts)
-
-
-def _origins(folder: Path, shard: DocumentShard, num_pieces: int) -> tuple[Offsets, Offsets]:
-    """Return the piece, among all, and the line in it that each document came from."""
-    origins = read_array(folder, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
-    piece = shard.provenance.first_piece + origins["piece"].astype(np.int64)
-    if len(piece) and int(piece.max()) >= num_pieces:
-        path = folder / shard.provenance.path
-        raise CorruptError(f"{path} names piece {piece.max()} of {num_pieces}")
-    return piece, origins["line"].astype(np.int64)
 
 
 def _check_order(

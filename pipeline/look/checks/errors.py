@@ -11,18 +11,21 @@ from dataprep.pipeline.storage.agreement import ERRORS
 from dataprep.pipeline.storage.manifest import Manifest
 
 
-class _Line(msgspec.Struct):
+class ErrorLine(msgspec.Struct):
+    """A quarantined record."""
+
     file: str
     reason: str
     line: int | None
     byte_offset: int | None
+    excerpt: str
 
 
 def check_errors(folder: Path, manifest: Manifest) -> None:
     wanted = manifest.counts["documents_quarantined"]
     if not wanted:
         return  # then there is no such file: see `storage.agreement`
-    path, decoder, count = folder / ERRORS, msgspec.json.Decoder(_Line), 0
+    path, decoder, count = folder / ERRORS, msgspec.json.Decoder(ErrorLine), 0
     with open(path, "rb") as file:
         for count, line in enumerate(file, 1):
             try:

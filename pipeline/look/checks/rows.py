@@ -13,17 +13,20 @@ from numpy.typing import NDArray
 from dataprep.configs.load import recorded
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.look.origins import unit_of
 from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.look.row_rules import check_rows, dense_masks
+from dataprep.pipeline.look.row_rules import check_rows, dense_masks, segment_lengths
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.origins import origins_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE
-from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout, decode_rows
 from dataprep.pipeline.types import Offsets
 
+MAX_TOKENS = 1 << 53  # of a document: what a manifest can count
 COUNTED = ("rows", "tokens", "target_tokens", "segments")
 
 
@@ -35,6 +38,8 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
     layout = RowLayout.of_manifest(manifest)
     pack = recorded(TokenizeConfig, manifest.config, folder).pack
     quirks = STRATEGIES[pack.strategy].quirks(pack)
+    for file in origins_of(folder, manifest).files:  # which checks what it reads
+        unit_of(folder, file.kind, file.path)  # and this, that the format is known
 
     def check(shard: RowShard) -> Counter[str]:
         path = folder / shard.path
@@ -60,21 +65,13 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
             loss = dense_masks(rows, layout)[0]
             counts["target_tokens"] += int(np.count_nonzero(loss[:, 1:]))
             starts.append(np.diff(rows.ends.offsets))
-            lengths.append(_lengths(rows))
+            lengths.append(segment_lengths(rows))
         pieces = np.concatenate(lengths)
         counts["tokens"], counts["segments"] = int(pieces.sum()), len(pieces)
         _check_provenance(folder, manifest, shard, np.concatenate(starts), pieces)
         return counts
 
     return check
-
-
-def _lengths(rows: Rows) -> Offsets:
-    """Return the length of every document in these rows."""
-    starts = np.concatenate(([0], rows.ends.values[:-1]))
-    starts[rows.ends.offsets[:-1]] = rows.left_padding
-    lengths: Offsets = rows.ends.values - starts
-    return lengths
 
 
 def _check_provenance(
@@ -91,3 +88,5 @@ def _check_provenance(
     num_documents = sum(source.records for source in manifest.sources)
     if len(pieces) and int(pieces["document"].max()) >= num_documents:
         raise CorruptError(f"{path} names document {pieces['document'].max()} of {num_documents}")
+    if len(pieces) and int(pieces["start"].max()) >= MAX_TOKENS:
+        raise CorruptError(f"{path} names token {pieces['start'].max()} of a document")

@@ -26,6 +26,7 @@ from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.json.array import JSON_SPACE, Skeleton, split_json
 from dataprep.pipeline.sources.json.layout import find_filled
 from dataprep.pipeline.sources.json.records import JsonRecords
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.stream import UTF8_BOM, ByteStream, check_encoding
 from dataprep.pipeline.types import Piece, Records, Source
@@ -45,7 +46,7 @@ class Jsonl(Format):
     names_files = True
     is_json = True
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return split_lines_apart(source, _NEWLINE, target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
@@ -70,7 +71,7 @@ class Json(Format):
     names_files = True
     is_json = True
 
-    def split(self, source: Source, target_bytes: int, keys: frozenset[str] | None) -> list[Cut]:
+    def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.whole(source)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
@@ -93,7 +94,7 @@ def _decoder(wanted: Wanted, *, in_lines: bool) -> JsonRecords:
 
 @lru_cache(maxsize=64)
 def _cached_decoder(
-    keys: frozenset[str] | None,
+    keys: Keys | None,
     held_by: HeldBy,
     in_lines: bool,
     max_record_bytes: int,

@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dataprep.pipeline.ragged import HeldBy
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.reasons import DuplicateKeyError
 
 _MAX_DIGITS = 4000  # of an integer; Python refuses 4,300
@@ -42,27 +43,46 @@ def _integer(digits: str) -> int | float:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer)
 
 
-def decode_leniently(data: bytes, keys: Sequence[str], held_by: HeldBy) -> dict[str, Any]:
-    """Return the wanted keys of a record, or all if one is missing; ValueError if it is not JSON.
+def decode_leniently(data: bytes, keys: Keys, held_by: HeldBy) -> dict[str, Any]:
+    """Return the wanted keys of a record, or all if it lacks a needed one; ValueError if it is not
+    JSON.
 
-    >>> decode_leniently(b'{"text": "a", "score": [NaN, 1e999]}', ["text"], lambda key: "")
+    >>> keys = Keys(needed=frozenset({"text"}))
+    >>> decode_leniently(b'{"text": "a", "score": [NaN, 1e999]}', keys, lambda key: "")
     {'text': 'a'}
     """
     # Bytes that are not UTF-8 become surrogates.
     record = _DECODER.decode(data.decode("utf-8", "surrogateescape"))
     if not isinstance(record, dict):
         raise ValueError("not an object")
-    _check_keys(record, keys)
-    if not record.keys() >= set(keys):
+    tops = keys.tops
+    _check_keys(record, tops)
+    if keys.lacking(record):
         return record
-    found = {key: record[key] for key in keys}
+    found = {key: record[key] for key in sorted(tops) if key in record}
     for key, value in found.items():
-        if not _is_sound(value):
+        if not all(map(_is_sound, _wanted_in(key, value, keys))):
             raise ValueError(f"the value of {key!r} is not JSON")
         if held_by(key) == "segments" and isinstance(value, list):
             for item in value:
                 _check_keys(item, item)
     return found
+
+
+def _wanted_in(top: str, value: Any, keys: Keys) -> Iterator[Any]:
+    """Yield what is wanted of the value of a key: all of it, or what paths may lead to."""
+    paths = [name for name in keys.names if name != top and keys.top_of(name) == top]
+    if top in keys.names or not isinstance(value, dict):
+        yield value
+        return
+    for path in paths:
+        inside: Any = value
+        rest = path
+        while "." in rest and isinstance(inside, dict):
+            rest = rest.partition(".")[2]
+            if rest in inside:
+                yield inside[rest]
+            inside = inside.get(rest.partition(".")[0])
 
 
 def _check_keys(item: Any, watched: Iterable[str]) -> None:

@@ -24,7 +24,8 @@ import numpy as np
 
 from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds
 from dataprep.pipeline.sources.json.digits import parse_digit_lists
-from dataprep.pipeline.types import Record
+from dataprep.pipeline.sources.keys import Keys
+from dataprep.pipeline.types import ABSENT, Record
 
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PLAIN = msgspec.json.Decoder(dict[str, Any])
@@ -45,25 +46,31 @@ class DecodedObjects:
     rows: Sequence[Record] | None = None
 
 
-def decode_raw(
-    data: memoryview, keys: Sequence[str] | None, held_by: HeldBy
-) -> DecodedObjects | None:
+def decode_raw(data: memoryview, keys: Keys | None, held_by: HeldBy) -> DecodedObjects | None:
     """Decode the wanted keys (None: all) of all objects, with lists of codes as arrays; return None
-    if an object lacks a wanted key or may have a key twice. Raises what msgspec raises."""
+    if an object lacks a needed key or may have a key twice. Raises what msgspec raises."""
     objects: Sequence[RawObject] = _RAW.decode_lines(data)
     if _may_repeat_a_key(objects, data):
         return None
     if keys is None:
-        keys = list(objects[0]) if objects else []
+        names = list(objects[0]) if objects else []
         # In the same order too, because an error lists the keys of its record in their order.
-        if not keys or any(list(found) != keys for found in objects):
+        if not names or any(list(found) != names for found in objects):
             return DecodedObjects(count=len(objects), rows=_rows(objects, data, held_by))
-    try:
-        raws = {key: [found[key] for found in objects] for key in keys}
-    except KeyError:
-        return None
-    columns = {key: _DECODE[held_by(key)](raws[key]) for key in keys}
+    else:
+        names = sorted(keys.tops)
+        if any(map(keys.lacking, objects)):
+            return None
+    columns = {key: _column([o.get(key) for o in objects], held_by(key)) for key in names}
     return DecodedObjects(count=len(objects), columns=columns)
+
+
+def _column(raws: list[Any], holds: Holds) -> Sequence[Any]:
+    """Decode the values of one key; None stands for an object that lacks it."""
+    if None not in raws:
+        return _DECODE[holds](raws)
+    decoded = iter(_DECODE[holds]([raw for raw in raws if raw is not None]))
+    return [ABSENT if raw is None else next(decoded) for raw in raws]
 
 
 def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:

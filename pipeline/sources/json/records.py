@@ -3,14 +3,14 @@
 There are two ways, with the same result for every line:
 
     all lines at once   one call for the block, 400 to 500 MB/s; used if it is certain that every
-                        line is one object with all wanted keys, each once
+                        line is one object with all needed keys, and none of the wanted twice
     line by line        half as fast; finds out what is wrong with which line
 
 Only the first way returns codes as arrays: `raw` decodes blocks that may hold codes, and whole
 records.
 
 Only the wanted keys of a record are decoded and checked; the rest is skipped if it is JSON, or
-nearly (`lenient`). A record that lacks a wanted key is returned whole, so that an error can list
+nearly (`lenient`). A record that lacks a needed key is returned whole, so that an error can list
 the keys it has.
 """
 
@@ -18,22 +18,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from dataprep.pipeline.excerpts import excerpt_of_bytes
 from dataprep.pipeline.ragged import HeldBy
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.layout import lay_out_elements, lay_out_lines
 from dataprep.pipeline.sources.json.lenient import decode_leniently
 from dataprep.pipeline.sources.json.raw import DecodedObjects, decode_raw
+from dataprep.pipeline.sources.keys import Keys, tops_of
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
-from dataprep.pipeline.types import Record, RecordError, Records
+from dataprep.pipeline.types import ABSENT, Record, RecordError, Records
 
 # Characters that msgspec does not allow in the name of a field. For such a key, whole records are
 # decoded.
@@ -54,17 +57,25 @@ class WantedDecoder:
 
     Each key has its own type, unknown to msgspec, which therefore passes every value to a hook.
     The hook keeps the values: these are the columns, and a key that appears twice in an object
-    makes a column too long.
+    makes a column too long. A key that an object may lack has a default, which tells where it does.
     """
 
-    def __init__(self, keys: Sequence[str]) -> None:
-        self.keys = tuple(keys)
+    def __init__(self, wanted: Keys) -> None:
+        self._wanted = wanted
+        fixed = sorted(wanted.fixed)
+        self.keys = (*fixed, *sorted(wanted.tops - wanted.fixed))
         types = [type(f"_Wanted{i}", (), {}) for i in range(len(self.keys))]
         self._values: list[list[Any]] = [[] for _ in types]
         names = [f"field{i}" for i in range(len(self.keys))]
+        # Of the keys that an object may lack: None is what it has then, even if its value is null.
+        readers = [attrgetter(name) for name in names[len(fixed) :]]
+        self._readers = [*repeat(None, len(fixed)), *readers]
         struct = msgspec.defstruct(
             "_WantedFields",
-            list(zip(names, types, strict=True)),
+            [
+                (name, kind) if read is None else (name, kind, None)
+                for name, kind, read in zip(names, types, self._readers, strict=True)
+            ],
             rename=dict(zip(names, self.keys, strict=True)),
             gc=False,
         )
@@ -78,14 +89,22 @@ class WantedDecoder:
         self._decoder = msgspec.json.Decoder(struct, dec_hook=keep)
 
     def lines(self, data: memoryview) -> DecodedObjects | None:
-        """Return all objects, or None unless each has every key once. Raises msgspec's errors."""
+        """Return all objects, or None unless each has every needed key, and none a key twice.
+        Raises msgspec's errors."""
         self._forget()
-        count = len(self._decoder.decode_lines(data))
-        columns = {key: values.copy() for key, values in zip(self.keys, self._values, strict=True)}
+        objects = self._decoder.decode_lines(data)
+        columns: dict[str, list[Any]] = {}
+        for key, values, read in zip(self.keys, self._values, self._readers, strict=True):
+            there = None if read is None else [read(item) is not None for item in objects]
+            columns[key] = values.copy() if there is None else _spread(values, there)
         self._forget()  # the caller's columns are the only ones that hold the values
-        if any(len(column) != count for column in columns.values()):
+        if any(len(column) != len(objects) for column in columns.values()):
             return None
-        return DecodedObjects(count=count, columns=columns)
+        return (
+            None
+            if _lack(columns, self._wanted)
+            else DecodedObjects(count=len(objects), columns=columns)
+        )
 
     def one(self, data: bytes) -> dict[str, Any]:
         self._forget()
@@ -93,11 +112,32 @@ class WantedDecoder:
         for key, values in zip(self.keys, self._values, strict=True):
             if len(values) > 1:
                 raise DuplicateKeyError(key)
-        return {key: values[0] for key, values in zip(self.keys, self._values, strict=True)}
+        pairs = zip(self.keys, self._values, strict=True)
+        found = {key: values[0] for key, values in pairs if values}
+        if self._wanted.lacking(found):
+            raise msgspec.ValidationError("a needed key is missing")
+        return found
 
     def _forget(self) -> None:
         for values in self._values:
             values.clear()
+
+
+def _spread(values: list[Any], there: list[bool]) -> list[Any]:
+    """Return the values at the places of their objects; too many of them if a key came twice."""
+    if len(values) != sum(there):
+        return [*values, *there, ABSENT]
+    each = iter(values)
+    return [next(each) if is_there else ABSENT for is_there in there]
+
+
+def _lack(columns: Mapping[str, list[Any]], wanted: Keys) -> bool:
+    """Return whether an object has a needed path neither as a key nor as an object."""
+    return any(
+        key is ABSENT and top is ABSENT
+        for name in wanted.needed - wanted.fixed
+        for key, top in zip(columns[name], columns[wanted.top_of(name)], strict=True)
+    )
 
 
 class WholeDecoder:
@@ -155,19 +195,20 @@ class JsonRecords:
 
     def __init__(
         self,
-        keys: frozenset[str] | None,
+        keys: Keys | None,
         *,
         held_by: HeldBy,
         in_lines: bool,
         max_record_bytes: int,
     ) -> None:
-        self._keys = None if keys is None else sorted(keys)
-        usable = keys is not None and not any(map(_UNUSABLE.search, keys))
-        self._wanted = WantedDecoder(self._keys or ()) if usable else None
-        self._whole = WholeDecoder(keys)
+        self._keys = keys
+        tops = tops_of(keys)
+        usable = tops is not None and not any(map(_UNUSABLE.search, tops))
+        self._wanted = WantedDecoder(keys) if keys is not None and usable else None
+        self._whole = WholeDecoder(tops)
         self._segments = SegmentChecker()
         self._held_by = held_by
-        self._may_have_codes = keys is None or (usable and any(map(held_by, keys)))
+        self._may_have_codes = tops is None or (usable and any(map(held_by, tops)))
         self._in_lines = in_lines
         self._max_record_bytes = max_record_bytes
 
@@ -212,7 +253,14 @@ class JsonRecords:
         for line, (start, end) in enumerate(ranges, first_line):
             if end - start > self._max_record_bytes:
                 reason = too_long_reason(end - start, self._max_record_bytes)
-                errors.append(RecordError(line=line, offset=block.position + start, reason=reason))
+                errors.append(
+                    RecordError(
+                        line=line,
+                        offset=block.position + start,
+                        reason=reason,
+                        excerpt=excerpt_of_bytes(memoryview(block.data)[start:end]),
+                    )
+                )
                 continue
             data = block.data[start:end]
             content = data.lstrip(JSON_SPACE)
@@ -224,7 +272,8 @@ class JsonRecords:
                 found.append((line, offset))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
                 reason = explain(content, error)
-                errors.append(RecordError(line=line, offset=offset, reason=reason))
+                excerpt = excerpt_of_bytes(content)
+                errors.append(RecordError(line=line, offset=offset, reason=reason, excerpt=excerpt))
         places = np.array(found, np.int64).reshape(-1, 2)
         columns = None if self._keys is None else as_columns(rows, self._keys)
         return Records(

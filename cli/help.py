@@ -1,0 +1,95 @@
+"""How help looks: commands under the task they serve, options under the question they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from typer.core import TyperCommand, TyperGroup
+
+from dataprep.configs.base import IS_PATH, MAY_BE_PATH
+
+# The same letter for the same thing, on every command.
+LETTERS = {"out": "-o", "workers": "-j"}
+METAVARS = {IS_PATH: "PATH", MAY_BE_PATH: "PATH|NAME"}
+METAVARS_OF_TYPES = {int: "N", float: "X", str: "TEXT"}
+
+_SHOWN: Mapping[type, Any] = {
+    bool: lambda value: "yes",
+    int: "{:,}".format,
+    str: lambda value: value if value.strip() else repr(value),
+}
+
+
+class Flags:
+    """Makes the flag of each key of a config: its name, what it is, and its default."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self._fields = model.model_fields
+
+    def about(self, key: str) -> str:
+        """Return the help of a key, with its default if it has one that is worth a word."""
+        field = self._fields[key]
+        text, default = field.description or "", field.default
+        if "default:" in text or default in (None, "", (), 0) or field.is_required():
+            return text
+        shown = _SHOWN.get(type(default), str)(default)
+        return f"{text}  [default: {shown}]"
+
+    def __call__(self, key: str, *names: str, metavar: str | None = None) -> Any:
+        """Return what typer needs to know; `names`: of a switch, `--add-bos/--no-add-bos`."""
+        if names:
+            return typer.Option(*names, help=self.about(key))
+        own = [f"--{key.replace('_', '-')}", *([LETTERS[key]] if key in LETTERS else [])]
+        return typer.Option(*own, metavar=metavar or self._metavar(key), help=self.about(key))
+
+    def _metavar(self, key: str) -> str | None:
+        """Return what stands for a value; None: typer lists the choices."""
+        field = self._fields[key]
+        marked = [METAVARS[mark] for mark in field.metadata if mark in METAVARS]
+        kinds = [field.annotation, *_parts(field.annotation)]
+        typed = [METAVARS_OF_TYPES[kind] for kind in kinds if kind in METAVARS_OF_TYPES]
+        return next(iter((*marked, *typed)), None)
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """Return the types that an annotation is made of, without the choices of a Literal."""
+    inner = get_args(annotation) if str(get_origin(annotation)) != "typing.Literal" else ()
+    return [part for item in inner for part in (item, *_parts(item))]
+
+
+def in_sections(sections: Mapping[str, Sequence[str]]) -> type[TyperCommand]:
+    """Return the class of a command whose options are shown in sections; the rest comes last."""
+
+    class Command(TyperCommand):
+        def format_options(self, ctx: Any, formatter: Any) -> None:
+            records: dict[str, Any] = {}
+            for param in self.get_params(ctx):
+                record = param.get_help_record(ctx)
+                if record is not None:
+                    name, about = record
+                    if param.param_type_name == "argument":
+                        name = name.partition(" <")[0]  # INPUT <list[str]>
+                    records[param.name or ""] = name, about
+            for title, names in sections.items():
+                with formatter.section(title):
+                    formatter.write_dl([records.pop(name) for name in names])
+            if records:
+                with formatter.section("Help"):
+                    formatter.write_dl(list(records.values()))
+
+    return Command
+
+
+def by_task(tasks: Mapping[str, Mapping[str, str]]) -> type[TyperGroup]:
+    """Return the class of a command whose commands are shown by task."""
+
+    class Commands(TyperGroup):
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            for title, commands in tasks.items():
+                with formatter.section(title):
+                    formatter.write_dl(list(commands.items()))
+
+    return Commands

@@ -1,0 +1,131 @@
+"""Which rows a loader took at a step, by a state that it saved later: no other setting is needed.
+
+    {"step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null}
+
+    step 17 of web  ─►  rows 5103, 88, … of web; 77 rows are of code
+
+The dealing needs the shares alone, so that the other datasets of a mixture need not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+
+from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, epochs_before
+from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
+from dataprep.loaders.state import parse_state
+from dataprep.pipeline.errors import ConfigError, ConflictError, short
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+_Rows = Annotated[int, msgspec.Meta(ge=0, le=MAX_ROWS)]
+_Weight = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+
+class _Known(msgspec.Struct):
+    """What a state says about the batches before its step."""
+
+    step: _Number
+    seed: int
+    shuffle: bool
+    batch_size: dict[str, _Size]
+    datasets: dict[str, str]
+    phases: list[tuple[_Number, list[_Weight]]]
+    rows: _Rows | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The batches before the step of a state; those after it, if nothing changes at that step."""
+
+    step: int  # of the state
+    fingerprints: Mapping[str, str]  # of the datasets, by their names
+    seed: int
+    shuffled: bool
+    sizes: BatchSizes
+    phases: tuple[Phase, ...]
+    num_rows: int | None  # None: they never end
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many steps there are; of an endless loader, how many can be counted."""
+        if self.num_rows is None:
+            return self.sizes.num_steps(MAX_ROWS, "drop")
+        return self.sizes.num_steps(self.num_rows, "pad")
+
+    def names_of(self, fingerprint: str) -> list[str]:
+        """Return the names that a dataset has in the mixture, where it may stand several times."""
+        return [name for name, own in self.fingerprints.items() if own == fingerprint]
+
+    def rows_of(self, step: int, rows: Mapping[str, int]) -> list[tuple[str, int | None]]:
+        """Return (dataset, row in it) for each row of a batch; None where `rows`, which has the
+        number of rows by dataset, does not have it. Padding is left out."""
+        first, names = self.sizes.first_row(step), list(self.fingerprints)
+        stop = first + self.sizes.size(step)
+        stop = stop if self.num_rows is None else min(stop, self.num_rows)
+        dealt = self._mixture(rows).locate(first, stop)
+        found = zip(*(array.tolist() for array in dealt), strict=True)
+        return [(names[i], row if names[i] in rows else None) for i, row in found]
+
+    def epochs_at(self, step: int, rows: Mapping[str, int]) -> dict[str, float]:
+        """Return how often the datasets that `rows` has were read by the batches before a step."""
+        epochs = epochs_before(self._mixture(rows), self.sizes.first_row(step))
+        return {name: epochs[name] for name in rows}
+
+    def _mixture(self, rows: Mapping[str, int]) -> Mixture:
+        """Return the mixture; a dataset whose rows are not known counts as one row."""
+        return Mixture(
+            components=tuple(
+                Component(name=name, num_rows=rows.get(name, 1), weights={0: Fraction(1)})
+                for name in self.fingerprints
+            ),
+            phases=self.phases,
+            num_rows=self.num_rows,
+            shuffled=self.shuffled,
+            seed=self.seed,
+        )
+
+
+def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
+    """Return what a state says about the batches before it; a ConflictError if it is none."""
+    try:
+        known = msgspec.convert(dict(parse_state(state)), _Known)
+        sizes = BatchSizes.of({int(step): size for step, size in known.batch_size.items()})
+    except (msgspec.ValidationError, ValueError, ConfigError) as error:
+        raise ConflictError(
+            f"this state knows no batch: {short(str(error), 200)}; a state knows the batches that "
+            "the loader had handed out"
+        ) from None
+    firsts = [first for first, _ in known.phases]
+    counts = {len(weights) if any(weights) else 0 for _, weights in known.phases}
+    if firsts[:1] != [0] or firsts != sorted(set(firsts)) or counts != {len(known.datasets)}:
+        raise ConflictError(f"the phases of this state, {shown(known.phases)}, are not of a loader")
+    return Replay(
+        step=known.step,
+        fingerprints=dict(sorted(known.datasets.items())),
+        seed=known.seed,
+        shuffled=known.shuffle,
+        sizes=sizes,
+        phases=_phases(known.phases),
+        num_rows=known.rows,
+    )
+
+
+def _phases(found: Sequence[tuple[int, Sequence[int]]]) -> tuple[Phase, ...]:
+    """Return the phases, with what those before each have taken."""
+    phases: list[Phase] = []
+    for first, weights in found:
+        taken = [0] * len(weights)
+        if phases:
+            last = phases[-1]
+            length = first - last.first_row
+            taken = [n + last.shares.count(i, length) for i, n in enumerate(last.taken)]
+        shares = Shares(weights=tuple(weights))
+        phases.append(Phase(first_row=first, shares=shares, taken=tuple(taken)))
+    return tuple(phases)

@@ -1,0 +1,216 @@
+"""File and line of every document, as runs: consecutive documents of consecutive lines of a file.
+
+    document   0 1 2 3 4 | 5 6 7        line 2 of file 0 is blank
+    file       0 0 0 0 0 | 1 1 1
+    line       0 1 3 4 5 | 0 1 2        from 0
+    runs       document 0, file 0, line 0 · document 2, file 0, line 3 · document 5, file 1, line 0
+
+A run lasts to the next one, so that most files need one, however long they are. `media.parquet`
+says in the same way what the rows of files of codes are of: one row for each row of such a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.provenance import (
+    DOCUMENT_ORIGIN,
+    MEDIA,
+    ORIGIN_RUN,
+    ORIGINS,
+    OriginFile,
+    listed,
+    must_list,
+    read_files,
+    read_pieces,
+)
+from dataprep.pipeline.types import Offsets
+
+MAX_LINES = 1 << 62  # of a file, so that sums of them fit 64 bits
+Media = Mapping[int, Sequence[str]]  # by file: what each of its rows is of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origins:
+    """Where the documents of a dataset came from."""
+
+    files: tuple[OriginFile, ...]
+    runs: NDArray[Any]  # ORIGIN_RUN[r], ascending; the first is of document 0
+    _starts: Offsets = field(init=False, repr=False)  # documents; a search would copy the column
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_starts", self.runs["document"].astype(np.int64))
+
+    def of(self, documents: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the file and the line in it, from 0, of each of these documents."""
+        run = self.run_of(documents)
+        found, first = self.runs[run], self._starts[run]
+        return found["file"].astype(np.int64), found["line"].astype(np.int64) + documents - first
+
+    def run_of(self, documents: Offsets) -> Offsets:
+        return np.searchsorted(self._starts, documents, side="right") - 1
+
+
+def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Origins:
+    """Read where all documents came from; a CorruptError if that is not what it can be."""
+    if isinstance(manifest, TokenizedManifest):
+        return Origins(files=files_of_sources(manifest), runs=runs_of_tokenized(folder, manifest))
+    files = read_files(folder, manifest)
+    runs = read_array(folder, must_list(folder, manifest, ORIGINS), ORIGIN_RUN)
+    wrong = _wrong_runs(runs, files, [source.records for source in manifest.sources])
+    if wrong:
+        raise CorruptError(f"{folder / ORIGINS} {wrong}")
+    return Origins(files=files, runs=runs)
+
+
+def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[OriginFile, ...]:
+    return tuple(
+        OriginFile(
+            dataset=dataset,
+            path=source.path,
+            kind=source.kind,
+            fingerprint=source.fingerprint,
+            input=source.input,
+        )
+        for source in manifest.sources
+    )
+
+
+def runs_of_tokenized(folder: Path, manifest: TokenizedManifest) -> NDArray[Any]:
+    """Return the runs of a tokenized dataset; files are numbered as its sources."""
+    pieces = read_pieces(folder, manifest)
+    sources = np.array([piece.source for piece in pieces], np.int64)
+    firsts = np.array([piece.first_line for piece in pieces], np.int64)
+    found, document = [np.zeros(0, ORIGIN_RUN)], 0
+    for shard in manifest.shards:
+        piece, line = piece_and_line(folder, shard, len(pieces))
+        runs = _runs(document, sources[piece], firsts[piece] + line)
+        found.append(runs[1:] if _goes_on(found[-1], runs) else runs)
+        document += shard.num_documents
+    return np.concatenate(found)
+
+
+def piece_and_line(folder: Path, shard: DocumentShard, num_pieces: int) -> tuple[Offsets, Offsets]:
+    """Return the piece, among all, and the line in it that each document of a shard came from."""
+    origins = read_array(folder, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
+    piece = shard.provenance.first_piece + origins["piece"].astype(np.int64)
+    if len(piece) and int(piece.max()) >= num_pieces:
+        path = folder / shard.provenance.path
+        raise CorruptError(f"{path} names piece {piece.max()} of {num_pieces}")
+    return piece, origins["line"].astype(np.int64)
+
+
+def _runs(first_document: int, file: Offsets, line: Offsets) -> NDArray[Any]:
+    """Return the runs of documents that are numbered from `first_document` on.
+
+    >>> _runs(7, np.array([0, 0, 0, 1]), np.array([0, 1, 3, 0])).tolist()
+    [(7, 0, 0), (9, 3, 0), (10, 0, 1)]
+    """
+    begins = np.ones(len(file), bool)
+    begins[1:] = (np.diff(file) != 0) | (np.diff(line) != 1)
+    places = np.flatnonzero(begins)
+    runs = np.empty(len(places), ORIGIN_RUN)
+    runs["document"] = first_document + places
+    runs["file"], runs["line"] = file[places], line[places]
+    return runs
+
+
+def _goes_on(before: NDArray[Any], runs: NDArray[Any]) -> bool:
+    """Return whether the first of these runs is the same as the last before it."""
+    if not len(before) or not len(runs):
+        return False
+    last, first = before[-1], runs[0]
+    step = int(first["document"]) - int(last["document"])
+    return bool(last["file"] == first["file"] and int(last["line"]) + step == int(first["line"]))
+
+
+def _wrong_runs(runs: NDArray[Any], files: Sequence[OriginFile], counts: Sequence[int]) -> str:
+    """Return what is wrong with the runs of datasets of so many documents, or ''."""
+    ends = np.cumsum([0, *counts], dtype=np.int64)
+    if not len(runs):
+        return "lists no document" if ends[-1] else ""
+    starts = runs["document"].astype(np.int64)  # negative from 2**63 on, so the maximum is not
+    is_in_order = starts[0] == 0 and (np.diff(starts) > 0).all()
+    if not is_in_order or int(runs["document"].max()) >= ends[-1]:
+        return "does not list all documents in order"
+    if int(runs["file"].max()) >= len(files):
+        return f"names file {runs['file'].max()} of {len(files)}"
+    if int(runs["line"].max()) >= MAX_LINES:
+        return f"names line {runs['line'].max()}, which no file has"
+    if not _lines_rise(runs, np.diff(starts, append=ends[-1])):
+        return "does not list the lines of a file in order"
+    of_file = np.array([file.dataset for file in files], np.int64)[runs["file"]]
+    last = np.append(starts[1:], ends[-1]) - 1  # document of each run
+    for documents in (starts, last):
+        if (np.searchsorted(ends, documents, side="right") - 1 != of_file).any():
+            return "names files of another dataset than its documents"
+    return ""
+
+
+def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
+    """Return whether each run begins after the last line of the run before it of its file."""
+    order = np.argsort(runs["file"], kind="stable")
+    file, line = runs["file"][order], runs["line"][order].astype(np.int64)
+    is_past = line[1:] >= (line + lengths[order])[:-1]
+    return bool((is_past | (file[1:] != file[:-1])).all())
+
+
+# --- media ---
+
+
+def write_media(path: Path, found: Iterator[tuple[int, Sequence[str]]]) -> bool:
+    """Write what the rows of files of codes are of, if there is any such file."""
+    first = next(found, None)
+    if first is None:
+        return False
+    import pyarrow as pa  # here: most datasets have no media
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([("file", pa.uint32()), ("media", pa.string())])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        while first is not None:
+            number, names = first
+            files = np.full(len(names), number, np.uint32)
+            writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
+            first = next(found, None)
+    return True
+
+
+def read_media(
+    folder: Path,
+    manifest: TokenizedManifest | PackedManifest,
+    files: Sequence[int] | None = None,
+    *,
+    is_hashed: bool = True,
+) -> Media:
+    """Return what the rows of these files (None: of all) are of; files without codes are not
+    among them. The hash of the manifest is compared if it is asked for."""
+    entry = listed(manifest, MEDIA)
+    if entry is None:
+        return {}
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if is_hashed:
+        check_file(folder, entry)
+    chosen = [("file", "in", sorted(set(files)))] if files is not None else None
+    try:
+        table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=chosen)
+        number = table.column("file").to_numpy().astype(np.int64)
+        names: list[str] = table.column("media").to_pylist()
+    except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+        raise CorruptError(f"{folder / MEDIA} cannot be read: {error}") from None
+    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+    ranges = pairwise(cuts) if len(number) else ()
+    return {int(number[start]): names[start:stop] for start, stop in ranges}

@@ -1,0 +1,44 @@
+"""Choose the engine of a run by how much there is to encode.
+
+    below  2 MB    the reference: a fast engine takes a second longer to load
+    below 50 MB    an engine whose proof is there already, else the reference
+    above          an engine; its proof takes half a minute, once for a tokenizer
+
+The output does not depend on it: engines are proven equal to the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from dataprep.pipeline.engine import Selection, reference_selection, select_engine
+from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.tokenize.plan import TokenizePlan
+from dataprep.pipeline.types import Source, Task
+
+TINY_BYTES = 2_000_000
+SMALL_BYTES = 50_000_000
+BYTES_PER_RECORD = 10_000  # a guess, for tasks that read only some records of their pieces
+
+
+def choose_engine(requested: str, plan: TokenizePlan, cache_dir: Path, report: Report) -> Selection:
+    files = plan.vocabulary.files
+    size = sum(_bytes_of(task, plan.sources) for task in plan.tasks)
+    if requested == "auto" and size < TINY_BYTES:
+        return reference_selection(files)
+
+    def tell(engine: str, done: int, total: int) -> None:
+        report("proof", {"proving": engine, "done": done, "total": total})
+
+    return select_engine(
+        requested, files, cache_dir=cache_dir, proves=size >= SMALL_BYTES, tell=tell
+    )
+
+
+def _bytes_of(task: Task, sources: Sequence[Source]) -> float:
+    """Return about how many bytes a task reads; infinitely many where the size is not known."""
+    is_known = all(sources[piece.source].num_bytes >= 0 for piece in task.pieces)
+    size = task.num_bytes if is_known else math.inf
+    return size if task.limit < 0 else min(size, task.limit * BYTES_PER_RECORD)

@@ -1,0 +1,100 @@
+"""How long the first result takes, in seconds of wall time, beside another checkout if named.
+
+    python scripts/bench_start.py DATA [--against CHECKOUT] [--tokenizer qwen3] [--rounds 3]
+
+DATA holds mix20.jsonl and tokenizers/NAME/tokenizer.json. "new" is the same tokenizer with a space
+at its end, so that no proof of it is known anywhere; "empty" means an empty cache. The checkouts
+take turns, and the median of the rounds is shown: one round for what takes most of a minute. The
+misspelt name is looked for on the hub, or fails for want of a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).resolve().parent.parent
+MISSPELT = "gpt3"
+Measure = Callable[[Path], float]  # a checkout -> seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--tokenizer", default="qwen3")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    checkouts = [arguments.against.resolve(), HERE] if arguments.against else [HERE]
+    print(f"{'':44}" + "".join(f"{name:>10}" for name in ("against", "here")[-len(checkouts) :]))
+    with tempfile.TemporaryDirectory() as name:
+        for what, rounds, measure in measures(arguments, Path(name)):
+            times: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
+            for _ in range(rounds):
+                for checkout in checkouts:
+                    times[checkout].append(measure(checkout))
+            print(f"{what:44}" + "".join(f"{median(t):8.2f} s" for t in times.values()), flush=True)
+
+
+def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int, Measure]]:
+    corpus, known = arguments.data / "mix20.jsonl", arguments.data / "tokenizers"
+    known = known / arguments.tokenizer
+    ten = folder / "ten.jsonl"
+    with open(corpus, encoding="utf-8") as file:
+        ten.write_text("".join(islice(file, 10)), encoding="utf-8")
+    new = Path(shutil.copytree(known, folder / "new", copy_function=shutil.copyfile))
+    (new / "tokenizer.json").write_bytes((known / "tokenizer.json").read_bytes() + b" ")
+
+    def run(checkout: Path, path: Path, tokenizer: str, is_warm: bool = False) -> float:
+        cache = folder / f"cache-{checkout.name}"
+        if not is_warm:
+            shutil.rmtree(cache, ignore_errors=True)
+        return seconds(checkout, path, tokenizer, folder / "out", cache)
+
+    warmed: set[Path] = set()
+
+    def warm(checkout: Path) -> float:
+        if checkout not in warmed:
+            warmed.add(checkout)
+            run(checkout, ten, str(known), is_warm=True)
+        return run(checkout, ten, str(known), is_warm=True)
+
+    rounds = arguments.rounds
+    return [
+        ("20 MB, new tokenizer, empty cache", 1, lambda c: run(c, corpus, str(new))),
+        ("20 MB, well-known tokenizer, empty cache", 1, lambda c: run(c, corpus, str(known))),
+        ("10 documents, new tokenizer, empty cache", 1, lambda c: run(c, ten, str(new))),
+        ("10 documents, well-known, warm", rounds, warm),
+        ("a misspelt name", 1, lambda c: run(c, ten, MISSPELT)),
+    ]
+
+
+def seconds(checkout: Path, path: Path, tokenizer: str, out: Path, cache: Path) -> float:
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-m", "dataprep", "tokenize", str(path), "--tokenizer", tokenizer]
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "DATAPREP_CACHE": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*command, "--out", str(out)], env=environment, cwd=out.parent, capture_output=True
+    )
+    taken = time.perf_counter() - began
+    # A command that fails is fast, too.
+    expected = 2 if tokenizer == MISSPELT else 0
+    assert done.returncode == expected, done.stderr.decode()
+    return taken
+
+
+if __name__ == "__main__":
+    main()

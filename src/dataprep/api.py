@@ -1,0 +1,209 @@
+"""The commands as functions, with the same settings under the same names.
+
+    tokenize("config.yaml", out="data/tokenized")          a file or a preset, and settings over it
+    tokenize(["lwm", "mine.yaml"])                         several files: later ones win
+    tokenize(inputs="data/*.jsonl", tokenizer="gpt2", out="data/tokenized")
+    pack(PackConfig(inputs=("data/tokenized",), seq_len=4096, out="data/packed"))
+
+Each makes its dataset, or continues an interrupted run, or finds it complete, and returns where it
+is and its manifest. Errors are the `DataprepError`s that give a command its exit code.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.base import Model, SpecialInTextMode
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.load import load_config
+from dataprep.configs.pack import PackConfig
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.encode.recipe import encode as make_encoded
+from dataprep.pipeline.engine import (
+    BadTextsError,
+    Engine,
+    SpecialInText,
+    TokenizerFiles,
+    encode_texts,
+    load_decoder,
+    load_reference,
+    resolve_tokenizer,
+)
+from dataprep.pipeline.errors import ConfigError, InputError, short
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.recipes import Outcome, Report
+from dataprep.pipeline.pack.recipe import pack as make_packed
+from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
+
+__all__ = ["detokenize", "encode", "pack", "tokenize", "tokenize_text"]
+
+C = TypeVar("C", bound=Model)
+PathLike = str | os.PathLike[str]
+Ids = NDArray[np.uint32]
+
+
+def tokenize(
+    config: TokenizeConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    **settings: Any,
+) -> Outcome:
+    """Raw corpora to a tokenized dataset, as `dataprep tokenize` does."""
+    model, files = _config(TokenizeConfig, config, None, settings)
+    return make_tokenized(
+        model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+    )
+
+
+def pack(
+    config: PackConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    **settings: Any,
+) -> Outcome:
+    """Tokenized documents to rows of a fixed length, as `dataprep pack` does."""
+    model, files = _config(PackConfig, config, "pack", settings)
+    return make_packed(model, overwrite=overwrite, report=report, reads=files)
+
+
+def encode(
+    config: EncodeConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    **settings: Any,
+) -> Outcome:
+    """Pictures, videos and sounds to codes, as `dataprep encode` does."""
+    model, files = _config(EncodeConfig, config, "encode", settings)
+    return make_encoded(
+        model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+    )
+
+
+@overload
+def tokenize_text(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too
+    text: str, tokenizer: PathLike, *, special_in_text: SpecialInTextMode = "parse"
+) -> Ids: ...
+@overload
+def tokenize_text(
+    text: Sequence[str], tokenizer: PathLike, *, special_in_text: SpecialInTextMode = "parse"
+) -> list[Ids]: ...
+def tokenize_text(
+    text: str | Sequence[str],
+    tokenizer: PathLike,
+    *,
+    special_in_text: SpecialInTextMode = "parse",
+) -> Ids | list[Ids]:
+    """Return the ids of a text, or of each of several, without BOS and EOS.
+
+    A tokenizer is loaded once in a process.
+
+    >>> tokenize_text("hi", "bytes").tolist()
+    [104, 105]
+    """
+    texts = _texts(text)
+    files = _tokenizer(os.fspath(tokenizer))
+    try:
+        ids, offsets = encode_texts(_reference(os.fspath(tokenizer)), texts)
+        settled = SpecialInText(files, special_in_text, {}).settle(texts, ids, offsets)
+    except BadTextsError as error:
+        number, reason = min(error.reasons.items())
+        raise InputError(f"text {number}: {reason}") from None
+    found = np.split(settled.ids, settled.offsets[1:-1]) if texts else []
+    return found[0] if isinstance(text, str) else found
+
+
+def detokenize(ids: Sequence[int] | NDArray[np.integer[Any]], tokenizer: PathLike) -> str:
+    """Return the text of ids; special tokens are shown, ids outside the vocabulary as <|id|>.
+
+    >>> detokenize([104, 105], "bytes")
+    'hi'
+    """
+    try:
+        numbers = [operator.index(id) for id in ids]
+    except TypeError as error:
+        raise InputError(f"ids must be a list of whole numbers: {error}") from None
+    if min(numbers, default=0) < 0:
+        raise InputError(f"id {min(numbers)} is negative; the first id of a tokenizer is 0")
+    return _decoder(os.fspath(tokenizer))(numbers)
+
+
+def _texts(given: str | Sequence[str]) -> list[str]:
+    if isinstance(given, str):
+        return [given]
+    try:
+        texts = list(given)
+    except TypeError:
+        raise InputError(f"{given!r} must be a text or a list of texts") from None
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {number}: must be a str, got {short(repr(text), 200)}")
+    return texts
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(name: str) -> TokenizerFiles:
+    return resolve_tokenizer(name, default_cache())
+
+
+@lru_cache(maxsize=8)
+def _reference(tokenizer: str) -> Engine:
+    return load_reference(_tokenizer(tokenizer))
+
+
+@lru_cache(maxsize=8)
+def _decoder(tokenizer: str) -> Callable[[Sequence[int]], str]:
+    return load_decoder(_tokenizer(tokenizer))
+
+
+def _config(
+    model: type[C], given: Any, section: str | None, settings: Mapping[str, Any]
+) -> tuple[C, list[str]]:
+    """Return the config, and the files that it was read from."""
+    values: Mapping[str, Any] = {}
+    files: list[str] = []
+    if isinstance(given, Model):
+        values = given.model_dump(exclude_unset=True)
+    elif isinstance(given, Mapping):
+        values = given
+    elif isinstance(given, str | os.PathLike):
+        files = [os.fspath(given)]
+    elif given is not None:
+        files = _files(given)
+    flags = {key: _plain(value) for key, value in {**values, **settings}.items()}
+    if isinstance(flags.get("inputs"), str | Mapping):
+        flags["inputs"] = [flags["inputs"]]
+    config = load_config(model, files=files, section=section, flags=flags, by_hand="the arguments")
+    return config, files
+
+
+def _files(given: Any) -> list[str]:
+    try:
+        return [os.fspath(file) for file in given]
+    except TypeError:
+        raise ConfigError(
+            f"the config must be a file, a list of files, a mapping of settings or a model, "
+            f"got {short(repr(given), 200)}"
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return paths as text, also those in lists and mappings."""
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,189 @@
+"""What a new user meets first: help, versions, presets, the schema, what to type next."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+import dataprep
+from conftest import RunCli, Sample
+from dataprep.cli import encode, pack, tokenize
+from dataprep.cli.app import COMMANDS
+from dataprep.configs.load import load_config
+from dataprep.configs.tokenize import TokenizeConfig
+from support.installed import COMMAND
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_told(run_cli: RunCli, flag: str) -> None:
+    assert run_cli(flag).stdout == f"dataprep {dataprep.__version__}\n"
+
+
+@pytest.mark.parametrize("module", [tokenize, pack, encode])
+def test_every_flag_of_a_command_is_in_one_section_of_its_help(module: Any) -> None:
+    app = typer.Typer()
+    module.add_commands(app)
+    command = typer.main.get_command(app)
+    flags = {param.name for param in command.params} - {"install_completion", "show_completion"}
+    shown = [name for names in module.SECTIONS.values() for name in names]
+    assert sorted(shown) == sorted(filter(None, flags))
+
+
+def test_help_tells_defaults_letters_and_readable_usage(run_cli: RunCli) -> None:
+    text = " ".join(run_cli("tokenize", "--help").stdout.split())
+    assert text.startswith("Usage: dataprep tokenize [OPTIONS] [INPUT]...")
+    for phrase in (
+        "-o, --out PATH",
+        "-j, --workers N",
+        "-v, --verbose",
+        "-q, --quiet",
+        "[default: parse]",
+        "[default: 268,435,456]",
+        "[default: ' ']",
+        "<fail|skip|quarantine>",
+    ):
+        assert phrase in text
+    assert "<str>" not in text
+    assert "list[" not in text
+
+
+def complete(line: str, shell: str = "bash") -> str:
+    number = len(line.split()) if line.endswith(" ") else len(line.split()) - 1
+    env = {"COMP_WORDS": line, "COMP_CWORD": str(number), "_TYPER_COMPLETE_ARGS": line}
+    done = subprocess.run(
+        [*COMMAND],
+        env={**os.environ, "_DATAPREP_COMPLETE": f"complete_{shell}", **env},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_shells_complete_commands_and_their_flags(run_cli: RunCli, shell: str) -> None:
+    assert "dataprep" in run_cli("--show-completion", env={"SHELL": f"/bin/{shell}"}).stdout
+    assert "tokenize" in complete("dataprep tok", shell)
+    assert "--strategy" in complete("dataprep pack --str", shell)
+    assert "best_fit" in complete("dataprep pack --strategy ", shell)
+
+
+def test_presets_are_listed_and_shown(run_cli: RunCli) -> None:
+    listed = run_cli("presets").stdout
+    texts = json.loads(run_cli("presets", "--json").stdout)
+    assert set(texts) == {"instruct", "lwm", "pretrain"}
+    for name, text in texts.items():
+        assert f"{name} " in listed
+        assert run_cli("presets", name).stdout == text
+        load_config(TokenizeConfig, files=[name])
+    done = run_cli("presets", "nosuch", check=False)
+    assert done.code == 2
+    assert "presets: instruct, lwm, pretrain" in done.stderr
+
+
+def test_the_schema_tells_editors_what_it_is(run_cli: RunCli, tmp_path: Path) -> None:
+    file = tmp_path / "dataprep.schema.json"
+    done = run_cli("schema", "-o", file)
+    schema = json.loads(file.read_text())
+    assert schema == json.loads(run_cli("schema").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert schema["$id"]
+    (line,) = re.findall(r"# yaml-language-server: \$schema=(.*)", done.stderr)
+    assert Path(line) == file
+
+
+def test_a_schema_that_cannot_be_written_is_a_wrong_option(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    for out in ("nowhere/x", "folder", "file/x"):
+        done = run_cli("schema", "-o", out, check=False)
+        assert (done.code, "Traceback" in done.stderr) == (2, False)
+        assert f"cannot write {tmp_path / out}: " in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_schema_is_written_through_links_and_to_what_is_no_file(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("file")
+    run_cli("schema", "-o", "link")
+    assert (tmp_path / "link").is_symlink()
+    text = run_cli("schema").stdout
+    assert (tmp_path / "file").read_text() == text
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    run_cli("schema", "-o", "pipe")
+    assert text.encode().startswith(os.read(reader, 100))
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_json_logs_have_the_time(run_cli: RunCli, sample: Sample, tmp_path: Path) -> None:
+    words = ("tokenize", sample.text, "--tokenizer", "bytes", "--log-format", "json")
+    done = run_cli(*words, "--out", tmp_path / "out")
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert lines
+    for line in lines:
+        assert datetime.fromisoformat(line["time"]).tzinfo is not None
+
+
+def test_verbose_shows_the_settings_as_a_config_has_them(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    words = ("tokenize", sample.text, "--tokenizer", "bytes", "--out", tmp_path / "out")
+    shown = yaml.safe_load(run_cli(*words, "--dry-run", "-v").stderr)
+    assert shown["tokenizer"] == "bytes"
+    assert shown["on_error"] == "fail"
+    (tmp_path / "again.yaml").write_text(yaml.safe_dump(shown))
+    run_cli("tokenize", "--config", tmp_path / "again.yaml", "-q")
+    assert "nothing to do" in run_cli(*words).stdout
+
+
+def test_rows_have_no_length_that_nobody_chose(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    run_cli("tokenize", sample.text, "--tokenizer", "bytes", "--out", tmp_path / "tok")
+    done = run_cli("pack", tmp_path / "tok", "--out", tmp_path / "packed", check=False)
+    assert done.code == 2
+    assert "seq_len is not set; --seq-len 4096" in done.stderr
+
+
+def test_a_summary_tells_size_speed_and_what_to_type_next(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    out = tmp_path / "a folder"
+    words = ("tokenize", sample.text, "--tokenizer", "bytes", "--out", out)
+    first, following = run_cli(*words).stdout.splitlines()
+    assert re.search(r"; \S+ kB on disk; \S+ s, \S+ k?B/s, \S+ k?tok/s$", first)
+    command = following.removeprefix("next: ").replace("DIR", str(tmp_path / "packed"))
+    packed = run_cli(*shlex.split(command)[1:]).stdout.splitlines()
+    assert "on disk" in packed[0]
+    run_cli(*shlex.split(packed[-1].removeprefix("next: "))[1:])
+    summary = json.loads(run_cli(*words, "--json").stdout)
+    files = [path for path in out.rglob("*") if path.is_file()]
+    listed = sum(path.stat().st_size for path in files if path.name != "manifest.json")
+    assert summary["bytes"] == listed
+
+
+def test_commands_that_the_demo_prints_can_be_pasted(run_cli: RunCli, tmp_path: Path) -> None:
+    shown = run_cli("demo", "--out", tmp_path / "it's").stdout
+    commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
+    assert len(commands) == 9
+    for command in commands:
+        program, *words = shlex.split(command)
+        if program == "python":
+            code = [sys.executable, *words]
+            assert "inputs" in subprocess.run(code, capture_output=True, text=True).stdout
+        else:
+            assert words[0] in COMMANDS
+            run_cli(*words)

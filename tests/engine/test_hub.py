@@ -1,0 +1,202 @@
+"""Tokenizers by their names on the hub: one question, no retries, and near names if it fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import RunCli
+from dataprep.pipeline.engine import hub as hub_module
+from dataprep.pipeline.engine import resolve_tokenizer
+from dataprep.pipeline.engine.near import nearest
+from dataprep.pipeline.errors import ConfigError
+from support.toy import write_toy_tokenizer
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@contextmanager
+def hub(
+    files: Path | None, status: int, headers: dict[str, str]
+) -> Iterator[tuple[str, list[str]]]:
+    """A hub that has a folder of files, and else gives one answer; status 0 stands for none."""
+    asked: list[str] = []
+    is_over = threading.Event()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(f"{self.command} {self.path}")
+            file = files / Path(self.path).name if files is not None else None
+            data = file.read_bytes() if file is not None and file.is_file() else None
+            if status == 0:
+                is_over.wait()
+                return
+            self.send_response(status if data is None else 200)
+            for name, value in headers.items() if data is None else ():
+                self.send_header(name, value)
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Content-Length", str(len(data or b"")))
+            if data is not None:
+                self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(data or b"")
+
+        do_GET = do_HEAD
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            is_over.set()
+            server.shutdown()
+            thread.join()
+
+
+def resolve(name: str, cache: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Resolve a name in a process of its own: the hub's settings are read on import."""
+    script = (
+        "import sys; from dataprep.pipeline.engine import resolve_tokenizer\n"
+        "from dataprep.pipeline.errors import ConfigError\n"
+        "try: print(resolve_tokenizer(sys.argv[1]).eos_token)\n"
+        "except ConfigError as error: print(error); sys.exit(2)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script, name],
+        env={"HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1", **env},
+        cwd=cache,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said"),
+    [
+        (404, {"X-Error-Code": "RepoNotFound"}, "has no such repository, or none without"),
+        (503, {}, "answers 503"),
+        (0, {}, "did not answer in 1 s"),
+    ],
+)
+def test_a_name_that_is_not_found_is_asked_for_once(
+    status: int, headers: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    with hub(None, status, headers) as (address, asked):
+        missed = resolve("gpt3", tmp_path, HF_ENDPOINT=address, HF_HUB_ETAG_TIMEOUT="1")
+    assert (missed.returncode, missed.stderr) == (2, "")
+    assert said in missed.stdout
+    assert "Did you mean openai-community/gpt2" in missed.stdout
+    assert len(missed.stdout) < 500
+    assert asked == ["HEAD /gpt3/resolve/main/tokenizer.json"]
+
+
+def test_a_repository_without_a_tokenizer_is_asked_for_both_files(tmp_path: Path) -> None:
+    with hub(None, 404, {"X-Error-Code": "EntryNotFound"}) as (address, asked):
+        missed = resolve("some/thing", tmp_path, HF_ENDPOINT=address)
+    assert "has neither tokenizer.json nor tokenizer.model" in missed.stdout
+    assert len(asked) == 2
+
+
+def test_a_tokenizer_of_the_hub_is_downloaded_once_and_serves_without_the_hub(
+    tmp_path: Path,
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    files = write_toy_tokenizer(tmp_path / "files")
+    with hub(files, 404, {"X-Error-Code": "EntryNotFound"}) as (address, asked):
+        first = resolve("some/toy", cache, HF_ENDPOINT=address)
+        assert (first.stdout, first.returncode) == ("</s>\n", 0), first.stderr
+        asked.clear()
+        again = resolve("some/toy", cache, HF_ENDPOINT=address)
+        # That it has no special_tokens_map.json is remembered, too.
+        assert asked == ["HEAD /some/toy/resolve/main/tokenizer.json"]
+    gone = resolve("some/toy", cache, HF_ENDPOINT=address)
+    assert again.stdout == gone.stdout == first.stdout
+    assert (again.stderr, gone.stderr) == ("", "")
+    near = resolve("some/toi", cache, HF_ENDPOINT=address)
+    assert "Did you mean some/toy?" in near.stdout
+    # A config that the cache lacks might name another EOS.
+    (next(cache.glob("models--*")) / ".no_exist" / COMMIT / "special_tokens_map.json").unlink()
+    unsure = resolve("some/toy", cache, HF_ENDPOINT=address)
+    assert "cannot fetch special_tokens_map.json" in unsure.stdout
+    assert resolve("some/toy", cache, HF_HUB_OFFLINE="1").stdout == first.stdout
+
+
+def test_a_misspelt_name_is_one_short_error_of_the_command(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a"}))
+    write_toy_tokenizer(tmp_path / "my-tokenizer")
+    # Nothing listens on port 9 of this machine.
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path / "cache")}
+    words = ("tokenize", "a.jsonl", "--tokenizer", "my-tokeniser", "--out", "out")
+    ended = run_cli(*words, env=nowhere, check=False)
+    assert ended.code == 2
+    assert ended.stderr.count("\n") == 1
+    assert "cannot be reached (" in ended.stderr
+    assert "Did you mean my-tokenizer?" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_near_paths_differ_only_in_what_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("gpt2", "bert"):
+        write_toy_tokenizer(tmp_path / "tok" / name)
+    (tmp_path / "tok" / "gpt3x").mkdir()  # has no tokenizer
+    (tmp_path / "tok" / "small.model").touch()
+    monkeypatch.chdir(tmp_path)
+    for wrong, right in (
+        ("./tok/gtp2", "tok/gpt2"),
+        ("tok/gtp2/tokenizer.json", "tok/gpt2/tokenizer.json"),
+        ("tok/bert/tokeniser.json", "tok/bert/tokenizer.json"),
+        ("tko/bert/tokenizer.json", "tok/bert/tokenizer.json"),
+        (f"{tmp_path}/tok/smal.model", f"{tmp_path}/tok/small.model"),
+    ):
+        with pytest.raises(ConfigError, match=rf"Did you mean {right}\?"):
+            resolve_tokenizer(wrong)
+    with pytest.raises(ConfigError, match=r"hub name\. Give a tokenizer"):
+        resolve_tokenizer("./nothing/like/it")
+
+
+def test_near_names_are_found_in_any_case_and_without_their_owner() -> None:
+    known = ["Qwen/Qwen3-8B", "openai-community/gpt2", "bigscience/bloom"]
+    assert nearest("qwen3-8b", known) == ["Qwen/Qwen3-8B"]
+    assert nearest("QWEN/qwen3", known) == ["Qwen/Qwen3-8B"]
+    assert nearest("something-else", known) == []
+
+
+@pytest.mark.parametrize("seconds", ["0.5", "abc", "-1", "0"])
+def test_a_timeout_that_the_hub_cannot_take_is_a_mistake(
+    run_cli: RunCli, tmp_path: Path, seconds: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    words = ("tokenize", tmp_path / "a.jsonl", "--tokenizer", "org/name", "--out", tmp_path / "o")
+    done = run_cli(*words, env={"HF_HUB_ETAG_TIMEOUT": seconds}, check=False)
+    assert done.code == 2, done.stderr
+    assert "HF_HUB_ETAG_TIMEOUT is" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_download_that_breaks_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*args: object) -> Path:
+        raise RuntimeError("the connection was lost")
+
+    monkeypatch.setattr(hub_module, "_commit_with", lambda name, file: "")
+    monkeypatch.setattr(hub_module, "_download", breaks)
+    with pytest.raises(ConfigError, match=r"cannot fetch tokenizer.json of .* lost; try again"):
+        hub_module.fetch("org/name")

@@ -1,0 +1,56 @@
+"""Runs of origins say of every document what its own entry said."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.pipeline.storage.origins import Origins, _runs, write_media
+from dataprep.pipeline.storage.provenance import ORIGIN_RUN
+
+
+@settings(max_examples=200)
+@given(
+    files=st.lists(
+        st.lists(st.integers(0, 12), unique=True, max_size=8).map(sorted), min_size=1, max_size=5
+    ),
+    first=st.integers(0, 5),
+)
+def test_runs_give_back_the_file_and_line_of_every_document(
+    files: list[list[int]], first: int
+) -> None:
+    file = np.array([i for i, lines in enumerate(files) for _ in lines], np.int64)
+    line = np.array([line for lines in files for line in lines], np.int64)
+    runs = _runs(first, file, line)
+    if not len(file):
+        assert not len(runs)
+        return
+    origins = Origins(files=(), runs=runs)
+    found = origins.of(first + np.arange(len(file)))
+    assert found[0].tolist() == file.tolist()
+    assert found[1].tolist() == line.tolist()
+    gaps = (np.diff(file) != 0) | (np.diff(line) != 1)
+    assert len(runs) == 1 + int(gaps.sum())
+
+
+def test_no_file_is_written_where_there_are_no_media(tmp_path: Path) -> None:
+    assert not write_media(tmp_path / "media.parquet", iter(()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_finding_a_document_does_not_copy_the_runs() -> None:
+    """`inspect --list` asks thousands of times."""
+    runs = np.zeros(1 << 18, ORIGIN_RUN)
+    runs["document"] = np.arange(len(runs))
+    origins = Origins(files=(), runs=runs)
+    wanted = np.array([77], np.int64)
+    tracemalloc.start()
+    try:
+        assert origins.run_of(wanted).tolist() == [77]
+        assert tracemalloc.get_traced_memory()[1] < 1 << 18  # a copy has 2 MiB
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,211 @@
+"""`import dataprep`: what it offers, and that it offers it at no cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+import dataprep
+from conftest import Sample
+from dataprep import ConfigError, InputError
+from dataprep.configs.base import StrategyName
+from dataprep.configs.pack import PackConfig
+from support.modules import ROOT
+from support.trees import tree
+
+# What scripts and trainers rely on; a change here is a change for them.
+PUBLIC = [
+    "ConfigError",
+    "ConflictError",
+    "CorruptError",
+    "DataLoader",
+    "DataprepError",
+    "InputError",
+    "LockedError",
+    "PackedDataset",
+    "ResourceError",
+    "TokenizedDataset",
+    "__version__",
+    "detokenize",
+    "encode",
+    "open_dataset",
+    "pack",
+    "tokenize",
+    "tokenize_text",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(dataprep.__all__) == PUBLIC
+    for name in PUBLIC:
+        assert getattr(dataprep, name) is not None
+        assert name in dir(dataprep)
+    with pytest.raises(AttributeError, match="no attribute 'tokenise'"):
+        dataprep.tokenise  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_each_name_is_loaded_on_first_use() -> None:
+    code = """
+import sys
+before = set(sys.modules)
+import dataprep
+assert {n for n in set(sys.modules) - before if n.startswith("dataprep")} == {"dataprep"}
+dataprep.ConfigError
+assert "numpy" not in sys.modules
+dataprep.DataLoader
+assert "dataprep.api" not in sys.modules and "tokenizers" not in sys.modules
+dataprep.tokenize
+assert "dataprep.api" in sys.modules and "jax" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_the_package_is_typed_where_it_is_installed(tmp_path: Path) -> None:
+    """Also in an editable install, for whoever checks a script of their own."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import dataprep\n"
+        "reveal_type(dataprep.tokenize_text('a', 'bytes'))\n"
+        "reveal_type(dataprep.pack(seq_len=8))\n"
+        "reveal_type(dataprep.open_dataset)\n"
+    )
+    run = [sys.executable, "-m", "mypy", "--config-file", "/dev/null", "--follow-imports=silent"]
+    cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "scripts"), "--ignore-missing-imports"]
+    done = subprocess.run([*run, *cache, str(script)], cwd=tmp_path, capture_output=True, text=True)
+    assert "unsignedinteger" in done.stdout, done.stdout
+    assert '"dataprep.pipeline.jobs.recipes.Outcome"' in done.stdout
+    assert "Any" not in done.stdout.splitlines()[1]
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dataprep", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert "tokenize" in done.stdout
+
+
+def run_the_command_beside(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Start what the command starts, where Python finds packages in this folder alone."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+sys.path_importer_cache.clear()
+from importlib.machinery import SourceFileLoader
+SourceFileLoader("dataprep_jax", {str(ROOT / "src" / "dataprep_jax.py")!r}).load_module().main()
+"""
+    words = [sys.executable, "-I", "-S", "-W", "ignore", "-c", code]
+    return subprocess.run(words, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("kind", ["package", "latin-1", "namespace"])
+def test_another_package_of_this_name_is_named(tmp_path: Path, kind: str) -> None:
+    other = tmp_path / "dataprep"
+    other.mkdir()
+    if kind != "namespace":
+        text = "# coding: latin-1\n# \xfc\nraise ImportError('never imported')\n"
+        (other / "__init__.py").write_text(text, "latin-1" if kind == "latin-1" else "utf-8")
+    done = run_the_command_beside(tmp_path)
+    assert done.returncode == 1
+    assert "another package of this name" in done.stderr
+    assert str(other) in done.stderr
+    assert "pip uninstall dataprep" in done.stderr
+
+
+def test_a_package_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    done = run_the_command_beside(tmp_path)
+    assert done.returncode == 1
+    assert "Python does not find the package" in done.stderr
+    assert "pip install" in done.stderr
+
+
+def test_the_functions_make_what_the_commands_make(
+    tmp_path: Path, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"inputs: [{sample.text}]\ntokenizer: {sample.tokenizer}\nout: by-file\n")
+    made = dataprep.tokenize(config)
+    assert made.out == tmp_path / "by-file"
+    again = dataprep.tokenize(
+        inputs=sample.text, tokenizer=sample.tokenizer, out=tmp_path / "by-name", workers=1
+    )
+    assert tree(again.out) == tree(made.out)
+    assert dataprep.tokenize(config).was_complete
+    for number, given in enumerate(({"seq_len": 64}, PackConfig(seq_len=64))):
+        packed = dataprep.pack(given, inputs=[made.out], out=tmp_path / f"packed-{number}")
+        dataset = dataprep.open_dataset(packed.out)
+        assert isinstance(dataset, dataprep.PackedDataset)
+        assert dataset[0]["tokens"].shape == (65,)
+    assert tree(tmp_path / "packed-0") == tree(tmp_path / "packed-1")
+
+
+def test_settings_that_do_not_exist_are_mistakes(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"in the arguments: .*seqlen"):
+        dataprep.pack(inputs=["a"], seqlen=64, out=str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="strategy"):
+        dataprep.pack(inputs=["a"], seq_len=64, strategy="best", out=str(tmp_path / "out"))
+    assert get_args(StrategyName)
+
+
+def test_ids_of_texts_are_those_of_tokenizers(sample: Sample) -> None:
+    reference = Tokenizer.from_file(str(sample.tokenizer))
+    texts = ["Hello world", "", "ünïcode 字", "a <|endoftext|> b"]
+    found = dataprep.tokenize_text(texts, sample.tokenizer)
+    for text, ids in zip(texts, found, strict=True):
+        wanted = reference.encode(text, add_special_tokens=False).ids
+        assert ids.tolist() == wanted
+        assert dataprep.tokenize_text(text, sample.tokenizer).tolist() == wanted
+        assert dataprep.detokenize(ids, sample.tokenizer) == reference.decode(
+            wanted, skip_special_tokens=False
+        )
+    assert dataprep.tokenize_text([], "bytes") == []
+    assert dataprep.tokenize_text("", "bytes").dtype == np.uint32
+
+
+def test_a_text_that_cannot_be_encoded_is_named(sample: Sample) -> None:
+    with pytest.raises(InputError, match=r"text 1: .*surrogate"):
+        dataprep.tokenize_text(["fine", "\udc80"], sample.tokenizer)
+
+
+class Somewhere:
+    """A path of another library."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __fspath__(self) -> str:
+        return str(self._path)
+
+
+def test_paths_of_any_kind_stand_wherever_a_path_may(tmp_path: Path, sample: Sample) -> None:
+    common = {"tokenizer": sample.tokenizer, "workers": 1}
+    whole = dataprep.tokenize(inputs=[str(sample.text)], out=str(tmp_path / "text"), **common)
+    for kind in (Path, Somewhere):
+        out = kind(tmp_path / kind.__name__)
+        made = dataprep.tokenize(inputs=[{"path": kind(sample.text)}], out=out, **common)
+        assert tree(made.out) == tree(whole.out)
+
+
+@pytest.mark.parametrize("ids", [[-1], [1.7], ["1"], 5, [[1, 2]]])
+def test_what_is_no_id_is_told(ids: Any) -> None:
+    with pytest.raises(InputError, match=r"whole numbers|id -1 is negative"):
+        dataprep.detokenize(ids, "bytes")
+
+
+@pytest.mark.parametrize("text", [[1], ["a", None], 5, b"ab"])
+def test_what_is_no_text_is_told(text: Any) -> None:
+    with pytest.raises(InputError, match="must be a"):
+        dataprep.tokenize_text(text, "bytes")
+
+
+@pytest.mark.parametrize("config", [5, 0, [5], b"a.yaml"])
+def test_what_is_no_config_is_told(config: Any) -> None:
+    with pytest.raises(ConfigError, match="the config must be a file"):
+        dataprep.tokenize(config)

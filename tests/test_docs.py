@@ -1,0 +1,201 @@
+"""README and docs/ are true: every block of code runs, links lead somewhere, flags exist.
+
+Blocks of a page run in order in one folder, which has what docs/README.md says.
+"""
+
+from __future__ import annotations
+
+import doctest
+import filecmp
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import wave
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import dataprep
+from conftest import PLAIN, RunCli, Sample
+from dataprep.configs.load import load_config
+from dataprep.configs.tokenize import TokenizeConfig
+from support.modules import ROOT
+from support.pages import PAGES, REFERENCE, Block, blocks_of, plain_commands, prose_of
+
+# What cannot run here may be shown: names of the hub, stores elsewhere.
+ELSEWHERE = re.compile(r"hf:|s3://|gs://")
+COLOURS = {"red": (220, 30, 20), "green": (20, 160, 60), "blue": (40, 60, 200), "grey": (128,) * 3}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, sample: Sample, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the pages use, small, as the working folder."""
+    lines = sample.text.read_text(encoding="utf-8").splitlines(keepends=True)
+    files = {
+        "data/a.jsonl": "".join(lines[:100]),
+        "data/b.jsonl": "".join(lines[100:]),
+        "chat/chat.jsonl": sample.chat.read_text(encoding="utf-8"),
+        "texts/a.txt": "one text%%and another",
+        "tokenizer/tokenizer.json": sample.tokenizer.read_text(encoding="utf-8"),
+        "tokenizer/tokenizer_config.json": (
+            sample.tokenizer.with_name("tokenizer_config.json").read_text(encoding="utf-8")
+        ),
+        **{f"pictures/{name}.txt": f"a {name} square" for name in COLOURS},
+        "sounds/a.txt": "a tone",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for name, colour in COLOURS.items():
+        Image.new("RGB", (64, 64), colour).save(tmp_path / "pictures" / f"{name}.png")
+    with wave.open(str(tmp_path / "sounds" / "a.wav"), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes((np.sin(np.arange(8000) / 3) * 9999).astype("<i2").tobytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# --- how each kind of block is run ---
+
+
+class Reader:
+    """Runs the blocks of a page, as someone would who reads it from top to bottom."""
+
+    def __init__(self, folder: Path, run_cli: RunCli) -> None:
+        self._run_cli = run_cli
+        self._names: dict[str, Any] = {"__name__": "page"}
+        self._site = folder / "site-packages"  # what a page installs stays in its folder
+        self._kinds: Mapping[str, Callable[[Block], None]] = {
+            "sh": self._sh,
+            "python": self._python,
+            "pycon": self._pycon,
+            "json": lambda block: json.loads(block.text),
+            "yaml": self._yaml,
+            "toml": lambda block: tomllib.loads(block.text),
+            "": lambda block: None,
+        }
+
+    def run(self, block: Block) -> None:
+        assert block.kind in self._kinds, f"{block.place}: nobody knows how to run {block.kind}"
+        if block.title:
+            path = Path(block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{block.text}\n", encoding="utf-8")
+        if not (block.title and block.kind == "python"):
+            self._kinds[block.kind](block)
+
+    def _sh(self, block: Block) -> None:
+        commands = plain_commands(block.text)
+        if commands is None or self._site.exists():
+            self._bash(block)
+        else:
+            for words in commands:
+                self._run_cli(*words)
+
+    def _bash(self, block: Block) -> None:
+        installs = {"TARGET": self._site, "NO_DEPS": 1, "NO_INDEX": 1, "NO_BUILD_ISOLATION": 0}
+        env = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            **PLAIN,
+            **{f"PIP_{name}": str(value) for name, value in installs.items()},
+            "PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self._site),
+        }
+        command = ["bash", "-euo", "pipefail", "-c", block.text]
+        done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", timeout=120)
+        assert done.returncode == 0, f"{block.place}\n{done.stdout}{done.stderr}"
+
+    def _python(self, block: Block) -> None:
+        exec(compile("\n" * (block.line - 1) + block.text, block.page, "exec"), self._names)
+
+    def _pycon(self, block: Block) -> None:
+        parser = doctest.DocTestParser()
+        test = parser.get_doctest(block.text, self._names, block.place, block.page, block.line - 1)
+        runner, said = doctest.DocTestRunner(verbose=False), []
+        assert runner.run(test, out=said.append).failed == 0, "".join(said)
+        assert test.examples, f"{block.place} has no example"
+
+    def _yaml(self, block: Block) -> None:
+        file = Path(block.title or f"block-{block.line}.yaml")
+        file.write_text(f"{block.text}\n", encoding="utf-8")
+        load_config(TokenizeConfig, files=[str(file)])
+
+
+# What these pages run, other tests run in small; the rest is what a new user types first.
+SLOW = (
+    "media.md",
+    "extending.md",
+    "operations.md",
+    "formats.md",
+    "config-file.md",
+    "multi-host.md",
+)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW)) for page in PAGES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path, run_cli: RunCli) -> None:
+    reader = Reader(folder, run_cli)
+    for block in blocks_of(page):
+        reader.run(block)
+
+
+# --- what a run does not show ---
+
+
+def test_an_illustration_hides_no_command_that_could_run() -> None:
+    for block in (block for page in PAGES for block in blocks_of(page) if not block.kind):
+        for line in block.lines:
+            assert not line.startswith("dataprep ") or ELSEWHERE.search(line), block.place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", prose_of(page)):
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors_of(path), f"{page.name} links to {target}"
+
+
+def anchors_of(page: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.*)$", prose_of(page), flags=re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_page_is_listed() -> None:
+    listed = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"]({page.name})" in listed, page.name
+
+
+def test_every_flag_that_a_page_names_exists() -> None:
+    known = set(re.findall(r"--[a-z][a-z-]+", (ROOT / "docs" / "cli.md").read_text("utf-8")))
+    for page in PAGES:
+        found = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text(encoding="utf-8")))
+        assert found <= known, f"{page.name} names {sorted(found - known)}"
+
+
+def test_the_page_of_the_api_names_all_of_it() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert [name for name in dataprep.__all__ if f"`{name}`" not in text] == []
+
+
+def test_the_reference_is_made_from_the_code(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "make_docs"
+    subprocess.run([sys.executable, script, "--out", tmp_path], check=True)
+    _, differ, missing = filecmp.cmpfiles(tmp_path, ROOT / "docs", REFERENCE, shallow=False)
+    assert not [*differ, *missing], "run .venv/bin/python scripts/make_docs, and commit docs/"

@@ -1,0 +1,125 @@
+"""`--dry-run` tells the truth: what would go wrong goes wrong, and the estimate is one."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from conftest import RunCli, Sample
+from support.trees import tree
+
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "runs"]
+
+
+def texts(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randrange(20, 60))) for _ in range(count)]
+
+
+def write_jsonl(path: Path, records: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sources of two kinds, of different lengths: the sample is a small part of each."""
+    place = tmp_path / "in"
+    write_jsonl(place / "a.jsonl", [{"text": text} for text in texts(4000, 0)])
+    write_jsonl(place / "b.jsonl", [{"text": text * 9} for text in texts(400, 1)])
+    pq.write_table(pa.table({"text": texts(2000, 2)}), place / "c.parquet")
+    return place
+
+
+def test_the_estimate_is_near_what_the_run_makes(
+    run_cli: RunCli, sample: Sample, folder: Path, tmp_path: Path
+) -> None:
+    words = ("tokenize", folder, "--tokenizer", sample.tokenizer, "--out", tmp_path / "out")
+    told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
+    assert not (tmp_path / "out").exists()
+    counts = json.loads(run_cli(*words, "--json").stdout)["counts"]
+    assert told["sample"]["tokens"] < counts["tokens"] / 3
+    assert told["estimated_tokens"] == pytest.approx(counts["tokens"], rel=0.1)
+    size = sum(p.stat().st_size for p in (tmp_path / "out").rglob("*") if p.suffix != ".json")
+    assert told["estimated_bytes"] == pytest.approx(size, rel=0.4)
+    assert told["free_bytes"] > 0
+    assert told["estimated_cpu_seconds"] > 0
+
+
+def test_small_inputs_are_told_exactly(run_cli: RunCli, sample: Sample, tmp_path: Path) -> None:
+    words = ("tokenize", sample.chat, "--fields", "[prompt],answer", "--out", tmp_path / "out")
+    words = (*words, "--tokenizer", sample.tokenizer)
+    told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
+    counts = json.loads(run_cli(*words, "--json").stdout)["counts"]
+    assert told["sample"]["documents"] == counts["documents_written"]
+    assert told["estimated_tokens"] == told["sample"]["tokens"] == counts["tokens"]
+
+
+def test_the_first_document_is_shown_with_its_mask(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    words = ("tokenize", sample.chat, "--fields", "[prompt],answer", "--tokenizer")
+    shown = run_cli(*words, sample.tokenizer, "--out", tmp_path / "out", "--dry-run").stdout
+    first = json.loads(sample.chat.read_text().splitlines()[0])
+    assert f"line 1 of {sample.chat}" in shown
+    assert f"{first['prompt']}]{first['answer']}" in shown
+    assert "in all, about:" in shown
+    assert "free" in shown
+
+
+@pytest.mark.parametrize("fields", ["question", "text,number"])
+def test_wrong_fields_fail_in_a_dry_run(run_cli: RunCli, tmp_path: Path, fields: str) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "a", "number": [1.5]}])
+    words = ("tokenize", tmp_path / "a.jsonl", "--tokenizer", "bytes", "--fields", fields)
+    done = run_cli(*words, "--out", tmp_path / "out", "--dry-run", check=False)
+    assert done.code == 3
+    assert "a.jsonl (byte 0): field" in done.stderr
+    before = run_cli(*words, "--out", tmp_path / "out", check=False)
+    assert before.stderr.splitlines()[-1] == done.stderr.splitlines()[-1]
+
+
+def test_every_source_is_looked_at(run_cli: RunCli, tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    for number in range(30):
+        write_jsonl(place / f"{number:02}.jsonl", [{"text": "abc"}])
+    write_jsonl(place / "30.jsonl", [{"text": "abc"}, {"texts": "abc"}])
+    words = ("tokenize", place, "--tokenizer", "bytes", "--out", tmp_path / "out", "--dry-run")
+    before = tree(tmp_path)
+    done = run_cli(*words, check=False)
+    assert done.code == 3
+    assert "line 2 of " in done.stderr
+    assert "30.jsonl (byte 16): field 'text' is missing" in done.stderr
+    told = json.loads(run_cli(*words, "--on-error", "skip", "--json").stdout)
+    assert (told["sample"]["documents"], told["sample"]["bad"]) == (31, 1)
+    assert "30.jsonl (byte 16): field 'text' is missing" in told["sample"]["first_bad"]
+    assert tree(tmp_path) == before
+
+
+def test_a_limit_bounds_the_estimate(run_cli: RunCli, folder: Path, tmp_path: Path) -> None:
+    words = ("tokenize", folder, "--tokenizer", "bytes", "--out", tmp_path / "out", "--json")
+    told = json.loads(run_cli(*words, "--dry-run", "--limit", "100").stdout)
+    made = json.loads(run_cli(*words, "--limit", "100").stdout)
+    assert told["estimated_tokens"] == pytest.approx(made["counts"]["tokens"], rel=0.2)
+
+
+def test_a_dry_run_reads_no_more_than_the_limit(run_cli: RunCli, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "good"}, {"bad": 1}])
+    words = ("tokenize", tmp_path / "a.jsonl", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    told = json.loads(run_cli(*words, "--limit", "1", "--dry-run", "--json").stdout)
+    assert told["sample"]["documents"] == 1
+    assert run_cli(*words, "--dry-run", check=False).code == 3
+
+
+def test_an_optional_field_that_no_record_has_is_told(run_cli: RunCli, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "a", "m": {"u": "x"}}, {"text": "b", "hint": "h"}])
+    words = ("tokenize", tmp_path / "a.jsonl", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    fields = ("--fields", "text,hint?,m.u?,texts?,m.v?", "--dry-run")
+    told = json.loads(run_cli(*words, *fields, "--json").stdout)
+    assert told["sample"]["never_there"] == ["m.v", "texts"]
+    assert "none of these records has the optional field 'texts'" in run_cli(*words, *fields).stdout
