@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_origin
 
@@ -60,10 +62,18 @@ def _parts(annotation: Any) -> list[Any]:
     return [part for item in inner for part in (item, *_parts(item))]
 
 
-def in_sections(sections: Mapping[str, Sequence[str]]) -> type[TyperCommand]:
-    """Return the class of a command whose options are shown in sections; the rest comes last."""
+def in_sections(
+    sections: Mapping[str, Sequence[str]], may_lack_value: Sequence[str] = ()
+) -> type[TyperCommand]:
+    """Return the class of a command whose options are shown in sections; the rest comes last.
+
+    Some options may stand without a value, as `--chat`.
+    """
 
     class Command(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return list(super().parse_args(ctx, with_values(args, may_lack_value)))
+
         def format_options(self, ctx: Any, formatter: Any) -> None:
             records: dict[str, Any] = {}
             for param in self.get_params(ctx):
@@ -81,6 +91,24 @@ def in_sections(sections: Mapping[str, Sequence[str]]) -> type[TyperCommand]:
                     formatter.write_dl(list(records.values()))
 
     return Command
+
+
+def with_values(args: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return arguments in which an option without a value has an empty one.
+
+    What follows is its value only if it can be the key of a record and is no file.
+
+    >>> with_values(["a.jsonl", "--chat", "messages", "-q"], ["--chat"])
+    ['a.jsonl', '--chat', 'messages', '-q']
+    >>> with_values(["--chat", "data/a.jsonl", "--chat"], ["--chat"])
+    ['--chat=', 'data/a.jsonl', '--chat=']
+    """
+    found: list[str] = []
+    for i, arg in enumerate(args):
+        after = args[i + 1] if i + 1 < len(args) else "-"
+        is_key = re.fullmatch(r"[^\W\d][\w.]*", after) and not os.path.exists(after)
+        found.append(f"{arg}=" if arg in options and not is_key else arg)
+    return found
 
 
 def by_task(tasks: Mapping[str, Mapping[str, str]]) -> type[TyperGroup]:

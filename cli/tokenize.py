@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -59,7 +60,8 @@ EXAMPLE = (
 flag = Flags(TokenizeConfig)
 SECTIONS = {
     "What to read": (
-        *("inputs", "fields", "fields_from", "fields_index", "text_separator", "limit"),
+        *("inputs", "fields", "fields_from", "fields_index", "chat", "chat_template"),
+        *("text_separator", "limit"),
         *("max_record_bytes", "max_ratio", "allow_duplicates"),
     ),
     "What to make of it": (
@@ -72,6 +74,11 @@ SECTIONS = {
     "How to work": (*CONFIG_SECTION, "workers", "engine", "task_timeout"),
     "What to say": MESSAGES_SECTION,
 }
+CHAT = (
+    "Records are conversations, under this key if one is given; the tokenizer's chat template "
+    "renders them, with the loss on what the assistant says. More settings: --set chat.KEY=VALUE"
+)
+CHAT_TEMPLATE = "Render by this chat template: a file, or the name of one that the tokenizer has."
 SAMPLED = ("documents", "tokens", "empty", "bad", "first_bad", "never_there")  # of --dry-run
 SPECIAL = {"parse": "parsed", "text": "kept as text", "error": "refused"}
 CODES_LOST = (
@@ -81,7 +88,8 @@ CODES_LOST = (
 
 
 def add_commands(app: typer.Typer) -> None:
-    app.command("tokenize", cls=in_sections(SECTIONS), epilog=EXAMPLE)(tokenize_command)
+    look = in_sections(SECTIONS, may_lack_value=("--chat",))
+    app.command("tokenize", cls=look, epilog=EXAMPLE)(tokenize_command)
 
 
 def tokenize_command(
@@ -95,6 +103,10 @@ def tokenize_command(
     fields: Annotated[str | None, flag("fields")] = None,
     fields_from: Annotated[str | None, flag("fields_from")] = None,
     fields_index: Annotated[int | None, flag("fields_index")] = None,
+    chat: Annotated[str | None, typer.Option("--chat", metavar="[KEY]", help=CHAT)] = None,
+    chat_template: Annotated[
+        str | None, typer.Option("--chat-template", metavar="FILE|NAME", help=CHAT_TEMPLATE)
+    ] = None,
     add_bos: Annotated[bool | None, flag("add_bos", "--add-bos/--no-add-bos")] = None,
     add_eos: Annotated[bool | None, flag("add_eos", "--add-eos/--no-add-eos")] = None,
     special_in_text: Annotated[SpecialInTextMode | None, flag("special_in_text")] = None,
@@ -136,14 +148,17 @@ def tokenize_command(
     flags = {
         key: value
         for key, value in given.items()
-        if key in TokenizeConfig.model_fields and key != "inputs"
+        if key in TokenizeConfig.model_fields and key not in ("inputs", "chat")
     }
+    of_chat = {"messages": chat or None} if chat is not None else {}
+    if chat_template is not None:
+        of_chat["template"] = chat_template
     for key in ("bos_token", "eos_token", "pad_token"):
         flags[key] = _id_or_token(flags[key])
     settings = load_config(
         TokenizeConfig,
         files=config or (),
-        sets=sets or (),
+        sets=[*(sets or ()), *(f"chat.{k}={json.dumps(v)}" for k, v in of_chat.items())],
         flags={**flags, "inputs": inputs or None},
     )
     if verbose:

@@ -33,6 +33,7 @@ from dataprep.configs.base import (
     TokenId,
     Workers,
 )
+from dataprep.configs.chat import ChatConfig
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.pack import PackConfig
@@ -47,6 +48,7 @@ class InputConfig(Model):
     fields: str | None = Field(None, description="overrides the top-level fields")
     fields_from: str | None = Field(None, description="overrides the top-level fields_from")
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
+    chat: ChatConfig | None = Field(None, description="overrides the top-level chat")
 
 
 def _input_of(value: Any) -> Any:
@@ -100,6 +102,9 @@ class TokenizeConfig(Model):
         ge=0,
         lt=1 << 31,
         description="which spec of a list to use; default: chosen by line number",
+    )
+    chat: ChatConfig | None = Field(
+        None, description="records are conversations, rendered by a chat template"
     )
     add_bos: bool | Auto = Field(
         "auto",

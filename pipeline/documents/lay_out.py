@@ -82,7 +82,7 @@ def add_by_pattern(
 def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: Rules) -> None:
     """Add one document without segments; ValueError says what is wrong with which field."""
     if rules.add_bos:
-        parts.add_ids(_special(rules.bos, "BOS"), weight=0.0)
+        parts.add_ids(special_ids(rules.bos, "BOS"), weight=0.0)
     for i, f in enumerate(fields):
         if f.is_text:
             _add_text(parts, record, f, rules, is_first=i == 0)
@@ -98,9 +98,9 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
             parts.add_ids(np.array([f.id], np.uint32), f.weight, f.mask)
         else:
             special = rules.bos if f.kind == "bos" else rules.eos
-            parts.add_ids(_special(special, f.kind.upper()), f.weight, f.mask)
+            parts.add_ids(special_ids(special, f.kind.upper()), f.weight, f.mask)
     if rules.add_eos:
-        parts.add_ids(_special(rules.eos, "EOS"), weight=1.0)
+        parts.add_ids(special_ids(rules.eos, "EOS"), weight=1.0)
     parts.end_document()
 
 
@@ -139,7 +139,7 @@ class NoSpecialTokenError(ValueError):
     """BOS or EOS is wanted, but the tokenizer has none."""
 
 
-def _special(value: int | None, name: str) -> Ids:
+def special_ids(value: int | None, name: str) -> Ids:
     if value is None:
         raise NoSpecialTokenError(f"the tokenizer names no {name}; set {name.lower()}_token")
     return np.array([value], np.uint32)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS
@@ -40,6 +42,7 @@ class Rules:
     vocab_size: int
     masks: tuple[str, ...]  # "loss", then modalities
     dtype: np.dtype[Any]  # of tokens on disk
+    chat: ChatRules | None = None  # conversations instead of fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +86,17 @@ def literals_of(config: TokenizeConfig) -> list[str]:
     return sorted({f.text for fields in static for f in fields if f.kind == "literal"})
 
 
+def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
+    """Return the chat of an input; None if its records have fields."""
+    item = config.inputs[index]
+    has_fields = item.fields is not None or item.fields_from is not None
+    return item.chat or (None if has_fields else config.chat)
+
+
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     """Return the fields of an input, or the key under which records name their own."""
+    if chat_of(config, index) is not None:
+        return ()
     item = config.inputs[index]
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
@@ -126,9 +138,14 @@ def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
     return frozenset(f.mask for f in fields if f.kind == "codes")
 
 
-def masks_of(config: TokenizeConfig, blocks: Collection[str]) -> tuple[str, ...]:
-    """Return the masks that any document may need, in their order: `blocks` are the modalities."""
-    found = {"loss", *blocks}
+def masks_of(
+    config: TokenizeConfig, blocks: Collection[str], *, has_weights: bool = False
+) -> tuple[str, ...]:
+    """Return the masks that any document may need, in their order: `blocks` are the modalities.
+
+    `has_weights`: messages of conversations have weights.
+    """
+    found = {"loss", *blocks, *(("weight",) if has_weights else ())}
     for i in range(len(config.inputs)):
         fields = fields_of(config, i)
         if not isinstance(fields, str):
@@ -172,6 +189,7 @@ def make_rules(
     *,
     masks: tuple[str, ...],
     dtype: np.dtype[Any],
+    chat: ChatRules | None = None,
 ) -> Rules:
     fields = fields_of(config, index)
     wraps = adds_special_tokens(config, index)
@@ -183,8 +201,8 @@ def make_rules(
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
         bos=files.bos_id,
         eos=files.eos_id,
-        add_bos=adds_bos(config, files.bos_id, files.eos_id),
-        add_eos=files.eos_id is not None if config.add_eos == "auto" else config.add_eos,
+        add_bos=adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None),
+        add_eos=adds_eos(config, files.eos_id, is_chat=chat is not None),
         prepend_text=vocabulary.prepend_text,
         subfield_separator=vocabulary.subfield_separator,
         prepend_special=vocabulary.prepend_special,
@@ -195,6 +213,7 @@ def make_rules(
         vocab_size=files.vocab_size,
         masks=masks,
         dtype=dtype,
+        chat=chat,
     )
 
 
@@ -202,6 +221,8 @@ def keys_wanted(rules: Rules) -> Keys | None:
     """Return the keys of a record that are read; None for all: its own spec may name any."""
     if rules.fields_from:
         return None
+    if rules.chat is not None:
+        return rules.chat.keys
     spelled = {key for f in rules.fields if f.plain for key in f.plain.keys}
     needed = {key for f in rules.fields for key in f.keys if key not in f.optional}
     maybe = spelled.union(*(f.optional for f in rules.fields))
@@ -210,11 +231,22 @@ def keys_wanted(rules: Rules) -> Keys | None:
     )
 
 
-def adds_bos(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
+def adds_eos(config: TokenizeConfig, eos: int | None, *, is_chat: bool = False) -> bool:
+    """Return whether documents end with EOS; a chat template writes its own."""
+    if config.add_eos != "auto":
+        return config.add_eos
+    return eos is not None and not is_chat
+
+
+def adds_bos(
+    config: TokenizeConfig, bos: int | None, eos: int | None, *, is_chat: bool = False
+) -> bool:
     """Return whether documents begin with BOS: not where EOS, which ends them, is the same token.
 
-    LWM puts both, whatever they are.
+    LWM puts both, whatever they are. A chat template writes its own.
     """
     if config.add_bos != "auto":
         return config.add_bos
+    if is_chat:
+        return False
     return bos is not None and (bos != eos or config.compat == "lwm")

@@ -87,6 +87,12 @@ class PlainEngine:
             pairs = zip(texts, found, strict=True)
             return flatten([self._checked(text, encoding.ids) for text, encoding in pairs])
 
+    def locate(self, text: str) -> tuple[Ids, list[tuple[int, int]]]:
+        """Return the ids of a text, marks among them, and the characters that each stands for."""
+        with failures_told():
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return np.array(encoding.ids, np.uint32), encoding.offsets
+
     def spelled_in(self, text: str) -> Iterator[Spelled]:
         return spelled_in(self._parser, text, self._tokens)
 

@@ -54,7 +54,7 @@ def special_of_configs(
 ) -> dict[str, Special]:
     """Return roles whose named token is in the vocabulary: {"eos": Special(id=2, token="</s>")}."""
     by_token, by_id = (
-        [_parse(folder / name, configs[name]) for name in names if name in configs]
+        [read_json_object(folder / name, configs[name]) for name in names if name in configs]
         for names in (TOKEN_FILES, ID_FILES)
     )
     token_of = {id: token for token, id in vocabulary.items()}
@@ -71,7 +71,7 @@ def special_of_configs(
 
 def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    return _parse(path, _read(path)) if os.path.lexists(path) else {}
+    return read_json_object(path, _read(path)) if os.path.lexists(path) else {}
 
 
 def _by_token(
@@ -112,7 +112,8 @@ def _read(path: Path) -> bytes:
         raise _unreadable(path, error) from None
 
 
-def _parse(path: Path, data: bytes) -> dict[str, Any]:
+def read_json_object(path: Path, data: bytes) -> dict[str, Any]:
+    """Return the object in a config file, of which these are the bytes."""
     try:
         config = json.loads(data)
     except (ValueError, RecursionError) as error:

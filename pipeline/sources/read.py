@@ -48,13 +48,16 @@ def read_source(
     source: Source,
     keys: Keys | frozenset[str] | None,
     *,
+    batch_bytes: int = _DEFAULT.batch_bytes,
     max_record_bytes: int = _DEFAULT.max_record_bytes,
 ) -> Iterator[tuple[int, Records]]:
     """Yield all batches of a source, each with the number of lines before its piece."""
     first = 0
     for piece, _ in split_source(source, 0, sys.maxsize, keys, False):
         count = 0
-        for records in read_piece(source, piece, keys, max_record_bytes=max_record_bytes):
+        for records in read_piece(
+            source, piece, keys, batch_bytes=batch_bytes, max_record_bytes=max_record_bytes
+        ):
             yield first, records
             count = records.next_line
         first += count

@@ -20,6 +20,7 @@ from dataprep.pipeline.documents.rules import (
     Rules,
     Vocabulary,
     blocks_of,
+    chat_of,
     keys_wanted,
     make_rules,
     masks_of,
@@ -38,6 +39,7 @@ from dataprep.pipeline.sources import (
 )
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
+from dataprep.pipeline.tokenize.chats import ChatPlan
 from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Piece, Source, Task
 
@@ -68,6 +70,7 @@ class TokenizePlan:
     max_id: int
     identity: dict[str, Any]  # the fingerprint is its hash
     left_out: str = ""  # what to say about files in folders that are not read
+    chats: tuple[ChatPlan | None, ...] = ()  # of each input
 
     @property
     def fingerprint(self) -> str:
@@ -106,6 +109,7 @@ def make_plan(
     sources: Sequence[Source],
     inputs: Sequence[int],
     left_out: str = "",
+    chats: tuple[ChatPlan | None, ...] = (),
 ) -> TokenizePlan:
     """Make the plan; `inputs` says which input each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
@@ -116,7 +120,7 @@ def make_plan(
                 f"lower code_offset, codebook_size or the tags of modalities.{modality}"
             )
     max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
-    masks = masks_of(config, blocks)
+    masks = masks_of(config, blocks, has_weights=any(c and c.found.has_weights for c in chats))
     draft = TokenizePlan(
         config=config,
         vocabulary=vocabulary,
@@ -127,8 +131,9 @@ def make_plan(
         masks=masks,
         token_dtype=token_dtype(max_id),
         max_id=max_id,
-        identity=_identity(config, vocabulary, sources, inputs, masks),
+        identity=_identity(config, vocabulary, sources, inputs, masks, chats),
         left_out=left_out,
+        chats=chats,
     )
     for i in range(len(config.inputs)):
         _check_rules(rules_of(draft, i))
@@ -141,7 +146,9 @@ def make_plan(
 def rules_of(plan: TokenizePlan, index: int) -> Rules:
     """Return how the records of one input become documents."""
     dtype = TOKEN_DTYPES[plan.token_dtype]
-    return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype)
+    config, found = chat_of(plan.config, index), plan.chats[index] if plan.chats else None
+    chat = found.rules(config, plan.vocabulary.files) if found and config else None
+    return make_rules(plan.config, plan.vocabulary, index, masks=plan.masks, dtype=dtype, chat=chat)
 
 
 def special_in_text(config: TokenizeConfig, vocabulary: Vocabulary) -> SpecialInText:
@@ -165,8 +172,9 @@ def _identity(
     sources: Sequence[Source],
     inputs: Sequence[int],
     masks: Sequence[str],
+    chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
-    own = ("fields", "fields_from", "text_separator")
+    own = ("fields", "fields_from", "text_separator", "chat")
     items = [item.model_dump(mode="json", include=set(own)) for item in config.inputs]
     return {
         "format_version": FORMAT_VERSION,
@@ -193,6 +201,7 @@ def _identity(
             }
             for source, i in zip(sources, inputs, strict=True)
         ],
+        **({"chats": [c and c.identity() for c in chats]} if any(chats) else {}),
     }
 
 

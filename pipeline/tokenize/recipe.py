@@ -40,6 +40,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWor
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
+from dataprep.pipeline.tokenize.chats import find_chats
 from dataprep.pipeline.tokenize.engines import choose_engine
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
@@ -98,7 +99,8 @@ def plan_of(config: TokenizeConfig, cache_dir: Path, spool: Spool | None = None)
     sources, inputs, left_out = find_all_sources(config, cache_dir, spool)
     # Encoders set frames and codebooks, which the vocabulary does not depend on.
     adopted = adopt_encoders(config, sources, inputs)
-    return make_plan(adopted, vocabulary, sources, inputs, left_out)
+    chats = find_chats(adopted, vocabulary.files, sources, inputs)
+    return make_plan(adopted, vocabulary, sources, inputs, left_out, chats)
 
 
 def _paths(plan: TokenizePlan) -> list[str]:

@@ -22,6 +22,7 @@ from dataprep.pipeline.engine import (
     load_reference,
 )
 from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.types import Ids, Offsets
 
 # One byte of text in so many is encoded again by the reference, which is some 50 to 150 times
 # slower than a fast engine: one to two hundredths of the run.
@@ -53,12 +54,17 @@ class SampledEngine:
         self._is_first = True
 
     def encode(self, texts: Sequence[str], /) -> EncodedTexts:
+        ids, offsets = self.encode_parsed(texts)
+        return self._in_text.settle(texts, ids, offsets)
+
+    def encode_parsed(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
+        """Return what the engine gives, which finds special tokens in texts."""
         ids, offsets = encode_texts(self._engine, texts)
         choice = self._choose(texts)
         if choice is not None:
             part = ids[int(offsets[choice]) : int(offsets[choice + 1])]
             self._sample.append((texts[choice], part.tolist()))
-        return self._in_text.settle(texts, ids, offsets)
+        return ids, offsets
 
     def _choose(self, texts: Sequence[str]) -> int | None:
         """Return which text of a batch to keep: one in every task, then as the credit allows."""

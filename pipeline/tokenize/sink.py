@@ -131,6 +131,9 @@ class ShardSink:
             count = int(np.searchsorted(documents.ends, room)) + 1
             if count > len(documents.ends):
                 break
+            # The documents of one record stay together: a run goes on after a whole record.
+            same = origins["line"][count:] == origins["line"][count - 1]
+            count += int(np.argmin(np.append(same, False)))
             taken, documents = cut(documents, count)
             self._append(taken, origins[:count], lines)
             next_line = int(origins["line"][count - 1]) + 1

@@ -1,0 +1,21 @@
+"""Records that are conversations → documents, by chat templates, with masks that are right.
+
+forms        the forms in which datasets hold conversations; FORMS
+messages     nulls, JSON in strings, calls without a wrapper ─► messages for templates
+read         a record ─► conversations, each message with its weight
+templates    a tokenizer's chat templates, its special tokens, the tokens that end a turn
+bounds       what a template may make
+filters      filters and tests that keep the origins of texts
+sandbox      the environment that templates run in
+json_text    tojson of texts that know their origin
+tape         what a template did, as a function that does it again
+texts        texts that know where each of their characters came from
+marks        marks in the output: which message the template is at
+render       a conversation ─► parts, of which each has an origin and an owner
+traits       in which form a template takes contents and arguments
+headers      what a template writes before the text of a message
+spans        which characters have loss, or why that is not certain
+lay          conversations ─► strings with weights; shapes that were seen before are replayed
+weigh        weights of strings ─► weights of tokens
+batch        a batch of records ─► documents, by all of these
+"""

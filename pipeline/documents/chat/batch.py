@@ -1,0 +1,225 @@
+"""Make documents of records that are conversations.
+
+records ─► conversations ─► strings with weights ─► ids ─► weights of tokens ─► a layout
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.chat import ChatConfig
+from dataprep.pipeline.documents.assemble import Layout
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.forms import BESIDE, Found
+from dataprep.pipeline.documents.chat.lay import Laid, Layer
+from dataprep.pipeline.documents.chat.read import conversations_of
+from dataprep.pipeline.documents.chat.render import Renderer
+from dataprep.pipeline.documents.chat.spans import SpanRules
+from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE, ChatTemplates
+from dataprep.pipeline.documents.chat.weigh import strings_at, token_weights
+from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.engine.content import ContentEncoder
+from dataprep.pipeline.engine.interface import EngineFailedError
+from dataprep.pipeline.engine.places import PlaceFinder
+from dataprep.pipeline.engine.plain import places_of
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.sources import Keys
+from dataprep.pipeline.types import Ids, Offsets, Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRules:
+    """How the conversations of one input become documents."""
+
+    config: ChatConfig
+    templates: ChatTemplates
+    found: Found
+    files: TokenizerFiles
+    drop_nulls: bool  # of tables: nulls stand for keys that other rows have
+
+    @property
+    def keys(self) -> Keys:
+        """Return the keys of a record that are read."""
+        maybe = {*self.found.maybe, self.config.tools, *BESIDE} - {*self.found.keys}
+        return Keys(needed=frozenset(self.found.keys), maybe=frozenset(maybe), nested=True)
+
+    def layer(self, *, has_tools: bool) -> Layer:
+        """Return what lays out conversations; the same one for every task of a worker."""
+        sources = self.templates.sources
+        name = TOOL_USE if has_tools and TOOL_USE in sources else DEFAULT
+        rules = SpanRules(
+            span=self.config.span,
+            stop=self.templates.stop,
+            is_everything=self.config.train_on == "all",
+        )
+        return _layer(sources[name], self.config.now, rules, self.config.replay)
+
+
+@lru_cache(maxsize=16)
+def _layer(source: str, now: str, rules: SpanRules, replay: bool) -> Layer:
+    return Layer(Renderer(source, datetime.datetime.fromisoformat(now)), rules, replay=replay)
+
+
+@lru_cache(maxsize=2)
+def _finder(files: TokenizerFiles) -> PlaceFinder:
+    return PlaceFinder(files)
+
+
+@lru_cache(maxsize=2)
+def _content_encoder(files: TokenizerFiles) -> ContentEncoder:
+    return ContentEncoder(files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversations:
+    """The conversations of a batch, laid out; their texts are not encoded yet."""
+
+    laid: Sequence[Laid]
+    texts: Sequence[str]
+    kept: Sequence[int]  # the record of each
+
+
+def lay_out_conversations(
+    records: Records, rules: ChatRules, reasons: dict[int, str]
+) -> Conversations:
+    """Return the conversations of the records; why others have none is added to `reasons`."""
+    laid: list[Laid] = []
+    kept: list[int] = []
+    variables = rules.templates.variables
+    for i, record in enumerate(records.as_rows()):
+        if i in reasons:
+            continue
+        try:
+            found = [
+                rules.layer(has_tools=each.conversation.tools is not None).lay(
+                    each.conversation, each.weights
+                )
+                for each in conversations_of(
+                    record, rules.found, rules.config, variables, drop_nulls=rules.drop_nulls
+                )
+            ]
+            if not rules.found.has_weights:
+                _check_weights(found)
+        except (ValueError, TemplateFailedError) as error:
+            reasons[i] = str(error)
+            continue
+        laid += found
+        kept += [i] * len(found)
+    return Conversations(laid=laid, texts=["".join(each.strings) for each in laid], kept=kept)
+
+
+def _check_weights(found: Sequence[Laid]) -> None:
+    odd = [w for each in found for w in each.weights if w not in (0.0, 1.0)]
+    if odd:
+        raise ValueError(
+            f"has the loss weight {odd[0]:g}, but the first records of the input had none; "
+            "set chat.weights to true"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """Ids of conversations with the weight of each, and special tokens that content spells."""
+
+    ids: Ids
+    offsets: Offsets  # i64[conversations + 1]
+    weights: NDArray[np.float64]
+    special: Offsets  # i64[conversations]
+
+
+def weigh(
+    found: Conversations, ids: Ids, offsets: Offsets, rules: ChatRules, reasons: dict[int, str]
+) -> Weighed:
+    """Return the weights of the tokens, given what an engine made of the texts."""
+    lengths = [[len(s) if s.isascii() else len(s.encode()) for s in e.strings] for e in found.laid]
+    stops = np.cumsum(np.fromiter(chain.from_iterable(lengths), np.int64))
+    weights = np.fromiter(chain.from_iterable(e.weights for e in found.laid), np.float64)
+    content = np.fromiter(chain.from_iterable(e.is_content for e in found.laid), np.bool_)
+    places = _finder(rules.files).find(found.texts, ids, offsets)
+    of_tokens = token_weights(places, stops, weights)
+    known = np.array([token.id for token in rules.files.special], np.uint32)
+    spelled = places_of(known, ids)
+    spelled = (
+        spelled[content[strings_at(stops, places.starts[spelled])]] if len(spelled) else spelled
+    )
+    owners = np.searchsorted(offsets, spelled, side="right") - 1
+    special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
+    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, special=special)
+    if rules.config.allow_special_in_content or not len(spelled):
+        return result
+    return _as_text(result, found, rules, reasons)
+
+
+def _as_text(
+    weighed: Weighed, found: Conversations, rules: ChatRules, reasons: dict[int, str]
+) -> Weighed:
+    """Return the conversations with special tokens in their content as text."""
+    encoder = _content_encoder(rules.files)
+    all_ids = np.split(weighed.ids, weighed.offsets[1:-1])
+    all_weights = np.split(weighed.weights, weighed.offsets[1:-1])
+    for i in np.flatnonzero(weighed.special).tolist():
+        laid = found.laid[i]
+        try:
+            encoded = encoder.encode(laid.strings, laid.is_content)
+        except (ValueError, EngineFailedError) as error:
+            reasons[found.kept[i]] = str(error)
+            continue
+        all_ids[i] = encoded.ids
+        all_weights[i] = token_weights(encoded.places, encoded.stops, np.array(laid.weights))
+    return Weighed(
+        ids=np.concatenate(all_ids),
+        offsets=offsets_of([len(each) for each in all_ids]),
+        weights=np.concatenate(all_weights),
+        special=weighed.special,
+    )
+
+
+def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> Layout:
+    """Return the conversations as documents, of which each run of equal weight is a part."""
+    count = len(weighed.offsets) - 1
+    lengths = np.diff(weighed.offsets)
+    ids, weights, offsets = _with_ends(weighed, lengths, bos, eos)
+    starts_run = np.ones(len(ids), np.bool_)
+    starts_run[1:] = weights[1:] != weights[:-1]
+    starts_run[offsets[:-1][np.diff(offsets) > 0]] = True
+    starts = np.flatnonzero(starts_run)
+    none = np.zeros(count, np.int64)
+    return Layout(
+        texts=(),
+        special=np.zeros(0, np.int64),
+        literals=ids,
+        lengths=np.diff(np.append(starts, len(ids))),
+        is_text=np.zeros(len(starts), np.bool_),
+        weight=weights[starts],
+        mask=np.zeros(len(starts), np.int8),
+        document_ends=np.searchsorted(starts, offsets[1:], side="left"),
+        kept=np.array(kept, np.int64),
+        codes_dropped=none,
+        codes_thinned=none,
+    )
+
+
+def _with_ends(
+    weighed: Weighed, lengths: Offsets, bos: Ids, eos: Ids
+) -> tuple[Ids, NDArray[np.float64], Offsets]:
+    """Return the ids with BOS, which has no loss, and EOS, which has, around each conversation."""
+    if not len(bos) and not len(eos):
+        return weighed.ids, weighed.weights, weighed.offsets
+    before = np.repeat(weighed.offsets[:-1], len(bos))
+    after = np.repeat(weighed.offsets[1:], len(eos))
+    places = np.concatenate((before, after))
+    count = len(lengths)
+    values = np.concatenate((np.tile(bos, count), np.tile(eos, count)))
+    extra = np.concatenate((np.zeros(len(before)), np.ones(len(after))))
+    # At the same place the EOS of one conversation stands before the BOS of the next.
+    order = np.lexsort((np.append(np.ones(len(before)), np.zeros(len(after))), places))
+    ids = np.insert(weighed.ids, places[order], values[order])
+    weights = np.insert(weighed.weights, places[order], extra[order])
+    return ids, weights, offsets_of(lengths + len(bos) + len(eos))

@@ -1,0 +1,96 @@
+"""Filters and tests of templates that keep the origins of texts, or say that they cannot.
+
+SAFE      work by the methods of `Text`, and so keep origins
+FILTERS   written anew, because jinja's own make a plain text out of any other
+the rest  a text that goes in is recorded as lost to the tape; what comes out has its origin
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from jinja2 import filters as of_jinja
+from jinja2 import pass_environment
+
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError, check_width, checked
+from dataprep.pipeline.documents.chat.json_text import has_text, tojson
+from dataprep.pipeline.documents.chat.texts import Text, first_text, is_in, joined, of_any, plain
+
+SAFE = frozenset(
+    (
+        *("abs", "attr", "batch", "capitalize", "d", "default", "dictsort", "first"),
+        *("groupby", "items", "last", "list", "lower", "map", "max", "min", "reject", "rejectattr"),
+        *("replace", "reverse", "round", "select", "selectattr", "slice", "sort", "sum", "trim"),
+        *("unique", "upper", "length", "count"),
+    )
+)
+
+
+def bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a filter of jinja that does what it did, within bounds, and loses no origin."""
+    if name in SAFE:
+        return function
+
+    @functools.wraps(function)
+    def bounded(*args: Any, **named: Any) -> Any:
+        check_width((*args, *named.values()))
+        result = checked(function(*args, **named))
+        given = [value for value in (*args, *named.values()) if has_text(value)]
+        if not given:
+            return result
+        text = first_text(given)
+        assert text is not None
+        if isinstance(result, str):
+            return of_any(given, plain(result))
+        if isinstance(result, int | float | bool | None):
+            text._tape.breaks(f"the filter {name} looks at a text")
+            return result
+        raise TemplateFailedError(f"the template uses the filter {name} on a message")
+
+    return bounded
+
+
+def text_of(value: Any) -> str:
+    """Return what `str` does, of lists and objects too with their origins."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple | dict) and has_text(value):
+        return of_any((value,), str(value))
+    return str(value)
+
+
+@pass_environment
+def _join(environment: Any, value: Iterable[Any], d: Any = "", attribute: Any = None) -> str:
+    if attribute is not None:
+        value = map(of_jinja.make_attrgetter(environment, attribute), value)
+    between = text_of(d)
+    pieces = [piece for item in value for piece in (between, text_of(item))][1:]
+    return str(checked(joined(pieces)))
+
+
+def _in(value: Any, container: Any) -> bool:
+    if isinstance(value, Text) and type(container) is str:
+        # Python would ask the constant, which tells no tape.
+        return is_in(value, container)
+    return value in container
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    try:
+        len(value)
+        value.__getitem__  # noqa: B018
+    except Exception:
+        return False
+    return True
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "tojson": tojson,
+    "join": _join,
+    "string": text_of,
+}
+TESTS: Mapping[str, Callable[..., Any]] = {"in": _in, "sequence": _is_sequence}

@@ -1,0 +1,184 @@
+"""Lay out conversations: the text of each in strings, each with one weight in the loss.
+
+    <|im_start|>user\\nhi<|im_end|>\\n<|im_start|>assistant\\n   0     |  hello<|im_end|>\\n   1
+
+The template is run once for every shape of conversation (roles, keys, all but the texts), and its
+tape played for all others of that shape. Both give the same: some of what is replayed is rendered
+again and compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from dataprep.pipeline.documents.chat.headers import Headers
+from dataprep.pipeline.documents.chat.json_text import quoted
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
+from dataprep.pipeline.documents.chat.spans import (
+    Cut,
+    RefusedError,
+    SpanRules,
+    check_nothing_lost,
+    messages_of,
+    spans_of,
+)
+from dataprep.pipeline.documents.chat.tape import Replay
+from dataprep.pipeline.documents.chat.texts import UNKNOWN, Part
+from dataprep.pipeline.documents.chat.traits import Traits, find_traits
+from dataprep.pipeline.errors import DataprepError
+
+MAX_PROGRAMS = 2048  # replays that are kept; more shapes than that are rendered each time
+MAX_OF_SHAPE = 8
+CHECKED_FIRST, CHECKED_EVERY = 2, 512  # replays that are rendered again
+
+
+class InexactReplayError(DataprepError):
+    """A replay gave another text than the template."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    strings: Sequence[str]
+    weights: tuple[float, ...]  # of each string in the loss; 0: none
+    is_content: tuple[bool, ...]  # whether the string is from the record, and not the template
+    messages: tuple[int, ...]  # the message that each string belongs to; -1: before all
+
+
+@dataclass(slots=True, kw_only=True)
+class _Program:
+    replay: Replay
+    weights: tuple[float, ...]
+    is_content: tuple[bool, ...]
+    messages: tuple[int, ...]
+    num_played: int = 0
+
+
+class Layer:
+    """Lays out conversations by one template."""
+
+    def __init__(self, renderer: Renderer, rules: SpanRules, *, replay: bool = True) -> None:
+        self._renderer = renderer
+        self._most_programs = MAX_PROGRAMS if replay else 0
+        self._rules = rules
+        self._known: dict[str, tuple[Traits, Headers]] = {}  # by the template's variables
+        self._programs: dict[Any, list[_Program]] = {}
+        self._num_programs = 0
+
+    def lay(self, conversation: Conversation, weights: Sequence[float]) -> Laid:
+        """Return the layout, given the weight of each message; RefusedError or TemplateFailedError
+        if there is none."""
+        traits, headers = self._traits_of(conversation)
+        conversation = replace(conversation, messages=traits.applied(conversation.messages))
+        leaves: list[str] = []
+        shape = tuple([shape_of(message, leaves) for message in conversation.messages])
+        key = shape, tuple(weights), _frozen(conversation)
+        known = self._programs.get(key, ())
+        for program in known:
+            strings = _played(program.replay, leaves)
+            if strings is not None:
+                self._check(program, strings, conversation)
+                return Laid(
+                    strings=strings,
+                    weights=program.weights,
+                    is_content=program.is_content,
+                    messages=program.messages,
+                )
+        is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
+        return self._render(conversation, weights, headers, None if is_full else key)
+
+    def _traits_of(self, conversation: Conversation) -> tuple[Traits, Headers]:
+        key = json.dumps(dict(conversation.variables), sort_keys=True, default=str)
+        if key not in self._known:
+            traits = find_traits(self._renderer, conversation.variables)
+            self._known[key] = traits, Headers(self._renderer, traits)
+        return self._known[key]
+
+    def _render(
+        self, conversation: Conversation, weights: Sequence[float], headers: Headers, key: Any
+    ) -> Laid:
+        """Run the template; what it did is kept under the key, if there is one."""
+        rendering = self._renderer.render(conversation)
+        if rendering.text != self._renderer.plain(conversation):
+            raise RefusedError("the template does with its texts what cannot be followed")
+        trained = [i for i, weight in enumerate(weights) if weight > 0]
+        if self._rules.is_everything:
+            check_nothing_lost(rendering, conversation)
+            parts = tuple(owned.part for owned in rendering.parts)
+            messages = messages_of(rendering)
+            found = Cut(parts=parts, owners=(0,) * len(parts), messages=messages)
+            weights = (1.0,)
+        else:
+            found = spans_of(rendering, conversation, trained, headers, self._rules)
+        if all(owner < 0 for owner in found.owners):
+            raise RefusedError("the template writes nothing of what has loss")
+        groups = _grouped(found, weights)
+        laid = Laid(
+            strings=["".join(part.value for part in parts) for _, parts in groups],
+            weights=tuple(kind[0] for kind, _ in groups),
+            is_content=tuple(kind[1] for kind, _ in groups),
+            messages=tuple(kind[2] for kind, _ in groups),
+        )
+        if key is not None:
+            outputs = [_sources(parts, rendering.tape) for _, parts in groups]
+            replay = rendering.tape.function(outputs, {"quoted": quoted})
+            if replay is not None:
+                program = _Program(
+                    replay=replay,
+                    weights=laid.weights,
+                    is_content=laid.is_content,
+                    messages=laid.messages,
+                )
+                self._programs.setdefault(key, []).append(program)
+                self._num_programs += 1
+        return laid
+
+    def _check(self, program: _Program, strings: Sequence[str], conversation: Conversation) -> None:
+        number = program.num_played
+        program.num_played += 1
+        if number >= CHECKED_FIRST and number % CHECKED_EVERY:
+            return
+        if "".join(strings) != self._renderer.plain(conversation):
+            raise InexactReplayError(
+                "a conversation laid out by replaying the chat template differs from what the "
+                "template itself gives; set chat.replay to false, and please report the template"
+            )
+
+
+def _played(replay: Replay, leaves: Sequence[str]) -> list[str] | None:
+    try:
+        return replay(leaves)
+    except (IndexError, ValueError):  # of another text: the template itself would do otherwise
+        return None
+
+
+def _sources(parts: Sequence[Part], tape: Any) -> list[str]:
+    for part in parts:
+        if part.source == UNKNOWN:
+            tape.breaks("a part of a text of several is written")
+    return [part.source or tape.constant(part.value) for part in parts]
+
+
+def _grouped(
+    found: Cut, weights: Sequence[float]
+) -> list[tuple[tuple[float, bool, int], list[Part]]]:
+    """Return neighbours of the same weight, kind and message together."""
+    each = [
+        ((weights[owner] if owner >= 0 else 0.0, part.origin is not None, message), part)
+        for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True)
+    ]
+    return [
+        (kind, [part for _, part in group])
+        for kind, group in groupby(each, key=lambda item: item[0])
+    ]
+
+
+def _frozen(conversation: Conversation) -> Any:
+    tools = conversation.tools
+    return (
+        None if tools is None else json.dumps(tools),
+        json.dumps(dict(conversation.variables)),
+    )

@@ -1,0 +1,92 @@
+"""Put marks into a template, which tell what it is at while it writes: zero characters each.
+
+    {% for m in messages %}{{ m.content }}{% endfor %}
+    begin  enter 0  hello  enter 1  hi  end            a message is known by its number
+
+A loop over numbers has no message to enter; there `{% set m = messages[i] %}` is marked. `x in y`
+becomes a call that tells the tape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jinja2 import nodes
+from jinja2.visitor import NodeTransformer
+
+from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.texts import Mark, Part, make
+
+BEGIN, ENTER, SET, END = (f"_dataprep_{name}" for name in ("begin", "enter", "set", "end"))
+TRAIN, STOP = "train", "stop"
+
+
+class Message(dict[str, Any]):
+    """A message of a conversation, which knows its place in it."""
+
+    __slots__ = ("_number",)
+    _number: int
+
+    def __init__(self, number: int, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self._number = number
+
+
+def number_of(value: Any) -> int:
+    return value._number if isinstance(value, Message) else -1
+
+
+def mark_functions(tape: Callable[[], Tape]) -> dict[str, Callable[..., str]]:
+    """Return the functions that an instrumented template calls, by name."""
+
+    def mark(kind: str, value: int) -> str:
+        return make(tape(), [Part("", Mark(kind, value))])
+
+    return {
+        BEGIN: lambda loop: mark("begin", loop),
+        ENTER: lambda item=None: mark("enter", number_of(item)),
+        SET: lambda value: mark("set", number_of(value)),
+        END: lambda loop: mark("end", loop),
+    }
+
+
+def marked(template: nodes.Template) -> nodes.Template:
+    changed: nodes.Template = _Marker().visit(template)
+    return changed
+
+
+class _Marker(NodeTransformer):
+    def __init__(self) -> None:
+        self._loops = 0
+
+    def visit_For(self, node: nodes.For) -> list[nodes.Node]:
+        number = self._loops = self._loops + 1
+        self.generic_visit(node)
+        target = node.target
+        item = [nodes.Name(target.name, "load")] if isinstance(target, nodes.Name) else []
+        node.body.insert(0, _call(node, ENTER, item))
+        loop = [nodes.Const(number)]
+        return [_call(node, BEGIN, loop), node, _call(node, END, loop)]
+
+    def visit_Assign(self, node: nodes.Assign) -> list[nodes.Node] | nodes.Node:
+        self.generic_visit(node)
+        if not isinstance(node.target, nodes.Name):
+            return node
+        return [node, _call(node, SET, [nodes.Name(node.target.name, "load")])]
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        """`a in b` becomes a test, which is a call: Python asks b, which may be no text of ours."""
+        self.generic_visit(node)
+        (first, *rest) = node.ops
+        if rest or first.op not in ("in", "notin"):
+            return node
+        test = nodes.Test(node.expr, "in", [first.expr], [], None, None).set_lineno(node.lineno)
+        return test if first.op == "in" else nodes.Not(test).set_lineno(node.lineno)
+
+
+def _call(near: nodes.Node, name: str, args: Sequence[nodes.Expr]) -> nodes.Node:
+    call = nodes.Call(nodes.Name(name, "load"), list(args), [], None, None)
+    output: nodes.Node = nodes.Output([call]).set_lineno(near.lineno, override=True)
+    assert near.environment is not None
+    return output.set_environment(near.environment)

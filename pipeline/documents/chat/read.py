@@ -1,0 +1,128 @@
+"""Turn a record into conversations, each message with its weight in the loss.
+
+{"messages": [user, assistant, user, assistant]}   train_on: assistant   ─►  weights 0 1 0 1
+                                                   history: row_per_turn ─►  0 1 · 0 0 0 1, two rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dataprep.configs.chat import ChatConfig
+from dataprep.pipeline.documents.chat.forms import Found, read_kwargs, read_messages, read_tools
+from dataprep.pipeline.documents.chat.messages import ANNOTATIONS
+from dataprep.pipeline.documents.chat.render import Conversation
+from dataprep.pipeline.errors import short
+from dataprep.pipeline.types import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    conversation: Conversation
+    weights: tuple[float, ...]  # of each message
+
+
+def conversations_of(
+    record: Record,
+    found: Found,
+    config: ChatConfig,
+    variables: Mapping[str, Any],
+    *,
+    drop_nulls: bool,
+) -> list[Weighed]:
+    """Return the conversations of a record; ValueError says what is wrong with it."""
+    given = read_messages(record, found, drop_nulls=drop_nulls)
+    weights = _weights(given, config)
+    kwargs = read_kwargs(record)
+    whole = Weighed(
+        conversation=Conversation(
+            messages=[_without_annotations(message) for message in given],
+            tools=read_tools(record, config.tools, drop_nulls=drop_nulls),
+            variables={**variables, **kwargs} if kwargs else variables,
+        ),
+        weights=tuple(weights),
+    )
+    if not any(weights) and config.train_on != "all":
+        roles = ", ".join(dict.fromkeys(str(message["role"]) for message in given))
+        raise ValueError(f"has no message to train on (roles: {roles}); set chat.train_on")
+    return _HISTORIES[config.history](whole)
+
+
+def _weights(messages: Sequence[Mapping[str, Any]], config: ChatConfig) -> list[float]:
+    roles = [str(message["role"]) for message in messages]
+    if config.train_on == "last":
+        last = max((i for i, role in enumerate(roles) if role == "assistant"), default=-1)
+        wanted = [i == last for i in range(len(roles))]
+    else:
+        trained = ("assistant",) if isinstance(config.train_on, str) else config.train_on
+        wanted = [role in trained for role in roles]
+    return [_weight(m, float(w), i) for i, (m, w) in enumerate(zip(messages, wanted, strict=True))]
+
+
+def _weight(message: Mapping[str, Any], usual: float, number: int) -> float:
+    """Return what a message says about its own loss, else the usual."""
+    weight = usual
+    for key in ("train", "training", "loss", "loss_mask"):
+        value = message.get(key)
+        if value is None:
+            continue
+        if value not in (0, 1):  # also true and false
+            raise ValueError(
+                f"message {number + 1} has {key} {short(repr(value))}; use true or false"
+            )
+        weight = float(value)
+    value = message.get("weight")
+    if value is None:
+        return weight
+    if not isinstance(value, int | float) or not 0 <= value <= 65504:
+        raise ValueError(
+            f"message {number + 1} has weight {short(repr(value))}; use a number from 0 to 65504"
+        )
+    return weight * float(value)
+
+
+def _without_annotations(message: dict[str, Any]) -> dict[str, Any]:
+    if not any(key in message for key in ANNOTATIONS):
+        return message
+    return {key: value for key, value in message.items() if key not in ANNOTATIONS}
+
+
+def _turns(roles: Sequence[str]) -> list[int]:
+    """Return where each turn of the assistant ends: before the next user, or at the end.
+
+    >>> _turns(["system", "user", "assistant", "tool", "assistant", "user", "assistant"])
+    [5, 7]
+    """
+    starts = [i for i, role in enumerate(roles) if role == "user"]
+    return [*starts[1:], len(roles)]
+
+
+def _last_turn(whole: Weighed) -> list[Weighed]:
+    roles = [str(message["role"]) for message in whole.conversation.messages]
+    last = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
+    weights = [weight if i > last else 0.0 for i, weight in enumerate(whole.weights)]
+    if not any(weights):
+        raise ValueError("has no loss on its last turn, and chat.history is last_turn")
+    return [replace(whole, weights=tuple(weights))]
+
+
+def _row_per_turn(whole: Weighed) -> list[Weighed]:
+    messages = whole.conversation.messages
+    found: list[Weighed] = []
+    start = 0
+    for stop in _turns([str(message["role"]) for message in messages]):
+        weights = [w if i >= start else 0.0 for i, w in enumerate(whole.weights[:stop])]
+        start = stop
+        if any(weights):
+            part = replace(whole.conversation, messages=messages[:stop])
+            found.append(Weighed(conversation=part, weights=tuple(weights)))
+    return found
+
+
+_HISTORIES = {
+    "as_rendered": lambda whole: [whole],
+    "last_turn": _last_turn,
+    "row_per_turn": _row_per_turn,
+}

@@ -1,0 +1,229 @@
+"""Render conversations by a template, with the origin of every character.
+
+    messages ─► texts that know where they are from ─► the template ─► parts with owners
+
+The text is what `transformers` renders, to the character.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.marks import Message
+from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
+from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.texts import (
+    NO_MESSAGE,
+    Mark,
+    Origin,
+    Part,
+    make,
+    parts_of,
+)
+from dataprep.pipeline.errors import short
+
+REASONING = ("reasoning_content", "thinking", "reasoning")
+# Texts by which templates decide, and of which there are few: part of the shape of a conversation.
+PLAIN_KEYS = frozenset(("role", "type"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What a template is given."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Any] | None = None
+    variables: Mapping[str, Any]  # special tokens, and arguments of the record or the config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedPart:
+    """A part of the output, and the message that the template was at when it wrote it; -1: none."""
+
+    part: Part
+    owner: int
+    is_tagged: bool  # within {% generation %}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    parts: tuple[OwnedPart, ...]
+    tape: Tape
+    has_tags: bool
+    leaves: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(owned.part.value for owned in self.parts)
+
+
+class Renderer:
+    """Renders by one template. The clock stands at `now`."""
+
+    def __init__(self, source: str, now: datetime.datetime) -> None:
+        self._environment = TemplateEnvironment(now)
+        try:
+            with time_limit():
+                self._marked = self._environment.compiled(source, with_marks=True)
+                self._plain = self._environment.compiled(source, with_marks=False)
+        except (jinja2.TemplateError, RecursionError, MemoryError, OverflowError) as error:
+            raise TemplateFailedError(f"is not a template: {_said(error)}") from None
+
+    def plain(self, conversation: Conversation, *, prompt: bool = False) -> str:
+        """Return the text, as `transformers` does; `prompt` asks for a generation prompt."""
+        messages = [with_reasoning(message) for message in conversation.messages]
+        self._environment.tape = None
+        return str(self._run(self._plain, conversation, messages, conversation.tools, prompt))
+
+    def render(self, conversation: Conversation, *, prompt: bool = False) -> Rendering:
+        leaves: list[str] = []
+        tape = Tape()
+        messages = [
+            Message(i, with_reasoning(_with_origins(message, i, leaves, tape)))
+            for i, message in enumerate(conversation.messages)
+        ]
+        tools = _tools_with_origin(conversation.tools, tape)
+        self._environment.tape = tape
+        output = self._run(self._marked, conversation, messages, tools, prompt)
+        parts = owned_parts(parts_of(output))
+        has_tags = any(part.is_tagged for part in parts)
+        return Rendering(parts=parts, tape=tape, has_tags=has_tags, leaves=tuple(leaves))
+
+    def _run(
+        self,
+        template: jinja2.Template,
+        conversation: Conversation,
+        messages: Any,
+        tools: Any,
+        prompt: bool,
+    ) -> str:
+        given = {
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": prompt,
+            **conversation.variables,
+        }
+        try:
+            with time_limit():
+                return template.render(given)
+        except TemplateFailedError:
+            raise
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+            MemoryError,
+        ) as error:
+            raise TemplateFailedError(f"the template refuses it: {_said(error)}") from None
+
+
+def owned_parts(parts: Sequence[Part]) -> tuple[OwnedPart, ...]:
+    """Return the parts that have characters or may have some, with the message each belongs to.
+
+    Of loops within loops the innermost counts whose message is the latest: a loop over later
+    messages writes them, one over earlier messages looks something up.
+    """
+    loops: list[tuple[int, int]] = []  # loop, message that it is at
+    found: list[OwnedPart] = []
+    depth = owner = 0
+    owner = -1
+    for part in parts:
+        mark = part.origin
+        if not isinstance(mark, Mark):
+            if part.value or part.source:
+                found.append(OwnedPart(part=part, owner=owner, is_tagged=depth > 0))
+            continue
+        if mark.kind == "begin":
+            loops.append((mark.value, -1))
+        elif mark.kind == "end":
+            while loops and loops.pop()[0] != mark.value:
+                pass
+        elif mark.kind in ("train", "stop"):
+            depth += 1 if mark.kind == "train" else -1
+        elif loops and (mark.kind == "enter" or (mark.value >= 0 and loops[-1][1] < 0)):
+            loops[-1] = (loops[-1][0], mark.value)
+        owner = -1
+        for _, message in loops:
+            owner = max(owner, message)
+    return tuple(found)
+
+
+def with_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message with its reasoning under the names that templates read."""
+    reasoning = next((message[k] for k in REASONING if message.get(k) is not None), None)
+    if reasoning is None:
+        return dict(message)
+    return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def shape_of(value: Any, leaves: list[str]) -> Any:
+    """Return all of a value but its texts, which are added to `leaves`, as something to look up."""
+    if isinstance(value, str):
+        leaves.append(value)
+        return None
+    if isinstance(value, dict):
+        return tuple(
+            [
+                (
+                    key,
+                    inner
+                    if key in PLAIN_KEYS and isinstance(inner, str)
+                    else shape_of(inner, leaves),
+                )
+                for key, inner in value.items()
+            ]
+        )
+    if isinstance(value, list | tuple):
+        return tuple([shape_of(inner, leaves) for inner in value])
+    return (type(value), value)
+
+
+def _with_origins(
+    message: Mapping[str, Any], number: int, leaves: list[str], tape: Tape
+) -> dict[str, Any]:
+    """Return the message with texts that know it; the order of `leaves` is that of `shape_of`."""
+
+    def given(value: Any, field: str) -> Any:
+        if isinstance(value, str):
+            leaves.append(value)
+            source = tape.leaf(len(leaves) - 1)
+            return make(tape, [Part(value, Origin(number, field), source, 0)])
+        if isinstance(value, dict):
+            return {
+                key: inner
+                if key in PLAIN_KEYS and isinstance(inner, str)
+                else given(inner, field or key)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [given(inner, field) for inner in value]
+        return value
+
+    found: dict[str, Any] = given(message, "")
+    return found
+
+
+def _tools_with_origin(value: Any, tape: Tape) -> Any:
+    """Return tools with texts that are no template's, but constant: they are part of the shape."""
+    if isinstance(value, str):
+        return make(tape, [Part(value, Origin(NO_MESSAGE, "tools"))])
+    if isinstance(value, dict):
+        return {key: _tools_with_origin(inner, tape) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tools_with_origin(inner, tape) for inner in value]
+    return value
+
+
+def _said(error: BaseException) -> str:
+    return short(" ".join(str(error).split()) or type(error).__name__, 300)

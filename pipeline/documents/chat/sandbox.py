@@ -1,0 +1,202 @@
+"""The environment that templates run in: that of transformers, held to bounds.
+
+    instrumented   texts keep their origins (`texts`), marks say where loops and tags are (`marks`)
+    plain          the same template on plain texts, to check the other with
+
+A template is somebody else's program: it reaches nothing but its arguments, and what it makes and
+how long it takes is bounded.
+"""
+
+from __future__ import annotations
+
+import datetime
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from dataprep.pipeline.documents.chat.bounds import (
+    WIDE,
+    TemplateFailedError,
+    check_operands,
+    check_width,
+    checked,
+)
+from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_filter, text_of
+from dataprep.pipeline.documents.chat.marks import STOP, TRAIN, mark_functions, marked
+from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.texts import (
+    Mark,
+    Part,
+    first_text,
+    joined,
+    make,
+    of_any,
+    parts_of,
+)
+
+SECONDS = 20.0  # a template takes a few milliseconds for a conversation
+
+
+class _Dict:
+    """`dict` without its other attributes, as transformers gives it to templates."""
+
+    def __call__(self, *args: Any, **named: Any) -> dict[Any, Any]:
+        return dict(*args, **named)
+
+    def fromkeys(self, *args: Any, **named: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args, **named)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    def __init__(*args: Any, **named: Any) -> None:
+        self, *given = args
+        attributes = dict(*given, **named)
+        for name in attributes:
+            _refuse_hidden(name)
+        jinja2.utils.Namespace.__init__(self, attributes)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_hidden(name)
+        jinja2.utils.Namespace.__setitem__(self, name, value)
+
+
+def _refuse_hidden(name: Any) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise jinja2.exceptions.SecurityError(f"a namespace cannot hold {name!r}")
+
+
+class _GenerationTag(jinja2.ext.Extension):
+    """{% generation %} … {% endgeneration %}: what the assistant wrote."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_generated")
+        return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _generated(self, caller: Callable[[], str]) -> str:
+        around = getattr(self.environment, "around_generation", lambda text: text)
+        text: str = around(caller())
+        return text
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
+    # Their results are bounded; jinja then does not compute constants while it compiles, either.
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+    concat = staticmethod(joined)
+
+    def __init__(self, now: datetime.datetime) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_GenerationTag, jinja2.ext.loopcontrols],
+        )
+        self.tape: Tape | None = None  # of the conversation that is rendered, if with marks
+        bounded = {name: bounded_filter(name, f) for name, f in self.filters.items()}
+        self.filters = {**bounded, **FILTERS}
+        self.tests = {**self.tests, **TESTS}
+        self.globals |= {
+            "raise_exception": _raise,
+            "strftime_now": partial(_strftime, now),
+            "dict": _Dict(),
+            "namespace": _Namespace,
+            **mark_functions(self._tape),
+        }
+
+    def _tape(self) -> Tape:
+        assert self.tape is not None
+        return self.tape
+
+    def compiled(self, source: str, *, with_marks: bool) -> jinja2.Template:
+        """Return the template; with marks, it also keeps the origins of texts."""
+        tree = self.parse(source)
+        code = self.compile(marked(tree) if with_marks else tree)
+        names = {"environment": self, "__file__": "<template>"}
+        exec(code, names)  # what jinja made of the template, which the sandbox holds in bounds
+        if with_marks:
+            names |= {"concat": joined, "str_join": _joined_any, "str": text_of}
+        return self.template_class._from_namespace(self, names, self.make_globals(None))
+
+    def around_generation(self, text: str) -> str:
+        if self.tape is None:
+            return text
+        return make(self.tape, [Part("", Mark(TRAIN)), *parts_of(text), Part("", Mark(STOP))])
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        check_operands(operator, left, right)
+        result = super().call_binop(context, operator, left, right)
+        if operator == "%" and isinstance(left, str):
+            result = of_any((left, right), result)
+        return checked(result)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        found = super().getattr(obj, attribute)
+        # A method of a constant text, of which an argument may be one of a message.
+        is_method = type(obj) is str and callable(found) and not isinstance(found, jinja2.Undefined)
+        return partial(_of_constant, found, obj, attribute) if is_method else found
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        is_name = type(obj) is str and isinstance(argument, str)
+        return self.getattr(obj, argument) if is_name else super().getitem(obj, argument)
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **named: Any) -> Any:
+        owner = getattr(__obj, "__self__", None)
+        if isinstance(owner, str) and getattr(__obj, "__name__", "") in WIDE:
+            check_width(args)
+        return checked(super().call(__context, __obj, *args, **named))
+
+
+def _joined_any(values: Iterable[Any]) -> str:
+    return joined(map(text_of, values))
+
+
+def _of_constant(found: Any, obj: str, attribute: str, *args: Any, **named: Any) -> Any:
+    """Call a method of a constant text so that the texts among its arguments keep their origin."""
+    if attribute in WIDE:
+        check_width(args)
+    if attribute == "join" and len(args) == 1:
+        args = (list(args[0]),)
+    text = first_text((args, named))
+    if text is None:
+        return found(*args, **named)
+    if attribute in ("format", "format_map"):
+        return of_any((args, named), found(*args, **named))
+    return getattr(make(text._tape, [Part(obj)]), attribute)(*args, **named)
+
+
+def _raise(message: str) -> None:
+    raise jinja2.exceptions.TemplateError(message)
+
+
+def _strftime(now: datetime.datetime, pattern: str) -> str:
+    return now.strftime(pattern)
+
+
+@contextmanager
+def time_limit(seconds: float = SECONDS) -> Iterator[None]:
+    """Raise TemplateFailedError in here after some seconds; only the main thread has signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: Any) -> None:
+        raise TemplateFailedError(f"the template takes longer than {seconds:g} seconds")
+
+    # Of the processor, so that a slow machine changes nothing; commands use SIGALRM otherwise.
+    before = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,0 +1,106 @@
+"""Find, for each input that holds conversations, their form and the templates for them.
+
+The first records of an input's first source that has any tell the form, which is part of the plan:
+it does not depend on which worker reads what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dataprep.configs.chat import ChatConfig
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.chat.batch import ChatRules
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.forms import Found, detect
+from dataprep.pipeline.documents.chat.templates import ChatTemplates, find_templates
+from dataprep.pipeline.documents.rules import chat_of
+from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.sources import read_source
+from dataprep.pipeline.types import Record, Source
+
+LOOKED_AT = 64  # records of a source
+TABLES = frozenset(("parquet", "arrow", "hf"))  # they fill objects with nulls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPlan:
+    """What was found out about the conversations of one input."""
+
+    templates: ChatTemplates
+    found: Found
+    drop_nulls: bool
+
+    def rules(self, config: ChatConfig, files: TokenizerFiles) -> ChatRules:
+        return ChatRules(
+            config=config,
+            templates=self.templates,
+            found=self.found,
+            files=files,
+            drop_nulls=self.drop_nulls,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the documents depend on, beside the config."""
+        return {
+            "form": self.found.form,
+            "keys": list(self.found.keys),
+            "has_weights": self.found.has_weights,
+            "templates": {n: fingerprint({"source": s}) for n, s in self.templates.sources.items()},
+            "variables": dict(self.templates.variables),
+            "stop": list(self.templates.stop),
+        }
+
+
+def find_chats(
+    config: TokenizeConfig,
+    files: TokenizerFiles,
+    sources: Sequence[Source],
+    inputs: Sequence[int],
+) -> tuple[ChatPlan | None, ...]:
+    """Return the chat of each input; None for those that have fields."""
+    found: list[ChatPlan | None] = []
+    for i, item in enumerate(config.inputs):
+        chat = chat_of(config, i)
+        if chat is None:
+            found.append(None)
+            continue
+        own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
+        plan = ChatPlan(
+            templates=find_templates(chat, files),
+            found=_form(chat, own, item.path),
+            drop_nulls=all(source.kind in TABLES for source in own),
+        )
+        _check_templates(plan.rules(chat, files))
+        found.append(plan)
+    return tuple(found)
+
+
+def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> Found:
+    for source in sources:
+        records = list(_first_records(source))
+        if records:
+            return detect(records, chat.messages or "", chat.form, source.path, chat.weights)
+    return detect([], chat.messages or "", chat.form, place)
+
+
+def _first_records(source: Source) -> Iterator[Record]:
+    left = LOOKED_AT
+    for _, records in read_source(source, None, batch_bytes=1 << 16):
+        for record in records.as_rows():
+            if not left:
+                return
+            left -= 1
+            yield record
+
+
+def _check_templates(rules: ChatRules) -> None:
+    for has_tools in (False, True):
+        try:
+            rules.layer(has_tools=has_tools)
+        except TemplateFailedError as error:
+            raise ConfigError(f"the chat template {error}; name another: --chat-template") from None
