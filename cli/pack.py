@@ -29,7 +29,7 @@ from dataprep.cli.show import (
     speed_of,
     summary_of,
 )
-from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName
+from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName, TurnsKept
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
@@ -44,7 +44,7 @@ flag = Flags(PackConfig)
 SECTIONS = {
     "What to read": ("inputs", "allow_duplicates"),
     "What to make of it": (
-        *("seq_len", "strategy", "overflow", "truncate_side", "pad_side", "max_segments"),
+        *("seq_len", "strategy", "overflow", "turns", "truncate_side", "pad_side", "max_segments"),
         *("keep_blocks", "drop_tail", "drop_empty_targets", "open_rows", "window", "seed"),
         *("pad_id", "compat"),
     ),
@@ -79,6 +79,7 @@ def pack_command(
     seq_len: Annotated[int | None, flag("seq_len")] = None,
     strategy: Annotated[StrategyName | None, flag("strategy")] = None,
     overflow: Annotated[Overflow | None, flag("overflow")] = None,
+    turns: Annotated[TurnsKept | None, flag("turns")] = None,
     truncate_side: Annotated[Side | None, flag("truncate_side")] = None,
     pad_side: Annotated[Side | None, flag("pad_side")] = None,
     max_segments: Annotated[int | None, flag("max_segments")] = None,

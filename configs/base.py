@@ -37,7 +37,8 @@ RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint6
 
 # pack
 StrategyName = Literal["best_fit", "first_fit", "concat", "pad"]
-Overflow = Literal["split", "truncate", "drop"]
+Overflow = Literal["split", "truncate", "drop", "turns"]
+TurnsKept = Literal["drop_oldest", "cut", "drop"]
 Side = Literal["left", "right"]
 Compression = Literal["none", "zstd"]
 

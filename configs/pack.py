@@ -23,6 +23,7 @@ from dataprep.configs.base import (
     StrategyName,
     TaskTimeout,
     TokenId,
+    TurnsKept,
     Workers,
 )
 
@@ -37,6 +38,7 @@ class PackConfig(Model):
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "overflow": _strategies("best_fit", "first_fit", "pad"),
+        "turns": Needs("overflow", "overflow turns", lambda config: config.overflow == "turns"),
         "truncate_side": Needs(
             "overflow", "overflow truncate", lambda config: config.overflow == "truncate"
         ),
@@ -63,8 +65,13 @@ class PackConfig(Model):
     strategy: StrategyName = Field("best_fit", description="how documents are put into rows")
     overflow: Overflow = Field(
         "split",
-        description="documents longer than a row: split them, truncate them, or leave them out; "
-        "not with concat",
+        description="documents longer than a row: split them, truncate them, leave them out, or "
+        "keep whole turns of conversations; not with concat",
+    )
+    turns: TurnsKept = Field(
+        "drop_oldest",
+        description="with overflow turns: drop the oldest turns but keep what is before them "
+        "(system), cut off the newest, or drop the conversation",
     )
     truncate_side: Side = Field("right", description="with overflow truncate: which end is cut off")
     pad_side: Side = Field("right", description="with strategy pad: where padding goes")

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.ragged import owner_of, ranges
 from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.storage.masks import MASKS, NUMBERS, WEIGHT_DTYPE, runs_of_parts
+from dataprep.pipeline.storage.masks import (
+    MASKS,
+    NUMBERS,
+    TURN_DTYPE,
+    WEIGHT_DTYPE,
+    runs_of_parts,
+)
 from dataprep.pipeline.types import Ids, Mask, Offsets
 
 
@@ -37,10 +43,12 @@ class Layout:
     kept: Offsets  # the record of each document, by its place in the batch
     codes_dropped: Offsets  # of each document
     codes_thinned: Offsets  # of each document
+    turn: NDArray[Any] | None = None  # u32 of each part, as in `storage.turns`; None: 0
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:
     """Return the documents of several layouts of a batch as one, in the order of their records."""
+    assert all(each.turn is None for each in layouts), "conversations are laid out together"
     kept = np.concatenate([each.kept for each in layouts])
     order = np.argsort(kept)
     lengths = np.concatenate([each.lengths for each in layouts])
@@ -106,6 +114,8 @@ def _values(layout: Layout, mask: str) -> NDArray[Any]:
     """Return the value of a mask for each part."""
     if mask == "loss":
         return layout.weight > 0
+    if mask == "turns":
+        return np.zeros(len(layout.lengths), TURN_DTYPE) if layout.turn is None else layout.turn
     if MASKS[mask].is_weight:
         # Parts without loss get weight 1, the usual one, so that there are fewer runs.
         return np.where(layout.weight > 0, layout.weight, 1).astype(WEIGHT_DTYPE)

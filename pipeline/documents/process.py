@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.assemble import Layout, assemble
 from dataprep.pipeline.documents.chat.batch import (
     ChatRules,
+    bos_before_all,
     lay_out_conversations,
     layout_of,
     weigh,
@@ -118,6 +119,7 @@ def process_conversations(
         found = lay_out_conversations(records, chat, reasons)
     bos = special_ids(rules.bos, "BOS") if rules.add_bos else NO_IDS
     eos = special_ids(rules.eos, "EOS") if rules.add_eos else NO_IDS
+    weighed = bos_before_all(weighed, rules.bos)
     layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
     documents, has_tokens = assemble(
         layout, NO_IDS, np.zeros(1, np.int64), rules.masks, rules.dtype

@@ -146,13 +146,15 @@ def masks_of(
     `has_weights`: messages of conversations have weights.
     """
     found = {"loss", *blocks, *(("weight",) if has_weights else ())}
+    if any(chat_of(config, i) is not None for i in range(len(config.inputs))):
+        found.add("turns")
     for i in range(len(config.inputs)):
         fields = fields_of(config, i)
         if not isinstance(fields, str):
             found |= {f.mask for f in fields if f.kind != "codes" and f.mask}
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
-            found |= {name for name, kind in MASKS.items() if not kind.is_block}
+            found |= {"loss", "weight"}
     return tuple(name for name in MASKS if name in found)
 
 

@@ -80,7 +80,7 @@ def segments_of_row(
             folder=Path(piece.dataset),
             origin=piece.origin,
             document=piece.document,
-            start=piece.start,
+            start=0 if piece.head else piece.start,
             blocks=blocks,
         )
         for piece in pieces

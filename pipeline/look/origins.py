@@ -1,6 +1,7 @@
 """Where a document came from: its source, its line (or row) counted from 1, its first byte.
 
 row 7  ─►  tokens 0..512 of document 93  ─►  line 17 of books.jsonl
+       ─►  tokens 0..9 and 70..99 of document 5  ─►  line 6 of chats.jsonl, without its oldest turns
        ─►  tokens 0..258 of document 4   ─►  row 2 of codes-00000.parquet: cats/tom.jpg
 """
 
@@ -49,12 +50,14 @@ class PieceOrigin:
 
     dataset: str
     document: int  # within the dataset
-    start: int
-    length: int
+    head: int  # tokens of the beginning of the document that stand before the others
+    start: int  # of the others
+    length: int  # of all
     origin: Origin
 
     def __str__(self) -> str:
-        tokens = f"tokens {self.start}..{self.start + self.length}"
+        head = f"0..{self.head} and " if self.head else ""
+        tokens = f"tokens {head}{self.start}..{self.start + self.length - self.head}"
         return f"{self.origin}; {tokens} of document {self.document} of {self.dataset}"
 
 
@@ -80,6 +83,7 @@ class RowOrigins:
             PieceOrigin(
                 dataset=dataset,
                 document=document,
+                head=int(piece["head"]),
                 start=int(piece["start"]),
                 length=int(piece["length"]),
                 origin=origin,

@@ -30,6 +30,7 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
 from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.turns import find_turns
 from dataprep.pipeline.types import Offsets
 
 TOP = 10
@@ -85,7 +86,8 @@ def _of_codes(folder: Path, manifest: EncodedManifest, between: Between) -> dict
 
 
 def _of_documents(folder: Path, manifest: TokenizedManifest, between: Between) -> dict[str, Any]:
-    uses, lengths = Uses(manifest.max_id), []
+    uses, lengths, turns = Uses(manifest.max_id), [], []
+    number = manifest.masks.index("turns") if "turns" in manifest.masks else None
     for shard in _checked_shards(folder, manifest, between):
         index = read_array(folder, shard.index, index_dtype(manifest.masks), shard.num_documents)
         lengths.append(index["length"])
@@ -93,8 +95,12 @@ def _of_documents(folder: Path, manifest: TokenizedManifest, between: Between) -
             for data in records:
                 found = decode_documents(data, manifest.token_dtype, manifest.masks)
                 uses.count(found.tokens)
+                if number is not None:
+                    owner, _ = find_turns(found.masks[number], found.ends)
+                    turns.append(np.bincount(owner, minlength=len(found.ends)))
     return {
         "document_lengths": spread(_join(lengths)),
+        **({} if number is None else {"turns_per_document": spread(_join(turns))}),
         "vocabulary": uses.described(),
     }
 

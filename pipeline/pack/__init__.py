@@ -3,7 +3,9 @@
 recipe       what make_dataset needs to know about this command
 corpus       tokenized datasets as one sequence of documents, mapped
 inputs       the check of their files, each once in a run
+pieces       pieces of documents, some of two stretches
 blocks       blocks of codes that must not be cut, and those that were
+turns        turns of conversations that are longer than a row, and what is kept of them
 plan         lengths ─► which tokens of which documents are in which row
 origins      where documents came from, carried over from the tokenized datasets
 strategies/  STRATEGIES: best_fit, first_fit, concat, pad

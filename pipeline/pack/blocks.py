@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.strategies import Blocks, RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window
 from dataprep.pipeline.ragged import offsets_of

@@ -8,7 +8,7 @@ decoded here. A file is checked against its manifest before anything in it is us
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.pack.inputs import FileChecks
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.alike import difference_among, user_of
 from dataprep.pipeline.storage.checked import map_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype, index_dtype
 from dataprep.pipeline.storage.entries import BlockTags, DocumentShard
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
-from dataprep.pipeline.storage.masks import MASKS, MaskKind, weights_of
+from dataprep.pipeline.storage.masks import MASKS, MaskKind, values_of
 from dataprep.pipeline.storage.riegeli import MappedShard
 from dataprep.pipeline.types import Offsets
 
@@ -32,25 +33,11 @@ MAX_OPEN_SHARDS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentPieces:
-    """Pieces of documents."""
-
-    document: Offsets  # i64[p]
-    start: Offsets  # i64[p], the first token that is taken of the document
-    length: Offsets  # i64[p]
-
-    def __getitem__(self, key: Any) -> DocumentPieces:
-        return DocumentPieces(
-            document=self.document[key], start=self.start[key], length=self.length[key]
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MaskParts:
     """A mask over pieces, as parts in order: each part has a value and belongs to one piece."""
 
     piece: Offsets
-    value: NDArray[Any]  # bool, or f16 of weights
+    value: NDArray[Any]  # bool, f16 of weights or u32 of turns
     length: Offsets
 
 
@@ -117,13 +104,13 @@ class Corpus:
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """Return `loss`, then the masks that the fields of any dataset name or that mark any token:
-        specs in records may use any mask, and mostly use none."""
+        """Return the masks of rows: `loss`, then those that the fields of any dataset name or that
+        mark any token, since specs in records may use any mask, and mostly use none."""
         found = {
             name
             for manifest in self.manifests
             for name in manifest.masks
-            if name == "loss" or _is_wanted(name, manifest)
+            if MASKS[name].is_packed and (name == "loss" or _is_wanted(name, manifest))
         }
         return tuple(name for name in MASKS if name in found)
 
@@ -160,8 +147,13 @@ class Corpus:
     def copy_tokens(self, pieces: DocumentPieces, target: NDArray[Any], places: Offsets) -> None:
         """Copy the tokens of each piece to its byte offset in `target`."""
         itemsize = TOKEN_DTYPES[self.token_dtype].itemsize
-        for shard, which, entries in self._by_shard(pieces.document):
-            part = pieces[which]
+        stretches, owner = pieces.stretches()
+        if len(owner) != len(places):
+            is_tail = np.append(False, owner[1:] == owner[:-1])
+            places = places[owner]
+            places[is_tail] += stretches.length[np.flatnonzero(is_tail) - 1] * itemsize
+        for shard, which, entries in self._by_shard(stretches.document):
+            part = stretches[which]
             first = entries["start"].astype(np.int64) + part.start
             base = shard.mapped.places[entries["record"]] + 4 * shard.head.shape[1]
             shard.mapped.copy_ranges(
@@ -172,8 +164,9 @@ class Corpus:
         """Return a mask over pieces; a dataset without the mask has its default value."""
         kind = MASKS[mask]
         found: list[MaskParts] = []
-        for shard, which, entries in self._by_shard(pieces.document):
-            part = pieces[which]
+        stretches, of_stretch = pieces.stretches()
+        for shard, which, entries in self._by_shard(stretches.document):
+            part = stretches[which]
             if mask not in shard.masks:
                 default = np.full(len(which), kind.default)
                 found.append(MaskParts(piece=which, value=default, length=part.length))
@@ -185,14 +178,15 @@ class Corpus:
             begin = (entries["start"].astype(np.int64) + part.start)[owner]
             clipped = np.clip(ends - begin, 0, part.length[owner])
             before = np.where(number == 0, 0, np.concatenate(([0], clipped[:-1])))
-            if kind.is_weight:
+            if kind.has_values:
                 behind = shard.head[entries["record"], 2 + shard.masks.index(mask)] + first
-                bits = self._numbers(shard, mask, entries["record"], behind, count)
-                value = weights_of(bits)
+                stored = self._numbers(shard, mask, entries["record"], behind, count)
+                value = values_of(stored, kind)
             else:
                 value = (first[owner] + number) % 2 == 1
             found.append(MaskParts(piece=which[owner], value=value, length=clipped - before))
-        return _in_piece_order(found, kind)
+        parts = _in_piece_order(found, kind)
+        return replace(parts, piece=of_stretch[parts.piece])
 
     def _numbers(
         self, shard: _Shard, mask: str, record: NDArray[Any], first: Offsets, count: Offsets

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.types import Offsets
 
 

@@ -14,8 +14,9 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
 from dataprep.pipeline.jobs.workspace import Identity
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.lost import find_lost, lost_lines
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, rows_path
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.alike import sections_of, user_of

@@ -1,10 +1,12 @@
 """The plan of a packed dataset: which tokens of which documents are in which row.
 
-    out/.work/rows/00000-document.npy, -start, -length, -row_offsets   for each window
+    out/.work/rows/00000-document.npy, -start, -length, -row_offsets   for each window; -head of
+                                                                       those with such a piece
     out/.work/provenance/*                                             where documents came from
     out/.work/plan.json                                                written last
 
-Lengths come from the index of the tokenized datasets; no token is read.
+Lengths come from the index of the tokenized datasets, blocks and turns from their masks; tokens are
+not read.
 """
 
 from __future__ import annotations
@@ -34,13 +36,24 @@ from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
 from dataprep.pipeline.pack.origins import write_origins
-from dataprep.pipeline.pack.strategies import STRATEGIES, Counts, RowPlan, cut_windows
+from dataprep.pipeline.pack.strategies import (
+    STRATEGIES,
+    Counts,
+    Fit,
+    FittedPieces,
+    RowPlan,
+    Window,
+    cut_windows,
+    fit_pieces,
+)
+from dataprep.pipeline.pack.turns import kept_of_window
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.entries import FileEntry
 
 ROWS = "rows"
 ROW_ARRAYS = ("document", "start", "length", "row_offsets")
+HEAD = "head"  # one more array, of windows in which a piece has a head
 SHARDS_WANTED = 16  # enough work for every core
 SMALLEST_SHARD_BYTES = 16 << 20
 
@@ -80,9 +93,28 @@ def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
     chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
     windows = cut_windows(chunks, capacity, window=config.window)
     strategy = STRATEGIES[config.strategy]
-    if strategy.keeps_blocks and config.keep_blocks:
-        return strategy.plan(windows, config, lambda w: blocks_of_window(corpus, w, capacity))
-    return count_cut_blocks(corpus, strategy.plan(windows, config, lambda window: None))
+    plans = strategy.plan(windows, config, _fitter(corpus, config))
+    keeps_blocks = config.keep_blocks or config.overflow == "turns"  # no block is in two turns
+    return plans if strategy.keeps_blocks and keeps_blocks else count_cut_blocks(corpus, plans)
+
+
+def _fitter(corpus: Corpus, config: PackConfig) -> Fit:
+    """Return the function that makes pieces of the documents of a window."""
+    capacity = config.seq_len + 1
+    by_turns = config.overflow == "turns"
+
+    def fit(window: Window) -> FittedPieces:
+        keeps_blocks = config.keep_blocks and not by_turns
+        return fit_pieces(
+            window.lengths,
+            capacity,
+            overflow=config.overflow,
+            truncate_side=config.truncate_side,
+            blocks=blocks_of_window(corpus, window, capacity) if keeps_blocks else None,
+            kept=kept_of_window(corpus, window, capacity, config.turns) if by_turns else None,
+        )
+
+    return fit
 
 
 def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) -> PackPlan:
@@ -136,10 +168,12 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
 def _write_rows(window: RowPlan, number: int, work: Path) -> dict[str, Written]:
     """Write, durably, which tokens are in the rows of a window."""
     paths = {}
-    for name in ROW_ARRAYS:
-        path = rows_path(work, number, name)
-        save_array(temporary(path), getattr(window, name))
-        paths[path.name] = path
+    for name in (*ROW_ARRAYS, HEAD):
+        array = getattr(window, name)
+        if array is not None:
+            path = rows_path(work, number, name)
+            save_array(temporary(path), array)
+            paths[path.name] = path
     written = commit_files(paths)
     sync_folder(work / ROWS)
     return written
@@ -175,22 +209,27 @@ class PlannedRows:
     @contextmanager
     def mapped(self, window: int) -> Iterator[dict[str, NDArray[Any]]]:
         """Map the arrays of a window; if one changes meanwhile, that is what went wrong."""
-        for entry in self._entries(window):
+        entries = self._entries(window)
+        for entry in entries.values():
             try:
                 self._checks.check(self._work, entry)
             except CorruptError:
                 raise lost(self._work / entry.path) from None
-        paths = {name: rows_path(self._work, window, name) for name in ROW_ARRAYS}
         try:
-            yield {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+            yield {n: np.load(self._work / e.path, mmap_mode="r") for n, e in entries.items()}
         finally:
-            for entry in self._entries(window):
+            for entry in entries.values():
                 if self._checks.has_changed(self._work, entry):
                     raise lost(self._work / entry.path)
 
-    def _entries(self, window: int) -> Iterator[FileEntry]:
-        for name in ROW_ARRAYS:
+    def _entries(self, window: int) -> dict[str, FileEntry]:
+        """Return the files of a window by the names of their arrays."""
+        found = {}
+        for name in (*ROW_ARRAYS, HEAD):
             path = rows_path(self._work, window, name)
-            file = self._plan.rows[path.name]
-            place = str(path.relative_to(self._work))
-            yield FileEntry(path=place, num_bytes=file.num_bytes, xxh3_128=file.xxh3_128)
+            file = self._plan.rows.get(path.name)
+            if file is not None:
+                place = str(path.relative_to(self._work))
+                size, digest = file.num_bytes, file.xxh3_128
+                found[name] = FileEntry(path=place, num_bytes=size, xxh3_128=digest)
+        return found

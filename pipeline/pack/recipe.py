@@ -28,6 +28,7 @@ from dataprep.pipeline.pack.inputs import CHECKED
 from dataprep.pipeline.pack.manifest import identity_of, make_draft
 from dataprep.pipeline.pack.plan import PackPlan, make_plan, plan_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
+from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.twice import refuse_twice
@@ -73,6 +74,13 @@ def _corpus(config: PackConfig) -> Corpus:
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
     corpus = Corpus([Path(folder) for folder in config.inputs])
+    if config.overflow == "turns":
+        if config.strategy == "concat":
+            raise ConfigError(
+                "strategy concat cuts a conversation wherever a row ends, so overflow turns cannot "
+                "keep turns whole; set --strategy best_fit, first_fit or pad"
+            )
+        check_has_turns(corpus)
     if "weight" in corpus.masks and STRATEGIES[config.strategy].quirks(config).shift_full_rows:
         raise ConfigError(
             "compat lwm with strategy pad moves the loss of full rows by one token, which the loss "

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces, MaskParts
+from dataprep.pipeline.pack.corpus import Corpus, MaskParts
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.strategies import RowQuirks
 from dataprep.pipeline.ragged import IntegerLists, offsets_of, owner_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
-from dataprep.pipeline.storage.masks import MASKS, MaskKind, weight_bits
+from dataprep.pipeline.storage.masks import MASKS, MaskKind, numbers_of
 from dataprep.pipeline.storage.rows import Rows
 from dataprep.pipeline.types import Mask, Offsets
 
@@ -133,8 +134,8 @@ def _row_numbers(
     ends = np.cumsum(length) - of_row * capacity
     ends_run = np.append((value[1:] != value[:-1]) | (of_row[1:] != of_row[:-1]), True)
     owner, ends, value = of_row[ends_run], ends[ends_run], value[ends_run]
-    if kind.is_weight:
-        return _by_row([(owner, ends), (owner, weight_bits(value))], num_rows)
+    if kind.has_values:
+        return _by_row([(owner, ends), (owner, numbers_of(value, kind))], num_rows)
     # A row that starts True begins with a run of length 0.
     starts_row = np.concatenate(([True], owner[1:] != owner[:-1]))
     empty = owner[starts_row & value]

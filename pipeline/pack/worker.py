@@ -22,8 +22,9 @@ from dataprep.pipeline.jobs.commits import (
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
@@ -142,6 +143,7 @@ class _Sums:
         entries["row"] = self.num_rows + (np.cumsum(kept) - 1)[row[stays]]
         entries["document"], entries["start"] = pieces.document[stays], pieces.start[stays]
         entries["length"] = pieces.length[stays]
+        entries["head"] = 0 if pieces.head is None else pieces.head[stays]
         self.provenance.append(entries)
         self.record_bytes.append(np.array([len(r) for r in records], "<u4")[kept])
         self.num_rows += int(kept.sum())

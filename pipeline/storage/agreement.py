@@ -143,6 +143,9 @@ def _wrong_masks(manifest: Manifest) -> Iterator[str]:
     ordered = {"loss", *manifest.masks} if manifest.kind != "encoded" else set()
     if list(manifest.masks) != [mask for mask in MASKS if mask in ordered]:
         yield f"its masks are {', '.join(manifest.masks) or 'none'}, which is not their order"
+    if isinstance(manifest, PackedManifest):
+        idle = [mask for mask in manifest.masks if mask in MASKS and not MASKS[mask].is_packed]
+        yield from (f"it lists the mask {mask!r}, which no row has" for mask in idle)
 
 
 def _wrong_ids(manifest: TokenizedManifest | PackedManifest) -> Iterator[str]:

@@ -9,7 +9,8 @@ the number of masks that the manifest lists:
     u16|u32[num_tokens]     tokens, one document after another      (manifest: token_dtype)
     0 or 2 bytes of zero    so that what follows is aligned to 4
     u32[num_documents]      where each document ends among the tokens
-    u32[num_runs] per mask  where each run of the mask ends; for weights also the values (`masks`)
+    u32[num_runs] per mask  where each run of the mask ends; for weights and turns also the values
+                            (`masks`)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.masks import (
     MASKS,
+    TURN_DTYPE,
     MaskRuns,
     check_runs,
     dense_mask,
@@ -33,6 +35,7 @@ from dataprep.pipeline.storage.masks import (
     slice_runs,
     stored_numbers,
 )
+from dataprep.pipeline.storage.turns import check_turns
 from dataprep.pipeline.types import Offsets
 
 TokenDtype = Literal["uint16", "uint32"]
@@ -130,7 +133,13 @@ def check_documents(documents: Documents, max_id: int) -> str:
         return f"token id {int(documents.tokens.max())} is above the largest allowed, {max_id}"
     if not _ascend_to(documents.ends, length):
         return "document ends do not ascend to the number of tokens"
-    return next((wrong for runs in documents.masks if (wrong := check_runs(runs, length))), "")
+    for runs in documents.masks:
+        wrong = check_runs(runs, length)
+        if not wrong and runs.values.dtype == TURN_DTYPE:
+            wrong = check_turns(runs, documents.ends)
+        if wrong:
+            return wrong
+    return ""
 
 
 def _ascend_to(ends: Offsets, total: int) -> bool:

@@ -57,7 +57,7 @@ __all__ = [
     "sealed",
 ]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"

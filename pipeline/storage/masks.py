@@ -2,10 +2,12 @@
 
     loss      0 0 1 1 1 0          ends 2 5 6   values 0 1 0       bool
     weight    1 1 .5 .5 .5 1       ends 2 5 6   values 1 .5 1      float16
+    turns     0 0 5 5 5 10         ends 2 5 6   values 0 5 10      uint32: see `turns`
 
     stored    loss    2 5 6                       values alternate and the first is False, so one
                       0 2 3  =  1 1 0             that starts True has a first run of length 0
               weight  2 5 6, then 1 .5 1          the bits of float16, as whole numbers
+              turns   2 5 6, then 0 5 10
 
 MASKS is the table: a new mask is one line here, and the code that sets it.
 """
@@ -21,8 +23,10 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.types import MODALITIES, Offsets
 
+MARK_DTYPE = np.dtype(np.bool_)
 WEIGHT_DTYPE = np.dtype("<f2")
 WEIGHT_BITS = np.dtype("<u2")
+TURN_DTYPE = np.dtype("<u4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +34,17 @@ class MaskKind:
     name: str
     count: str  # name in the manifest of the number of tokens that it marks
     is_block: bool = False  # its runs are blocks of codes, which packing does not cut
-    is_weight: bool = False  # a number for each token instead of yes or no
+    is_packed: bool = True  # rows have it; else only documents, and packing makes use of it
+    dtype: np.dtype[Any] = MARK_DTYPE
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        return WEIGHT_DTYPE if self.is_weight else np.dtype(np.bool_)
+    def is_weight(self) -> bool:
+        return self.dtype == WEIGHT_DTYPE
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether it is a number for each token instead of yes or no."""
+        return self.dtype != MARK_DTYPE
 
     @property
     def default(self) -> Any:
@@ -44,12 +54,14 @@ class MaskKind:
     @property
     def numbers(self) -> int:
         """Return how many numbers are stored for a run."""
-        return 2 if self.is_weight else 1
+        return 2 if self.has_values else 1
 
     @property
     def array(self) -> str:
         """Return the name of the dense array in batches."""
-        return "loss_weights" if self.is_weight else f"{self.name}_mask"
+        if not self.has_values:
+            return f"{self.name}_mask"
+        return "loss_weights" if self.is_weight else self.name
 
 
 MASKS: Mapping[str, MaskKind] = {
@@ -57,7 +69,8 @@ MASKS: Mapping[str, MaskKind] = {
     for kind in (
         MaskKind(name="loss", count="target_tokens"),
         *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
-        MaskKind(name="weight", count="weighted_tokens", is_weight=True),
+        MaskKind(name="weight", count="weighted_tokens", dtype=WEIGHT_DTYPE),
+        MaskKind(name="turns", count="turn_tokens", dtype=TURN_DTYPE, is_packed=False),
     )
 }
 
@@ -71,7 +84,7 @@ class MaskRuns:
     """A mask as runs: values[i] holds up to, but not at, token ends[i]."""
 
     ends: Offsets  # i64[runs], ascending from above 0
-    values: NDArray[Any]  # bool[runs] or f16[runs]
+    values: NDArray[Any]  # bool[runs], f16[runs] or u32[runs]
 
 
 def blocks_among(masks: Sequence[str]) -> list[str]:
@@ -143,20 +156,30 @@ def join_runs(left: MaskRuns, num_tokens: int, right: MaskRuns) -> MaskRuns:
 
 def stored_numbers(runs: MaskRuns, kind: MaskKind) -> Offsets:
     """Return the numbers that are stored for a mask: see the drawing above."""
-    if kind.is_weight:
-        return np.concatenate((runs.ends, weight_bits(runs.values)))
+    if kind.has_values:
+        return np.concatenate((runs.ends, numbers_of(runs.values, kind)))
     starts_true = len(runs.values) > 0 and bool(runs.values[0])
     return np.concatenate((np.zeros(int(starts_true), np.int64), runs.ends))
 
 
 def runs_of_numbers(numbers: Offsets, kind: MaskKind) -> MaskRuns:
     """Return the runs of a mask by its stored numbers."""
-    if kind.is_weight:
-        ends, bits = np.split(numbers, 2)
-        return MaskRuns(ends=ends, values=weights_of(bits))
+    if kind.has_values:
+        ends, stored = np.split(numbers, 2)
+        return MaskRuns(ends=ends, values=values_of(stored, kind))
     values = np.arange(len(numbers)) % 2 == 1
     starts_true = len(numbers) > 0 and int(numbers[0]) == 0
     return MaskRuns(ends=numbers[int(starts_true) :], values=values[int(starts_true) :])
+
+
+def numbers_of(values: NDArray[Any], kind: MaskKind) -> Offsets:
+    """Return what is stored for values that are not yes or no."""
+    return weight_bits(values) if kind.is_weight else values.astype(np.int64)
+
+
+def values_of(numbers: NDArray[Any], kind: MaskKind) -> NDArray[Any]:
+    """Return the values that these numbers are stored for."""
+    return weights_of(numbers) if kind.is_weight else numbers.astype(kind.dtype)
 
 
 def weight_bits(values: NDArray[Any]) -> Offsets:

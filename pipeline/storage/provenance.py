@@ -34,7 +34,10 @@ FILES = "provenance/files.json"
 MEDIA = "provenance/media.parquet"
 LOST = "provenance/lost.jsonl"
 DOCUMENT_ORIGIN = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
-ROW_PIECE = np.dtype([("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u8")])
+# A piece is `head` tokens from the beginning of its document, then `length - head` from `start` on.
+ROW_PIECE = np.dtype(
+    [("row", "<u4"), ("length", "<u4"), ("document", "<u8"), ("start", "<u4"), ("head", "<u4")]
+)
 ORIGIN_RUN = np.dtype([("document", "<u8"), ("line", "<u8"), ("file", "<u4")])
 
 

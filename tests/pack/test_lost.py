@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from conftest import RunCli
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.pack.corpus import DocumentPieces
 from dataprep.pipeline.pack.lost import find_lost
-from dataprep.pipeline.pack.strategies import STRATEGIES, cut_windows
+from dataprep.pipeline.pack.pieces import DocumentPieces
+from dataprep.pipeline.pack.strategies import (
+    STRATEGIES,
+    FittedPieces,
+    Window,
+    cut_windows,
+    fit_pieces,
+)
 from support.inprocess import write_lines
 
 
@@ -49,7 +55,12 @@ def test_every_document_with_lost_tokens_is_found_and_no_other(
     settings = PackConfig.model_validate({**config, "window": window})
     chunks = [np.array(lengths[i : i + 4], np.int64) for i in range(0, len(lengths), 4)]
     windows = cut_windows(chunks, settings.seq_len + 1, window=window)
-    plans = list(STRATEGIES[settings.strategy].plan(windows, settings, lambda window: None))
+    options = {"overflow": settings.overflow, "truncate_side": settings.truncate_side}
+
+    def fit(window: Window) -> FittedPieces:
+        return fit_pieces(window.lengths, settings.seq_len + 1, **options)
+
+    plans = list(STRATEGIES[settings.strategy].plan(windows, settings, fit))
     in_rows: list[set[int]] = [set() for _ in lengths]
     for plan in plans:
         for document, start, length in zip(plan.document, plan.start, plan.length, strict=True):

@@ -22,7 +22,8 @@ from dataprep.configs.pack import PackConfig
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.look.inspect import layout_of
-from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
+from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import plan_rows
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES

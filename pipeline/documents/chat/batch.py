@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,9 @@ from dataprep.pipeline.engine.content import ContentEncoder
 from dataprep.pipeline.engine.interface import EngineFailedError
 from dataprep.pipeline.engine.places import PlaceFinder
 from dataprep.pipeline.engine.plain import places_of
-from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.ragged import offsets_of, owner_of
 from dataprep.pipeline.sources import Keys
+from dataprep.pipeline.storage.masks import TURN_DTYPE
 from dataprep.pipeline.types import Ids, Offsets, Records
 
 
@@ -126,24 +128,31 @@ def _check_weights(found: Sequence[Laid]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    """Ids of conversations with the weight of each, and special tokens that content spells."""
+    """Ids of conversations with weight and turn, and special tokens that content spells."""
 
     ids: Ids
     offsets: Offsets  # i64[conversations + 1]
     weights: NDArray[np.float64]
+    turns: NDArray[Any]  # u32, as in `storage.turns`
     special: Offsets  # i64[conversations]
 
 
 def weigh(
     found: Conversations, ids: Ids, offsets: Offsets, rules: ChatRules, reasons: dict[int, str]
 ) -> Weighed:
-    """Return the weights of the tokens, given what an engine made of the texts."""
+    """Return weights and turns of the tokens, given what an engine made of the texts."""
     lengths = [[len(s) if s.isascii() else len(s.encode()) for s in e.strings] for e in found.laid]
     stops = np.cumsum(np.fromiter(chain.from_iterable(lengths), np.int64))
     weights = np.fromiter(chain.from_iterable(e.weights for e in found.laid), np.float64)
     content = np.fromiter(chain.from_iterable(e.is_content for e in found.laid), np.bool_)
     places = _finder(rules.files).find(found.texts, ids, offsets)
     of_tokens = token_weights(places, stops, weights)
+    turns = np.fromiter(chain.from_iterable(e.turns for e in found.laid), TURN_DTYPE)
+    firsts = offsets_of([len(e.strings) for e in found.laid])
+    owners = owner_of(np.diff(offsets))
+    at = strings_at(stops, places.starts)
+    # A token of no bytes at the end of a text is not in the next text.
+    at = np.clip(at, firsts[owners], firsts[owners + 1] - 1)
     known = np.array([token.id for token in rules.files.special], np.uint32)
     spelled = places_of(known, ids)
     spelled = (
@@ -151,7 +160,7 @@ def weigh(
     )
     owners = np.searchsorted(offsets, spelled, side="right") - 1
     special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
-    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, special=special)
+    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, turns=turns[at], special=special)
     if rules.config.allow_special_in_content or not len(spelled):
         return result
     return _as_text(result, found, rules, reasons)
@@ -164,6 +173,7 @@ def _as_text(
     encoder = _content_encoder(rules.files)
     all_ids = np.split(weighed.ids, weighed.offsets[1:-1])
     all_weights = np.split(weighed.weights, weighed.offsets[1:-1])
+    all_turns = np.split(weighed.turns, weighed.offsets[1:-1])
     for i in np.flatnonzero(weighed.special).tolist():
         laid = found.laid[i]
         try:
@@ -173,21 +183,34 @@ def _as_text(
             continue
         all_ids[i] = encoded.ids
         all_weights[i] = token_weights(encoded.places, encoded.stops, np.array(laid.weights))
+        at = strings_at(encoded.stops, encoded.places.starts)
+        all_turns[i] = np.array(laid.turns, TURN_DTYPE)[np.minimum(at, len(laid.turns) - 1)]
     return Weighed(
         ids=np.concatenate(all_ids),
         offsets=offsets_of([len(each) for each in all_ids]),
         weights=np.concatenate(all_weights),
+        turns=np.concatenate(all_turns),
         special=weighed.special,
     )
 
 
+def bos_before_all(weighed: Weighed, bos: int | None) -> Weighed:
+    """Return the conversations with the BOS that a template wrote before all turns: some write it
+    as a part of the first message."""
+    firsts = weighed.offsets[:-1][np.diff(weighed.offsets) > 0]
+    own = firsts[weighed.ids[firsts] == bos] if bos is not None else firsts[:0]
+    turns = weighed.turns.copy()
+    turns[own] = 0
+    return replace(weighed, turns=turns)
+
+
 def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> Layout:
-    """Return the conversations as documents, of which each run of equal weight is a part."""
+    """Return the conversations as documents; a run of equal weight and turn is a part."""
     count = len(weighed.offsets) - 1
     lengths = np.diff(weighed.offsets)
-    ids, weights, offsets = _with_ends(weighed, lengths, bos, eos)
+    ids, weights, turns, offsets = _with_ends(weighed, lengths, bos, eos)
     starts_run = np.ones(len(ids), np.bool_)
-    starts_run[1:] = weights[1:] != weights[:-1]
+    starts_run[1:] = (weights[1:] != weights[:-1]) | (turns[1:] != turns[:-1])
     starts_run[offsets[:-1][np.diff(offsets) > 0]] = True
     starts = np.flatnonzero(starts_run)
     none = np.zeros(count, np.int64)
@@ -203,15 +226,17 @@ def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> L
         kept=np.array(kept, np.int64),
         codes_dropped=none,
         codes_thinned=none,
+        turn=turns[starts],
     )
 
 
 def _with_ends(
     weighed: Weighed, lengths: Offsets, bos: Ids, eos: Ids
-) -> tuple[Ids, NDArray[np.float64], Offsets]:
-    """Return the ids with BOS, which has no loss, and EOS, which has, around each conversation."""
+) -> tuple[Ids, NDArray[np.float64], NDArray[Any], Offsets]:
+    """Return the ids with BOS, which has no loss and is before all turns, and EOS, which has loss
+    and is in the last turn, around each conversation."""
     if not len(bos) and not len(eos):
-        return weighed.ids, weighed.weights, weighed.offsets
+        return weighed.ids, weighed.weights, weighed.turns, weighed.offsets
     before = np.repeat(weighed.offsets[:-1], len(bos))
     after = np.repeat(weighed.offsets[1:], len(eos))
     places = np.concatenate((before, after))
@@ -222,4 +247,8 @@ def _with_ends(
     order = np.lexsort((np.append(np.ones(len(before)), np.zeros(len(after))), places))
     ids = np.insert(weighed.ids, places[order], values[order])
     weights = np.insert(weighed.weights, places[order], extra[order])
-    return ids, weights, offsets_of(lengths + len(bos) + len(eos))
+    ends = np.maximum(weighed.offsets[1:] - 1, 0)
+    last = np.where(lengths > 0, np.append(weighed.turns, 0)[ends], 0)
+    of_ends = np.concatenate((np.zeros(len(before), np.int64), np.repeat(last, len(eos))))
+    turns = np.insert(weighed.turns, places[order], of_ends[order])
+    return ids, weights, turns, offsets_of(lengths + len(bos) + len(eos))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 from dataprep.pipeline.documents.chat.headers import Headers
@@ -30,6 +30,7 @@ from dataprep.pipeline.documents.chat.tape import Replay
 from dataprep.pipeline.documents.chat.texts import UNKNOWN, Part
 from dataprep.pipeline.documents.chat.traits import Traits, find_traits
 from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.storage.turns import turn_value
 
 MAX_PROGRAMS = 2048  # replays that are kept; more shapes than that are rendered each time
 MAX_OF_SHAPE = 8
@@ -46,6 +47,7 @@ class Laid:
     weights: tuple[float, ...]  # of each string in the loss; 0: none
     is_content: tuple[bool, ...]  # whether the string is from the record, and not the template
     messages: tuple[int, ...]  # the message that each string belongs to; -1: before all
+    turns: tuple[int, ...]  # of each string, as in `storage.turns`; they ascend
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class _Program:
     weights: tuple[float, ...]
     is_content: tuple[bool, ...]
     messages: tuple[int, ...]
+    turns: tuple[int, ...]
     num_played: int = 0
 
 
@@ -86,6 +89,7 @@ class Layer:
                     weights=program.weights,
                     is_content=program.is_content,
                     messages=program.messages,
+                    turns=program.turns,
                 )
         is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
         return self._render(conversation, weights, headers, None if is_full else key)
@@ -116,11 +120,13 @@ class Layer:
         if all(owner < 0 for owner in found.owners):
             raise RefusedError("the template writes nothing of what has loss")
         groups = _grouped(found, weights)
+        messages = tuple(kind[2] for kind, _ in groups)
         laid = Laid(
             strings=["".join(part.value for part in parts) for _, parts in groups],
             weights=tuple(kind[0] for kind, _ in groups),
             is_content=tuple(kind[1] for kind, _ in groups),
-            messages=tuple(kind[2] for kind, _ in groups),
+            messages=messages,
+            turns=_turns(messages, [str(each["role"]) for each in conversation.messages]),
         )
         if key is not None:
             outputs = [_sources(parts, rendering.tape) for _, parts in groups]
@@ -131,6 +137,7 @@ class Layer:
                     weights=laid.weights,
                     is_content=laid.is_content,
                     messages=laid.messages,
+                    turns=laid.turns,
                 )
                 self._programs.setdefault(key, []).append(program)
                 self._num_programs += 1
@@ -174,6 +181,18 @@ def _grouped(
         (kind, [part for _, part in group])
         for kind, group in groupby(each, key=lambda item: item[0])
     ]
+
+
+def _turns(messages: Sequence[int], roles: Sequence[str]) -> tuple[int, ...]:
+    """Return the turn of each string, given the message that it belongs to.
+
+    A string of an earlier message, which the template wrote late, is in the turn that it is in.
+
+    >>> _turns([-1, 0, 1, 0, 2], ["system", "user", "assistant"])
+    (0, 0, 5, 5, 10)
+    """
+    values = (0 if number < 0 else turn_value(number, roles[number]) for number in messages)
+    return tuple(accumulate(values, max))
 
 
 def _frozen(conversation: Conversation) -> Any:

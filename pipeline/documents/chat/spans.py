@@ -101,9 +101,11 @@ class _Cutter:
         for i, owned in enumerate(self._rendering.parts):
             places = sorted(cuts.get(i, ()))
             for start, part in _cut_part(owned.part, places, self._rendering):
+                owner = self._owner(i, start)
                 parts.append(part)
-                owners.append(self._owner(i, start))
-                messages.append(of_parts[i])
+                owners.append(owner)
+                # The token that ends a turn may stand in the header of the next message.
+                messages.append(of_parts[i] if owner < 0 else owner)
         return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))
 
     def _owner(self, part: int, start: int) -> int:

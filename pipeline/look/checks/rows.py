@@ -26,7 +26,6 @@ from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, decode_rows
 from dataprep.pipeline.types import Offsets
 
-MAX_TOKENS = 1 << 53  # of a document: what a manifest can count
 COUNTED = ("rows", "tokens", "target_tokens", "segments")
 
 
@@ -88,5 +87,9 @@ def _check_provenance(
     num_documents = sum(source.records for source in manifest.sources)
     if len(pieces) and int(pieces["document"].max()) >= num_documents:
         raise CorruptError(f"{path} names document {pieces['document'].max()} of {num_documents}")
-    if len(pieces) and int(pieces["start"].max()) >= MAX_TOKENS:
-        raise CorruptError(f"{path} names token {pieces['start'].max()} of a document")
+    odd = pieces[pieces["head"] > np.minimum(pieces["start"], pieces["length"] - 1)]
+    if len(odd):
+        raise CorruptError(
+            f"{path} names a head of {odd['head'][0]} tokens before token {odd['start'][0]}, in a "
+            f"segment of {odd['length'][0]}"
+        )

@@ -20,7 +20,12 @@ from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.pack.strategies.decreasing import best_fit_decreasing
 from dataprep.pipeline.pack.strategies.exact import MIXINGS, fill_exactly
 from dataprep.pipeline.pack.strategies.order import stable_order
-from dataprep.pipeline.pack.strategies.overflow import Blocks, FittedPieces, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import (
+    Blocks,
+    FittedPieces,
+    PlacedPieces,
+    fit_pieces,
+)
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     Ints,
@@ -29,7 +34,7 @@ from dataprep.pipeline.pack.strategies.plan import (
     checked_max_segments,
 )
 from dataprep.pipeline.pack.strategies.runs import PieceLayout, Runs, lay_out
-from dataprep.pipeline.pack.strategies.strategy import BlocksOf, Strategy
+from dataprep.pipeline.pack.strategies.strategy import Fit, Strategy
 from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 
 # The exact search takes about (distinct lengths) × (capacity) bit operations. Above this limit it
@@ -49,24 +54,32 @@ def best_fit(
     window: int = 0,
 ) -> RowPlan:
     """Return the plan; `seed` and `window` (the index of the window) key the shuffle of rows."""
-    checked_max_segments(max_segments)
-    lengths = checked(lengths, capacity)
     pieces = fit_pieces(
-        lengths, capacity, overflow=overflow, truncate_side=truncate_side, blocks=blocks
+        checked(lengths, capacity),
+        capacity,
+        overflow=overflow,
+        truncate_side=truncate_side,
+        blocks=blocks,
     )
+    return best_fit_of(pieces, capacity, max_segments=max_segments, seed=seed, window=window)
+
+
+def best_fit_of(
+    pieces: FittedPieces, capacity: int, *, max_segments: int | None, seed: int, window: int
+) -> RowPlan:
+    """Return the plan of pieces that fit a row."""
+    checked_max_segments(max_segments)
     counts = np.bincount(pieces.whole, minlength=capacity + 1)
     counts += np.bincount(pieces.length, minlength=capacity + 1)
     num_without = int(counts[0])  # documents that are empty, cut or dropped
     counts[0] = 0
     runs = _fewest_rows(counts, capacity, max_segments)
     layout = lay_out(runs, seed=seed, window=window)
-    document, start, length = _placed(pieces, layout, capacity, num_without)
+    placed = _placed(pieces, layout, capacity, num_without)
     padding = runs.num_rows * capacity - pieces.num_tokens
     return RowPlan(
         capacity=capacity,
-        document=document,
-        start=start,
-        length=length,
+        **placed._asdict(),
         row_offsets=layout.row_offsets,
         counts=pieces.counts + Counts(rows=runs.num_rows, padding=padding),
     )
@@ -74,8 +87,8 @@ def best_fit(
 
 def _placed(
     pieces: FittedPieces, layout: PieceLayout, capacity: int, num_without: int
-) -> tuple[Ints, Ints, Ints]:
-    """Return document, start and length of the pieces, in the order of the shuffled rows."""
+) -> PlacedPieces:
+    """Return the pieces in the order of the shuffled rows."""
     # Pieces, shortest first as the layout has them; n + i of n documents is the cut piece i.
     num_documents = len(pieces.whole)
     narrow = np.uint16 if capacity < 1 << 16 else np.uint32
@@ -85,15 +98,18 @@ def _placed(
     by_length = stable_order(sizes, capacity + 1)[num_without:]
     document, length = np.empty_like(by_length), np.empty_like(by_length)
     start = np.zeros(len(by_length), np.int64)
+    head = None if pieces.head is None else np.zeros(len(by_length), np.int64)
     for first, place, piece_length in layout.places():
         piece = by_length[first : first + len(place)]
         is_cut = np.flatnonzero(piece >= num_documents)
         cut = piece[is_cut] - num_documents
         piece[is_cut] = pieces.document[cut]
         start[place[is_cut]] = pieces.start[cut]
+        if head is not None and pieces.head is not None:
+            head[place[is_cut]] = pieces.head[cut]
         document[place] = piece
         length[place] = piece_length
-    return document, start, length
+    return PlacedPieces(document=document, start=start, length=length, head=head)
 
 
 def _fewest_rows(counts: Ints, capacity: int, max_segments: int | None) -> Runs:
@@ -121,15 +137,12 @@ def _least_rows(counts: Ints, capacity: int, max_segments: int | None) -> int:
     return int(counts[capacity]) + least
 
 
-def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[RowPlan]:
     return plan_windows(
         windows,
-        lambda window: best_fit(
-            window.lengths,
+        lambda window: best_fit_of(
+            fit(window),
             config.seq_len + 1,
-            overflow=config.overflow,
-            truncate_side=config.truncate_side,
-            blocks=blocks_of(window),
             max_segments=config.max_segments,
             seed=config.seed,
             window=window.index,

@@ -25,7 +25,7 @@ from dataprep.pipeline.pack.strategies.plan import (
     RowPlan,
     checked,
 )
-from dataprep.pipeline.pack.strategies.strategy import BlocksOf, RowQuirks, Strategy
+from dataprep.pipeline.pack.strategies.strategy import Fit, RowQuirks, Strategy
 from dataprep.pipeline.pack.strategies.windows import Window, numbered_through
 from dataprep.pipeline.ragged import offsets_of, ranges
 
@@ -168,7 +168,7 @@ def plan_concat_windows(
         held, first_document = held[done:], first_document + done
 
 
-def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[RowPlan]:
     return plan_concat_windows(windows, config.seq_len + 1, drop_tail=config.drop_tail)
 
 

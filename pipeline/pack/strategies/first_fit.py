@@ -25,14 +25,14 @@ from dataprep.configs.base import Overflow, Side
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.strategies.order import stable_order
-from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import Blocks, FittedPieces, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import (
     Counts,
     RowPlan,
     checked,
     checked_max_segments,
 )
-from dataprep.pipeline.pack.strategies.strategy import BlocksOf, Strategy
+from dataprep.pipeline.pack.strategies.strategy import Fit, Strategy
 from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 from dataprep.pipeline.ragged import offsets_of
 
@@ -49,23 +49,31 @@ def first_fit(
     max_segments: int | None = None,
     open_rows: int = DEFAULT_OPEN_ROWS,
 ) -> RowPlan:
+    pieces = fit_pieces(
+        checked(lengths, capacity),
+        capacity,
+        overflow=overflow,
+        truncate_side=truncate_side,
+        blocks=blocks,
+    )
+    return first_fit_of(pieces, capacity, max_segments=max_segments, open_rows=open_rows)
+
+
+def first_fit_of(
+    pieces: FittedPieces, capacity: int, *, max_segments: int | None, open_rows: int
+) -> RowPlan:
+    """Return the plan of pieces that fit a row."""
     if open_rows < 1:
         raise ConfigError(f"open_rows must be at least 1, got {open_rows}")
     checked_max_segments(max_segments)
-    lengths = checked(lengths, capacity)
-    pieces = fit_pieces(
-        lengths, capacity, overflow=overflow, truncate_side=truncate_side, blocks=blocks
-    )
-    document, start, length = pieces.in_order()
-    row_of, num_rows = _place(length.tolist(), capacity, open_rows, max_segments)
+    placed = pieces.in_order()
+    row_of, num_rows = _place(placed.length.tolist(), capacity, open_rows, max_segments)
     row = np.array(row_of, np.int64)
     order = stable_order(row, num_rows)
     padding = num_rows * capacity - pieces.num_tokens
     return RowPlan(
         capacity=capacity,
-        document=document[order],
-        start=start[order],
-        length=length[order],
+        **placed.taken(order)._asdict(),
         row_offsets=offsets_of(np.bincount(row, minlength=num_rows)),
         counts=pieces.counts + Counts(rows=num_rows, padding=padding),
     )
@@ -130,15 +138,12 @@ def _renew(
     peak_row[at : at + 1] = rows
 
 
-def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[RowPlan]:
     return plan_windows(
         windows,
-        lambda window: first_fit(
-            window.lengths,
+        lambda window: first_fit_of(
+            fit(window),
             config.seq_len + 1,
-            overflow=config.overflow,
-            truncate_side=config.truncate_side,
-            blocks=blocks_of(window),
             max_segments=config.max_segments,
             open_rows=config.open_rows,
         ),

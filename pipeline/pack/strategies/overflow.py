@@ -7,8 +7,9 @@
                more.
     truncate   the first `capacity` tokens are kept, or the last with truncate_side left
     drop       the document is left out
+    turns      whole turns of a conversation are kept: `turns` has found which
 
-Blocks (vision blocks, chat turns) are ranges that must not be cut; the cut then falls before the
+Blocks are ranges that must not be cut; the cut then falls before the
 block, or after it if the left side is truncated. A block that does not fit a row together with the
 token before it is cut anyway, and counted.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -46,6 +47,33 @@ class Blocks:
         assert follows.all(), "blocks overlap or are not sorted"
 
 
+class PlacedPieces(NamedTuple):
+    """Pieces in some order, as a plan has them."""
+
+    document: Ints
+    start: Ints
+    length: Ints
+    head: Ints | None = None
+
+    def taken(self, order: Ints) -> PlacedPieces:
+        return PlacedPieces(
+            document=self.document[order],
+            start=self.start[order],
+            length=self.length[order],
+            head=None if self.head is None else self.head[order],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What is kept of documents that are longer than a row: one piece of each, or nothing."""
+
+    document: Ints  # i64[kept], ascending
+    start: Ints  # i64[kept]
+    length: Ints  # i64[kept]
+    head: Ints  # i64[kept]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedPieces:
     """Documents that are one piece, and the pieces of those that had to be cut."""
@@ -55,21 +83,26 @@ class FittedPieces:
     start: Ints  # i64[cut pieces], ascending within a document
     length: Ints  # i64[cut pieces]
     counts: Counts  # all but rows and padding
+    head: Ints | None = None  # i64[cut pieces]; None: 0 of all
 
     @property
     def num_tokens(self) -> int:
         return int(self.whole.sum() + self.length.sum())
 
-    def in_order(self) -> tuple[Ints, Ints, Ints]:
-        """Return document, start and length of all pieces, in the order of the corpus."""
+    def in_order(self) -> PlacedPieces:
+        """Return all pieces, in the order of the corpus."""
         document = np.flatnonzero(self.whole)
-        start, length = np.zeros(len(document), np.int64), self.whole[document]
+        none, length = np.zeros(len(document), np.int64), self.whole[document]
         if not len(self.document):
-            return document, start, length
+            return PlacedPieces(document=document, start=none, length=length)
         document = np.concatenate([document, self.document])
         order = np.argsort(document, kind="stable")
-        start = np.concatenate([start, self.start])[order]
-        return document[order], start, np.concatenate([length, self.length])[order]
+        return PlacedPieces(
+            document=document[order],
+            start=np.concatenate([none, self.start])[order],
+            length=np.concatenate([length, self.length])[order],
+            head=None if self.head is None else np.concatenate([none, self.head])[order],
+        )
 
 
 def fit_pieces(
@@ -79,8 +112,12 @@ def fit_pieces(
     overflow: Overflow,
     truncate_side: Side = "right",
     blocks: Blocks | None = None,
+    kept: Kept | None = None,
 ) -> FittedPieces:
-    """Return the pieces that fit a row, and what became of the documents that did not."""
+    """Return the pieces that fit a row, and what became of the documents that did not.
+
+    `kept`: with overflow turns, what is kept of those.
+    """
     _check_options(overflow, truncate_side)
     is_long = lengths > capacity
     long = np.flatnonzero(is_long)
@@ -90,6 +127,7 @@ def fit_pieces(
         documents_empty=len(lengths) - int(np.count_nonzero(lengths)),
     )
     document = start = length = np.zeros(0, np.int64)
+    head = None
     if len(long) and overflow == "split":
         document, start, length, num_cut = _split(lengths, long, capacity, blocks)
         counts += Counts(
@@ -101,6 +139,17 @@ def fit_pieces(
         counts += Counts(
             documents_truncated=len(long), tokens_truncated=num_lost, blocks_cut=num_cut
         )
+    elif len(long) and overflow == "turns":
+        assert kept is not None, "nobody looked for the turns"
+        document, start, length = kept.document, kept.start, kept.length
+        head = kept.head if kept.head.any() else None
+        num_shortened, num_left = int(lengths[document].sum()), int(length.sum())
+        counts += Counts(
+            documents_truncated=len(document),
+            tokens_truncated=num_shortened - num_left,
+            documents_dropped=len(long) - len(document),
+            tokens_dropped=int(lengths[long].sum()) - num_shortened,
+        )
     elif len(long):
         counts += Counts(documents_dropped=len(long), tokens_dropped=int(lengths[long].sum()))
     num_pieces = len(lengths) - counts.documents_empty - len(long) + len(document)
@@ -110,12 +159,13 @@ def fit_pieces(
         start=start,
         length=length,
         counts=counts + Counts(pieces=num_pieces),
+        head=head,
     )
 
 
 def _check_options(overflow: Overflow, truncate_side: Side) -> None:
     if overflow not in get_args(Overflow):
-        raise ConfigError(f"overflow must be split, truncate or drop, got {overflow!r}")
+        raise ConfigError(f"overflow must be split, truncate, drop or turns, got {overflow!r}")
     if truncate_side not in get_args(Side):
         raise ConfigError(f"truncate_side must be left or right, got {truncate_side!r}")
 

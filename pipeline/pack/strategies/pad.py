@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from dataprep.configs.base import Overflow, Side
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.pack.strategies.overflow import Blocks, fit_pieces
+from dataprep.pipeline.pack.strategies.overflow import Blocks, FittedPieces, fit_pieces
 from dataprep.pipeline.pack.strategies.plan import Counts, RowPlan, checked
-from dataprep.pipeline.pack.strategies.strategy import BlocksOf, RowQuirks, Strategy
+from dataprep.pipeline.pack.strategies.strategy import Fit, RowQuirks, Strategy
 from dataprep.pipeline.pack.strategies.windows import Window, plan_windows
 
 
@@ -30,37 +30,36 @@ def pad(
 
     lengths [3, 9], capacity 8, truncate -> rows [0:0+3] [1:0+8]
     """
+    pieces = fit_pieces(
+        checked(lengths, capacity),
+        capacity,
+        overflow=overflow,
+        truncate_side=truncate_side,
+        blocks=blocks,
+    )
+    return pad_of(pieces, capacity, pad_side=pad_side)
+
+
+def pad_of(pieces: FittedPieces, capacity: int, *, pad_side: Side) -> RowPlan:
+    """Return the plan of pieces that fit a row."""
     if pad_side not in get_args(Side):
         raise ConfigError(f"pad_side must be left or right, got {pad_side!r}")
-    lengths = checked(lengths, capacity)
-    pieces = fit_pieces(
-        lengths, capacity, overflow=overflow, truncate_side=truncate_side, blocks=blocks
-    )
-    document, start, length = pieces.in_order()
-    rows = len(length)
+    placed = pieces.in_order()
+    rows = len(placed.length)
     padding = rows * capacity - pieces.num_tokens
     return RowPlan(
         capacity=capacity,
-        document=document,
-        start=start,
-        length=length,
+        **placed._asdict(),
         row_offsets=np.arange(rows + 1),
         counts=pieces.counts + Counts(rows=rows, padding=padding),
         pad_side=pad_side,
     )
 
 
-def _plan(windows: Iterable[Window], config: PackConfig, blocks_of: BlocksOf) -> Iterator[RowPlan]:
+def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[RowPlan]:
     return plan_windows(
         windows,
-        lambda window: pad(
-            window.lengths,
-            config.seq_len + 1,
-            overflow=config.overflow,
-            truncate_side=config.truncate_side,
-            pad_side=config.pad_side,
-            blocks=blocks_of(window),
-        ),
+        lambda window: pad_of(fit(window), config.seq_len + 1, pad_side=config.pad_side),
     )
 
 

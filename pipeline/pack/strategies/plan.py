@@ -8,6 +8,9 @@
     length       [5, 3, 8, 2]
     row_offsets  [0, 2, 3, 4]     pieces of row r are row_offsets[r] ≤ p < row_offsets[r + 1]
 
+A piece may begin with the head of its document, and go on from `start` with what is left of its
+length: so a conversation without its oldest turns is one segment.
+
 Arrays only: a plan of ten million documents holds no Python object for any of them.
 """
 
@@ -59,10 +62,11 @@ class Counts:
 class RowPlan:
     capacity: int  # tokens a row can hold: seq_len + 1
     document: Ints  # i64[pieces]
-    start: Ints  # i64[pieces], first token taken of the document
-    length: Ints  # i64[pieces], tokens taken, never 0
-    row_offsets: Ints  # i64[rows + 1], into the three above
+    start: Ints  # i64[pieces], first token taken of the document, after the head
+    length: Ints  # i64[pieces], tokens taken, the head included; never 0
+    row_offsets: Ints  # i64[rows + 1], into those above
     counts: Counts
+    head: Ints | None = None  # i64[pieces], tokens of a piece that begin its document; None: 0
     pad_side: Side = "right"  # where a row that is not full has its padding
 
     @property

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.pack.strategies.overflow import Blocks
+from dataprep.pipeline.pack.strategies.overflow import FittedPieces
 from dataprep.pipeline.pack.strategies.plan import RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window
 
-BlocksOf = Callable[[Window], Blocks | None]  # the blocks of a window that must not be cut
+Fit = Callable[[Window], FittedPieces]  # the documents of a window as pieces that fit a row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,6 @@ def no_quirks(config: PackConfig) -> RowQuirks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    plan: Callable[[Iterable[Window], PackConfig, BlocksOf], Iterator[RowPlan]]
+    plan: Callable[[Iterable[Window], PackConfig, Fit], Iterator[RowPlan]]
     keeps_blocks: bool = True  # whether it avoids cutting blocks; else cut blocks are counted
     quirks: Callable[[PackConfig], RowQuirks] = no_quirks
