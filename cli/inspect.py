@@ -33,6 +33,7 @@ from dataprep.pipeline.look.inspect import (
     Span,
     segments_of_row,
     spans_of,
+    turns_of,
     whole_document,
 )
 from dataprep.pipeline.look.listing import Fate
@@ -42,6 +43,8 @@ from dataprep.pipeline.storage.manifest import kind_of
 
 DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
 SHADES = {"vision": BLUE, "audio": MAGENTA}  # colours of codes with loss; anything else is green
+
+MOST_TURNS = 12  # whose first tokens are told
 
 EXAMPLE = "Example: dataprep inspect data/packed --step 17 --batch-size 256"
 
@@ -222,13 +225,18 @@ def read_document(dataset: TokenizedDataset, number: int) -> Shown:
     document = dataset[doc]
     segment = whole_document(dataset.folder, dataset.about, doc)
     targets = int(document["loss_mask"].sum())
+    turns = turns_of(document)
+    about = {"turns": [asdict(turn) for turn in turns]} if "turns" in document else {}
+    starts = ", ".join(str(turn.start) for turn in turns[:MOST_TURNS])
+    more = ", …" if len(turns) > MOST_TURNS else ""
+    said = f"; {counted(len(turns), 'turn')} (from token {starts}{more})" if turns else ""
     return Shown(
         item=document,
         segments=[segment],
         stem=f"doc-{doc}",
-        about={"document": doc, "origin": asdict(segment.origin)},
+        about={"document": doc, "origin": asdict(segment.origin), **about},
         title=f"document {doc}: {visible(str(segment.origin))}\n"
-        f"{counted(len(document['tokens']), 'token')}, {targets:,} with loss",
+        f"{counted(len(document['tokens']), 'token')}, {targets:,} with loss{said}",
         headings=[],
     )
 

@@ -22,6 +22,8 @@ from dataprep.pipeline.look.origins import Origin, PieceOrigin, origin_of
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.masks import runs_of_parts
+from dataprep.pipeline.storage.turns import ROLES, find_turns, roles_of
 from dataprep.pipeline.types import MODALITIES
 
 Decode = Callable[[Sequence[int]], str]
@@ -98,6 +100,34 @@ def layout_of(manifest: TokenizedManifest | PackedManifest, folder: Path) -> dic
             section = config.modalities.section(modality)
             blocks[modality] = BLOCKS[modality](section, start, end)
     return blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn of a conversation: a user's message with all that follows up to the next."""
+
+    start: int  # its first token
+    num_tokens: int
+    roles: tuple[str, ...]  # of its messages
+
+
+def turns_of(document: Item) -> list[Turn]:
+    """Return the turns of a document; what stands before the first is of none."""
+    values = document.get("turns")
+    if values is None:
+        return []
+    length = len(values)
+    _, starts = find_turns(
+        runs_of_parts(values, np.ones(length, np.int64)), np.array([length], np.int64)
+    )
+    return [
+        Turn(start=start, num_tokens=stop - start, roles=_roles(values[start:stop]))
+        for start, stop in pairwise([*starts.tolist(), length])
+    ]
+
+
+def _roles(values: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(ROLES[role] for role in roles_of(np.unique(values)).tolist())
 
 
 class HasBlocks(Protocol):

@@ -52,6 +52,7 @@ class Headers:
         self._renderer = renderer
         self._traits = traits
         self._known: dict[tuple[str, str], Header] = {}
+        self._of_user: dict[str, str] = {}
 
     def after(self, role: str, conversation: Conversation) -> Header:
         """Return the header of an assistant's message that follows one of this role."""
@@ -64,6 +65,16 @@ class Headers:
                 found = self._find(context, replace(bare, tools=[SYNTHETIC_TOOL]))
             self._known[key] = found
         return self._known[key]
+
+    def of_user(self, conversation: Conversation) -> str:
+        """Return what stands before the text of a user's message that is not the first; '' if it is
+        not known."""
+        key = json.dumps(conversation.variables, sort_keys=True, default=str)
+        if key not in self._of_user:
+            messages = [_USER, {"role": "assistant", "content": _ANSWERS[0]}, _USER]
+            asked = replace(conversation, messages=messages, tools=None)
+            self._of_user[key] = self._before_text(asked, 2) or ""
+        return self._of_user[key]
 
     def _find(self, context: str, base: Conversation) -> Header:
         try:

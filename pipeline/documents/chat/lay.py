@@ -17,6 +17,7 @@ from typing import Any
 
 from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.json_text import quoted
+from dataprep.pipeline.documents.chat.preamble import with_preamble
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
 from dataprep.pipeline.documents.chat.spans import (
     Cut,
@@ -119,6 +120,10 @@ class Layer:
             found = spans_of(rendering, conversation, trained, headers, self._rules)
         if all(owner < 0 for owner in found.owners):
             raise RefusedError("the template writes nothing of what has loss")
+        roles = [str(message["role"]) for message in conversation.messages]
+        if "user" in roles:
+            header = headers.of_user(conversation)
+            found = with_preamble(found, roles.index("user"), header, rendering)
         groups = _grouped(found, weights)
         messages = tuple(kind[2] for kind, _ in groups)
         laid = Laid(
@@ -126,7 +131,7 @@ class Layer:
             weights=tuple(kind[0] for kind, _ in groups),
             is_content=tuple(kind[1] for kind, _ in groups),
             messages=messages,
-            turns=_turns(messages, [str(each["role"]) for each in conversation.messages]),
+            turns=_turns(messages, roles),
         )
         if key is not None:
             outputs = [_sources(parts, rendering.tape) for _, parts in groups]

@@ -100,7 +100,7 @@ class _Cutter:
             cuts.setdefault(q, set()).add(b)
         for i, owned in enumerate(self._rendering.parts):
             places = sorted(cuts.get(i, ()))
-            for start, part in _cut_part(owned.part, places, self._rendering):
+            for start, part in cut_part(owned.part, places, self._rendering):
                 owner = self._owner(i, start)
                 parts.append(part)
                 owners.append(owner)
@@ -115,7 +115,7 @@ class _Cutter:
         return -1
 
 
-def _cut_part(part: Part, places: Sequence[int], rendering: Rendering) -> list[tuple[int, Part]]:
+def cut_part(part: Part, places: Sequence[int], rendering: Rendering) -> list[tuple[int, Part]]:
     """Return the pieces of a part, each with its first character."""
     inner = [place for place in places if 0 < place < len(part.value)]
     if not inner:
