@@ -10,7 +10,7 @@ import numpy as np
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.batch import ChatRules
+from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS

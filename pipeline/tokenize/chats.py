@@ -12,10 +12,10 @@ from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.forms import Found, detect
-from dataprep.pipeline.documents.chat.templates import ChatTemplates, find_templates
+from dataprep.pipeline.documents.chat.rules import ChatRules
+from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, find_templates
 from dataprep.pipeline.documents.rules import chat_of
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
@@ -80,6 +80,13 @@ def find_chats(
     return tuple(found)
 
 
+def template_files(config: TokenizeConfig) -> list[str]:
+    """Return the files of chat templates that the config names."""
+    chats = [chat_of(config, i) for i in range(len(config.inputs))]
+    found = {file_of(chat) for chat in chats if chat is not None}
+    return sorted(found - {""})
+
+
 def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> Found:
     for source in sources:
         records = list(_first_records(source))
@@ -99,8 +106,10 @@ def _first_records(source: Source) -> Iterator[Record]:
 
 
 def _check_templates(rules: ChatRules) -> None:
+    from dataprep.pipeline.documents.chat.batch import layer_of  # it imports jinja2
+
     for has_tools in (False, True):
         try:
-            rules.layer(has_tools=has_tools)
+            layer_of(rules, has_tools=has_tools)
         except TemplateFailedError as error:
             raise ConfigError(f"the chat template {error}; name another: --chat-template") from None

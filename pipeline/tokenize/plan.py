@@ -55,6 +55,7 @@ NEUTRAL = frozenset(
         *("encode", "pack"),  # sections of other commands
     }
 )
+CHAT_NEUTRAL = {"replay", "template"}  # the template itself is part of the identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +176,17 @@ def _identity(
     chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
     own = ("fields", "fields_from", "text_separator", "chat")
-    items = [item.model_dump(mode="json", include=set(own)) for item in config.inputs]
+    items = [
+        item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
+        for item in config.inputs
+    ]
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",
         "masks": list(masks),
-        "config": config.model_dump(mode="json", exclude=set(NEUTRAL)),
+        "config": config.model_dump(
+            mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "chat": CHAT_NEUTRAL}
+        ),
         "tags": {
             modality: {"start": list(tags.start), "end": list(tags.end)}
             for modality, tags in vocabulary.tags.items()

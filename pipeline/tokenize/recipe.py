@@ -40,7 +40,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWor
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
-from dataprep.pipeline.tokenize.chats import find_chats
+from dataprep.pipeline.tokenize.chats import find_chats, template_files
 from dataprep.pipeline.tokenize.engines import choose_engine
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
@@ -80,7 +80,7 @@ def recipe_of(
         plan=partial(plan_of, config, cache_dir, spool),
         identity=lambda plan: plan.identity,
         names=_paths,
-        reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path],
+        reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path, *template_files(config)],
         begin=partial(_begin, config, cache_dir),
         changed=partial(_changed, cache_dir),
         draft=_draft,

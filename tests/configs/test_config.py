@@ -128,6 +128,7 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
         "quiet",
         "verbose",
         "log_format",
+        "chat_template",  # chat.template
     }
     assert flags - of_the_command == keys
 

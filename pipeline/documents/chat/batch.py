@@ -14,15 +14,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.forms import BESIDE, Found
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
 from dataprep.pipeline.documents.chat.read import conversations_of
 from dataprep.pipeline.documents.chat.render import Renderer
+from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.spans import SpanRules
-from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE, ChatTemplates
+from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE
 from dataprep.pipeline.documents.chat.weigh import strings_at, token_weights
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.engine.content import ContentEncoder
@@ -30,36 +29,18 @@ from dataprep.pipeline.engine.interface import EngineFailedError
 from dataprep.pipeline.engine.places import PlaceFinder
 from dataprep.pipeline.engine.plain import places_of
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.sources import Keys
 from dataprep.pipeline.types import Ids, Offsets, Records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRules:
-    """How the conversations of one input become documents."""
-
-    config: ChatConfig
-    templates: ChatTemplates
-    found: Found
-    files: TokenizerFiles
-    drop_nulls: bool  # of tables: nulls stand for keys that other rows have
-
-    @property
-    def keys(self) -> Keys:
-        """Return the keys of a record that are read."""
-        maybe = {*self.found.maybe, self.config.tools, *BESIDE} - {*self.found.keys}
-        return Keys(needed=frozenset(self.found.keys), maybe=frozenset(maybe), nested=True)
-
-    def layer(self, *, has_tools: bool) -> Layer:
-        """Return what lays out conversations; the same one for every task of a worker."""
-        sources = self.templates.sources
-        name = TOOL_USE if has_tools and TOOL_USE in sources else DEFAULT
-        rules = SpanRules(
-            span=self.config.span,
-            stop=self.templates.stop,
-            is_everything=self.config.train_on == "all",
-        )
-        return _layer(sources[name], self.config.now, rules, self.config.replay)
+def layer_of(rules: ChatRules, *, has_tools: bool) -> Layer:
+    """Return what lays out conversations; the same one for every task of a worker."""
+    sources = rules.templates.sources
+    name = TOOL_USE if has_tools and TOOL_USE in sources else DEFAULT
+    config = rules.config
+    spans = SpanRules(
+        span=config.span, stop=rules.templates.stop, is_everything=config.train_on == "all"
+    )
+    return _layer(sources[name], config.now, spans, config.replay)
 
 
 @lru_cache(maxsize=16)
@@ -98,7 +79,7 @@ def lay_out_conversations(
             continue
         try:
             found = [
-                rules.layer(has_tools=each.conversation.tools is not None).lay(
+                layer_of(rules, has_tools=each.conversation.tools is not None).lay(
                     each.conversation, each.weights
                 )
                 for each in conversations_of(
