@@ -241,7 +241,9 @@ def test_a_problem_is_named_by_the_set_or_the_file_that_it_comes_from(tmp_path: 
     files = [str(file)]
     with pytest.raises(ConfigError, match=r"^config error in --set limit=0: limit must be at"):
         load_config(TokenizeConfig, files=files, sets=["fields=b", "limit=0"])
-    with pytest.raises(ConfigError, match=r"in --set modalities\.vision\.end_of_frame=3: ") as error:
+    with pytest.raises(
+        ConfigError, match=r"in --set modalities\.vision\.end_of_frame=3: "
+    ) as error:
         load_config(TokenizeConfig, files=files, sets=["modalities.vision.end_of_frame=3"])
     assert "c.yaml" not in str(error.value)
     with pytest.raises(ConfigError, match=r"in the command line: limit must be at least 1, got 0"):
