@@ -133,6 +133,7 @@ def _repeated(
         is_text=np.tile(part_lengths == TEXT, count),
         weight=np.tile(np.array(pattern.weight), count),
         mask=np.tile(np.array(pattern.mask, np.int8), count),
+        is_added=np.tile(np.array(pattern.is_added, np.bool_), count),
         document_ends=np.arange(1, count + 1) * len(part_lengths),
         kept=kept,
         codes_dropped=sum((column.dropped for column in wrapped), none),
