@@ -27,8 +27,8 @@ from dataprep.cli.show import (
     megabytes,
     print_json,
     say_settings,
+    show_findings,
     show_next,
-    show_reasons,
     show_sources,
     speed_of,
     summary_of,
@@ -200,7 +200,7 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress
         f"{counted(len(manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}, "
         f"{counts['frames'] / max(progress.seconds, 1e-9):,.1f} frames/s"
     )
-    show_reasons(outcome)
+    show_findings(outcome)
     show_next(*next_command(outcome.out, manifest))
 
 

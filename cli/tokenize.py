@@ -31,8 +31,8 @@ from dataprep.cli.show import (
     print_json,
     say_settings,
     scaled,
+    show_findings,
     show_next,
-    show_reasons,
     show_sources,
     speed_of,
     summary_of,
@@ -265,7 +265,7 @@ def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress)
         f"{outcome.out}: {what} ({counts['target_tokens']:,} with loss) in "
         f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}"
     )
-    show_reasons(outcome)
+    show_findings(outcome)
     show_next("dataprep", "pack", outcome.out, "--seq-len", "4096", "--out", "DIR")
 
 

@@ -38,6 +38,7 @@ class Layout:
     kept: Offsets  # the record of each document, by its place in the batch
     codes_dropped: Offsets  # of each document
     codes_thinned: Offsets  # of each document
+    optional: frozenset[str] = frozenset()  # optional keys of the rules that any record has
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:

@@ -87,9 +87,11 @@ def make_dataset(
         if ready is not None and not is_possible(ready, fingerprint(identity), out, work):
             withdraw(ready, out, work)
             ready = None
-        carry_out(ready or _publication(recipe, plan, out, work, report), out, work)
+        publication = ready or _publication(recipe, plan, out, work, report)
+        carry_out(publication, out, work)
         remove_work(work)
-    return Outcome(out=out, manifest=read_manifest(out), was_complete=False)
+    manifest = read_manifest(out)
+    return Outcome(out=out, manifest=manifest, was_complete=False, found=publication.found)
 
 
 def _publication(

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.lookup import find_value
 from dataprep.pipeline.documents.process import Processed
-from dataprep.pipeline.documents.rules import Rules, blocks_of, keys_wanted
+from dataprep.pipeline.documents.rules import Rules, blocks_of, keys_wanted, optional_keys
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.errors import InputError
@@ -34,7 +33,7 @@ from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.worker import LEAVE_OUT, bad_record, name_record, take_records
-from dataprep.pipeline.types import Piece, Record, Records
+from dataprep.pipeline.types import Piece, Records
 
 SAMPLE_BYTES = 1 << 16  # of each source
 SHOWN_TOKENS = 400
@@ -59,7 +58,7 @@ class Preview:
     empty: int
     bad: int
     first_bad: str  # place and reason, or ''
-    never_there: tuple[str, ...]  # optional fields that none of these records has
+    never_there: tuple[str, ...]  # optional fields that no record of an input has here
     example: Example | None
     all_tokens: int | None  # None: the size of a source is not known
     all_bytes: int | None  # on disk
@@ -75,9 +74,8 @@ def preview_of(plan: TokenizePlan) -> Preview:
     )
     loaded = time.process_time()
     for group in gather(_first_batches(plan)):
-        for item in group:
-            sample.look_for_optional(item)
         batch, lines = process_together(group, engine)
+        sample.look_for_optional(group[0], batch)
         owners = lines.owners(batch.origins["line"])
         sample.add(batch, [item.place for item in group], owners, lines.firsts)
     return sample.preview(loaded - began, time.process_time() - loaded)
@@ -125,7 +123,7 @@ class _Sample:
         self._tokens_of = np.zeros(len(plan.sources))
         self._documents_of = np.zeros(len(plan.sources))
         self._first_bad = ""
-        self._optional: dict[str, bool] = {}  # keys that may be absent: is any there?
+        self._optional: dict[tuple[int, str], bool] = {}  # by input and key: is it there?
         self._example: Example | None = None
 
     def add(
@@ -158,13 +156,13 @@ class _Sample:
             line = int(batch.origins["line"][0]) - int(firsts[owner])
             self._example = self._shown(batch, self._name(sources[owner], line))
 
-    def look_for_optional(self, item: PieceRecords) -> None:
-        """Note which of the optional fields the records of a batch have."""
-        for key in sorted({key for field in item.rules.fields for key in field.optional}):
-            if not self._optional.get(key) and len(item.records.lines):
-                rows = item.records.as_rows()
-                found = any(_has(row, key) or _has(row, f"{key}?") for row in rows)
-                self._optional[key] = found
+    def look_for_optional(self, item: PieceRecords, batch: Processed) -> None:
+        """Note which of the optional fields the records of a batch have, as those of `item`."""
+        if len(batch.origins) + len(batch.empty_lines):
+            number = self._plan.inputs[item.piece.source]
+            for key in optional_keys(self._plan.config, number):
+                found = self._optional.get((number, key), False)
+                self._optional[number, key] = found or key in batch.optional
 
     def _name(self, source: int, line: int) -> str:
         task, piece = self._first_of[source]
@@ -196,7 +194,9 @@ class _Sample:
             empty=self._empty,
             bad=self._bad,
             first_bad=self._first_bad,
-            never_there=tuple(key for key, found in self._optional.items() if not found),
+            never_there=tuple(
+                dict.fromkeys(key for (_, key), found in self._optional.items() if not found)
+            ),
             example=self._example,
             all_tokens=all_tokens,
             all_bytes=all_bytes,
@@ -218,10 +218,3 @@ class _Sample:
             documents = max(1.0, self._documents_of[:first].sum())
             total = min(total, limit * self._tokens_of[:first].sum() / documents)
         return round(total)
-
-
-def _has(row: Record, key: str) -> bool:
-    try:
-        return find_value(row, key) is not None
-    except ValueError:  # the path leads through something else, which the run refuses
-        return True
