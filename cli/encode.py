@@ -38,7 +38,7 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.pipeline.caches import default_cache
-from dataprep.pipeline.encode import encode, plan_of
+from dataprep.pipeline.encode import encode, planned
 from dataprep.pipeline.encode.plan import EncodePlan
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
@@ -143,7 +143,8 @@ def encode_command(
     if verbose:
         say_settings(settings)
     if dry_run:
-        show_plan(plan_of(settings, default_cache()).plan, as_json=as_json)
+        found, done = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
+        show_plan(found.plan, done, as_json=as_json)
         return
     with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = encode(
@@ -161,7 +162,8 @@ def encode_command(
         show_outcome(outcome, manifest, progress)
 
 
-def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
+def show_plan(plan: EncodePlan, outcome: Outcome | None, *, as_json: bool) -> None:
+    """Show what would be done; `outcome` if that is nothing."""
     result: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "left_out": plan.left_out,
@@ -169,9 +171,13 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
         "bytes": sum(task.num_bytes for task in plan.tasks),
         "column": plan.config.into,
         "fingerprint": plan.fingerprint,
+        "was_complete": outcome is not None,
     }
     if as_json:
         print_json(result)
+        return
+    if outcome is not None:
+        say_complete(outcome)
         return
     show_sources(plan.sources, plan.left_out)
     typer.echo(
@@ -181,15 +187,22 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
     )
 
 
+def say_complete(outcome: Outcome) -> None:
+    records, codes = _size(outcome)
+    typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
+
+
+def _size(outcome: Outcome) -> tuple[str, str]:
+    counts = outcome.manifest.counts
+    return counted(counts["documents_written"], "record"), counted(counts["codes"], "code")
+
+
 def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress) -> None:
-    counts = manifest.counts
-    records, codes = (
-        counted(counts["documents_written"], "record"),
-        counted(counts["codes"], "code"),
-    )
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
+        say_complete(outcome)
         return
+    counts = manifest.counts
+    records, codes = _size(outcome)
     rest = "".join(
         f"; {counts[f'documents_{name}']:,} {name}"
         for name in ("quarantined", "dropped")

@@ -17,9 +17,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.encode.recipe import encode, plan_of
+    from dataprep.pipeline.encode.recipe import encode, plan_of, planned
 
-__all__ = ["encode", "plan_of"]
+__all__ = ["encode", "plan_of", "planned"]
 
 
 def __getattr__(name: str) -> Any:
