@@ -2,7 +2,8 @@
 
     sources   a.jsonl 800 MB, b.parquet 200 MB
     sample    the first 64 kB of each: documents, tokens, bad records, CPU seconds
-    all       tokens, bytes on disk and seconds in the same proportion
+    all       tokens, bytes on disk and seconds in the same proportion: by the rows of a table, by
+              what a compressed file holds, else by bytes
 
 Nothing is written. The reference encodes the sample, so that no engine must be proven for it.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
@@ -26,7 +28,7 @@ from dataprep.pipeline.documents.together import PieceRecords, gather, process_t
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.sources import read_piece
+from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_tokens
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
@@ -77,7 +79,7 @@ def preview_of(plan: TokenizePlan) -> Preview:
         batch, lines = process_together(group, engine)
         sample.look_for_optional(group[0], batch)
         owners = lines.owners(batch.origins["line"])
-        sample.add(batch, [item.place for item in group], owners, lines.firsts)
+        sample.add(batch, group, owners, lines.firsts)
     return sample.preview(loaded - began, time.process_time() - loaded)
 
 
@@ -120,6 +122,7 @@ class _Sample:
         }
         self._documents = self._tokens = self._empty = self._bad = 0
         self._num_bytes = np.zeros(len(plan.sources))
+        self._records_of = np.zeros(len(plan.sources))
         self._tokens_of = np.zeros(len(plan.sources))
         self._documents_of = np.zeros(len(plan.sources))
         self._first_bad = ""
@@ -129,19 +132,21 @@ class _Sample:
     def add(
         self,
         batch: Processed,
-        sources: list[int],
+        group: Sequence[PieceRecords],
         owners: NDArray[Any],
         firsts: NDArray[Any],
     ) -> None:
-        documents = batch.documents
+        documents, sources = batch.documents, [item.place for item in group]
         lengths = np.diff(documents.ends, prepend=0)
         self._documents += len(lengths)
         self._tokens += len(documents.tokens)
         self._empty += len(batch.empty_lines)
         self._bad += len(batch.errors)
-        share = batch.num_bytes / max(1, len(sources))
         for number, source in enumerate(sources):
-            self._num_bytes[source] += share
+            records = group[number].records
+            is_compressed = bool(self._plan.sources[source].compression)
+            self._num_bytes[source] += _content_of(records) if is_compressed else records.num_bytes
+            self._records_of[source] += len(records.lines) + len(records.errors)
             self._tokens_of[source] += lengths[owners == number].sum()
             self._documents_of[source] += np.count_nonzero(owners == number)
         if batch.errors and not self._first_bad:
@@ -204,17 +209,41 @@ class _Sample:
         )
 
     def _all_tokens(self) -> int | None:
-        """Return the tokens of all tasks, each in the proportion of its sources' samples."""
-        total = 0.0
+        """Return the tokens of all sources, each in the proportion of its sample."""
+        sizes, rows = Counter[int](), dict[int, Piece]()
         for task in self._plan.tasks:
-            sources = np.array([*{piece.source for piece in task.pieces}])
-            if any(self._plan.sources[source].num_bytes < 0 for source in sources.tolist()):
-                return None
-            num_bytes = self._num_bytes[sources].sum()
-            total += task.num_bytes * self._tokens_of[sources].sum() / max(1.0, num_bytes)
+            for piece, size in zip(task.pieces, task.sizes, strict=True):
+                sizes[piece.source] += size
+                rows[piece.source] = replace(rows.get(piece.source, piece), stop=piece.stop)
+        if any(self._plan.sources[i].num_bytes < 0 for i in sizes):
+            return None
+        total = sum(self._tokens_in(i, size, rows[i]) for i, size in sizes.items())
+        return round(self._limited(total))
+
+    def _tokens_in(self, number: int, num_bytes: int, whole: Piece) -> float:
+        """Return the tokens of a source: by its rows, where they are known, else by its bytes."""
+        source, tokens = self._plan.sources[number], float(self._tokens_of[number])
+        if format_of(source.kind).knows_rows:
+            count = count_records(source, whole, sys.maxsize)
+            return tokens * count / max(1.0, float(self._records_of[number]))
+        content = content_bytes(source) if source.compression else num_bytes
+        return tokens * content / max(1.0, float(self._num_bytes[number]))
+
+    def _limited(self, total: float) -> float:
         limit = self._plan.config.limit
         if limit is not None:  # documents like those of the first sources
             first = int(np.searchsorted(np.cumsum(self._documents_of), limit)) + 1
             documents = max(1.0, self._documents_of[:first].sum())
             total = min(total, limit * self._tokens_of[:first].sum() / documents)
-        return round(total)
+        return total
+
+
+def _content_of(records: Records) -> float:
+    """Return about how many bytes of content the first records of a compressed file have; what
+    was read of it says nothing, since it is read in large parts."""
+    offsets = [int(records.offsets.max(initial=-1)), *(error.offset for error in records.errors)]
+    count = len(records.lines) + len(records.errors)
+    if count > 1 and max(offsets) > 0:  # where the last one begins
+        return max(offsets) * count / (count - 1)
+    values = [value for row in records.as_rows() for value in row.values()]
+    return sum(len(str(value).encode("utf-8", "replace")) for value in values)
