@@ -24,9 +24,11 @@ from dataprep.cli.options import (
 )
 from dataprep.cli.show import (
     Progress,
+    echo,
     megabytes,
     print_json,
     say_settings,
+    scaled,
     show_findings,
     show_next,
     show_sources,
@@ -39,7 +41,8 @@ from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.encode import encode, planned
-from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.encode.plan import Planned
+from dataprep.pipeline.encode.preview import EncodePreview, preview_of
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.manifest import EncodedManifest
@@ -144,7 +147,7 @@ def encode_command(
         say_settings(settings)
     if dry_run:
         found, done = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
-        show_plan(found.plan, done, as_json=as_json)
+        show_plan(found, done, as_json=as_json)
         return
     with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = encode(
@@ -162,8 +165,12 @@ def encode_command(
         show_outcome(outcome, manifest, progress)
 
 
-def show_plan(plan: EncodePlan, outcome: Outcome | None, *, as_json: bool) -> None:
+def show_plan(found: Planned, outcome: Outcome | None, *, as_json: bool) -> None:
     """Show what would be done; `outcome` if that is nothing."""
+    if outcome is not None and not as_json:
+        say_complete(outcome)
+        return
+    plan, preview = found.plan, preview_of(found)
     result: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "left_out": plan.left_out,
@@ -172,12 +179,12 @@ def show_plan(plan: EncodePlan, outcome: Outcome | None, *, as_json: bool) -> No
         "column": plan.config.into,
         "fingerprint": plan.fingerprint,
         "was_complete": outcome is not None,
+        "media": {f"{medium}s": count for medium, count in preview.media.items()},
+        "sample": {key: getattr(preview, key) for key in ("sampled", "bad", "first_bad")},
+        "estimated_codes": preview.all_codes,
     }
     if as_json:
         print_json(result)
-        return
-    if outcome is not None:
-        say_complete(outcome)
         return
     show_sources(plan.sources, plan.left_out)
     typer.echo(
@@ -185,6 +192,22 @@ def show_plan(plan: EncodePlan, outcome: Outcome | None, *, as_json: bool) -> No
         f"{counted(len(plan.tasks), 'task')}; codes of {plan.config.encoder} into column "
         f"{plan.config.into}; nothing written"
     )
+    show_preview(preview)
+
+
+def show_preview(preview: EncodePreview) -> None:
+    """Show how much was found, and what the first of it tells of all."""
+    media = ", ".join(
+        f"{medium}s that only reading counts" if count is None else counted(count, medium)
+        for medium, count in preview.media.items()
+    )
+    typer.echo(f"found: {media or 'nothing'}")
+    typer.echo(f"the first {preview.sampled:,} decoded: {preview.bad:,} bad")
+    if preview.first_bad:
+        echo(f"the first bad one: {preview.first_bad}")
+    codes = preview.all_codes
+    about = "not known before it is read" if codes is None else f"about {scaled(codes, '')} codes"
+    typer.echo(f"in all: {about}")
 
 
 def say_complete(outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 recipe      what make_dataset needs to know about this command
 plan        inputs ─► sources of media ─► pieces ─► tasks
+preview     what was found, and what the first of it tells of all, before the run
 worker      a task: read ─► decode ─► encode ─► shards
 careful     records that may kill the worker, tried alone
 kinds       KINDS: what pictures and sounds do differently
