@@ -2,8 +2,8 @@
 
     sources   a.jsonl 800 MB, b.parquet 200 MB
     sample    the first 64 kB of each: documents, tokens, bad records, CPU seconds
-    all       tokens, bytes on disk and seconds in the same proportion: by the rows of a table, by
-              what a compressed file holds, else by bytes
+    all       tokens, bytes on disk and seconds in the same proportion: by bytes, by what a
+              compressed file holds, or by the rows of a table in which texts repeat
 
 Nothing is written. The reference encodes the sample, so that no engine must be proven for it.
 """
@@ -39,6 +39,8 @@ from dataprep.pipeline.types import Piece, Records
 
 SAMPLE_BYTES = 1 << 16  # of each source
 SHOWN_TOKENS = 400
+LENGTH_BYTES = 4  # that a table stores before each text
+MOSTLY = 0.8  # texts that differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,7 @@ class _Sample:
         self._documents = self._tokens = self._empty = self._bad = 0
         self._num_bytes = np.zeros(len(plan.sources))
         self._records_of = np.zeros(len(plan.sources))
+        self._text_of = np.zeros(len(plan.sources))  # bytes, of tables whose texts differ
         self._tokens_of = np.zeros(len(plan.sources))
         self._documents_of = np.zeros(len(plan.sources))
         self._first_bad = ""
@@ -147,6 +150,7 @@ class _Sample:
             is_compressed = bool(self._plan.sources[source].compression)
             self._num_bytes[source] += _content_of(records) if is_compressed else records.num_bytes
             self._records_of[source] += len(records.lines) + len(records.errors)
+            self._text_of[source] += _distinct_text(records)
             self._tokens_of[source] += lengths[owners == number].sum()
             self._documents_of[source] += np.count_nonzero(owners == number)
         if batch.errors and not self._first_bad:
@@ -221,8 +225,14 @@ class _Sample:
         return round(self._limited(total))
 
     def _tokens_in(self, number: int, num_bytes: int, whole: Piece) -> float:
-        """Return the tokens of a source: by its rows, where they are known, else by its bytes."""
+        """Return the tokens of a source: by its bytes, or by the rows of a table.
+
+        The first rows of a table may be longer than others, which its bytes tell, unless it stores
+        once what repeats: then only its rows tell how much there is.
+        """
         source, tokens = self._plan.sources[number], float(self._tokens_of[number])
+        if format_of(source.kind).knows_rows and self._text_of[number]:
+            return tokens * num_bytes / float(self._text_of[number])
         if format_of(source.kind).knows_rows:
             count = count_records(source, whole, sys.maxsize)
             return tokens * count / max(1.0, float(self._records_of[number]))
@@ -236,6 +246,16 @@ class _Sample:
             documents = max(1.0, self._documents_of[:first].sum())
             total = min(total, limit * self._tokens_of[:first].sum() / documents)
         return total
+
+
+def _distinct_text(records: Records) -> int:
+    """Return the bytes of the texts of a batch; 0 if many are the same, or others are there."""
+    values = [value for column in (records.columns or {}).values() for value in column]
+    if not all(isinstance(value, str) for value in values):
+        return 0
+    sizes = [len(value.encode("utf-8", "replace")) + LENGTH_BYTES for value in values]
+    distinct = sum(dict(zip(values, sizes, strict=True)).values())
+    return sum(sizes) if distinct > sum(sizes) * MOSTLY else 0
 
 
 def _content_of(records: Records) -> float:

@@ -158,3 +158,16 @@ def test_the_estimate_of_one_compressed_text_is_near(run_cli: RunCli, tmp_path: 
     words = ("tokenize", tmp_path / "a.txt.gz", "--tokenizer", "bytes", "--out", tmp_path / "out")
     told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
     assert told["estimated_tokens"] == pytest.approx(len(text), rel=0.1)
+
+
+def test_a_table_whose_first_rows_are_unlike_the_others_is_estimated_by_its_bytes(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    short, long = texts(6000, 0), [text * 20 for text in texts(900, 1)]
+    long = [f"{i} {text}" for i, text in enumerate(long)]
+    words = ("tokenize", "--tokenizer", "bytes", "--out", "out", "--dry-run", "--json")
+    true = sum(len(text) + 2 for text in (*short, *long))
+    for rows in (short + long, long + short):
+        pq.write_table(pa.table({"text": rows, "id": range(6900)}), tmp_path / "a.parquet")
+        told = json.loads(run_cli(*words, "a.parquet").stdout)
+        assert told["estimated_tokens"] == pytest.approx(true, rel=0.2)
