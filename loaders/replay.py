@@ -1,7 +1,7 @@
 """Which rows a loader took at a step, by a state that it saved later: no other setting is needed.
 
     {"step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null}
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null, …}
 
     step 17 of web  ─►  rows 5103, 88, … of web; 77 rows are of code
 

@@ -101,7 +101,7 @@ def _lost_lines(folder: Path, starts: Mapping[str, int], total: int) -> Iterator
 
 
 def _split(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
-    document, length, row = _pieces(folder, manifest)
+    document, length, row, _ = pieces_of(folder, manifest)
     order = np.argsort(document, kind="stable")
     document, length, row = document[order], length[order], row[order]
     starts = np.flatnonzero(np.append(True, np.diff(document) != 0))
@@ -123,8 +123,8 @@ def _split(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
             )
 
 
-def _pieces(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, Offsets]:
-    """Return document, length and row of all pieces."""
+def pieces_of(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Return document, length, row and start of all pieces, in the order of the rows."""
     firsts = offsets_of([shard.num_records for shard in manifest.shards]).tolist()
     parts = [np.zeros(0, ROW_PIECE)]
     rows = [np.zeros(0, np.int64)]
@@ -135,8 +135,10 @@ def _pieces(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, O
     total = sum(source.records for source in manifest.sources)
     if len(pieces) and int(pieces["document"].max()) >= total:
         raise CorruptError(f"the provenance of {folder} names a document that no source has")
-    document, length = (pieces[name].astype(np.int64) for name in ("document", "length"))
-    return document, length, np.concatenate(rows)
+    document, length, start = (
+        pieces[name].astype(np.int64) for name in ("document", "length", "start")
+    )
+    return document, length, np.concatenate(rows), start
 
 
 FATES: Mapping[Fate, Callable[[Path, PackedManifest], Iterator[Listed]]] = {

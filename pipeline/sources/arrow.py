@@ -36,6 +36,7 @@ class Arrow(Format):
     """Pieces are record batches."""
 
     kind = "arrow"
+    knows_rows = True
     endings = (".arrow",)
     names_files = True
 

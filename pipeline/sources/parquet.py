@@ -35,6 +35,7 @@ class Parquet(Format):
 
     kind = "parquet"
     endings = (".parquet",)
+    knows_rows = True
     names_files = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:

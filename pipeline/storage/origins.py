@@ -47,6 +47,7 @@ class Origins:
 
     files: tuple[OriginFile, ...]
     runs: NDArray[Any]  # ORIGIN_RUN[r], ascending; the first is of document 0
+    count: int  # documents
     _starts: Offsets = field(init=False, repr=False)  # documents; a search would copy the column
 
     def __post_init__(self) -> None:
@@ -58,6 +59,19 @@ class Origins:
         found, first = self.runs[run], self._starts[run]
         return found["file"].astype(np.int64), found["line"].astype(np.int64) + documents - first
 
+    def documents_of(self, file: int, line: int) -> Offsets:
+        """Return the documents of a line of a file, from 0: one, or none if it gave none."""
+        runs = np.flatnonzero(self.runs["file"] == file)
+        lines = self.runs["line"][runs].astype(np.int64)  # they rise
+        place = int(np.searchsorted(lines, line, side="right")) - 1
+        if place < 0:
+            return np.zeros(0, np.int64)
+        document = int(self._starts[runs[place]]) + line - int(lines[place])
+        is_there = (
+            int(self.run_of(np.array([document]))[0]) == runs[place] and document < self.count
+        )
+        return np.array([document] if is_there else [], np.int64)
+
     def run_of(self, documents: Offsets) -> Offsets:
         return np.searchsorted(self._starts, documents, side="right") - 1
 
@@ -65,13 +79,17 @@ class Origins:
 def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Origins:
     """Read where all documents came from; a CorruptError if that is not what it can be."""
     if isinstance(manifest, TokenizedManifest):
-        return Origins(files=files_of_sources(manifest), runs=runs_of_tokenized(folder, manifest))
+        return Origins(
+            files=files_of_sources(manifest),
+            runs=runs_of_tokenized(folder, manifest),
+            count=sum(shard.num_documents for shard in manifest.shards),
+        )
     files = read_files(folder, manifest)
     runs = read_array(folder, must_list(folder, manifest, ORIGINS), ORIGIN_RUN)
     wrong = _wrong_runs(runs, files, [source.records for source in manifest.sources])
     if wrong:
         raise CorruptError(f"{folder / ORIGINS} {wrong}")
-    return Origins(files=files, runs=runs)
+    return Origins(files=files, runs=runs, count=sum(s.records for s in manifest.sources))
 
 
 def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[OriginFile, ...]:

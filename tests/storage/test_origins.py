@@ -29,12 +29,16 @@ def test_runs_give_back_the_file_and_line_of_every_document(
     if not len(file):
         assert not len(runs)
         return
-    origins = Origins(files=(), runs=runs)
+    origins = Origins(files=(), runs=runs, count=first + len(file))
     found = origins.of(first + np.arange(len(file)))
     assert found[0].tolist() == file.tolist()
     assert found[1].tolist() == line.tolist()
     gaps = (np.diff(file) != 0) | (np.diff(line) != 1)
     assert len(runs) == 1 + int(gaps.sum())
+    for number, lines in enumerate(files):
+        for wanted in range(max(lines, default=0) + 2):
+            own = np.flatnonzero((file == number) & (line == wanted)) + first
+            assert origins.documents_of(number, wanted).tolist() == own.tolist()
 
 
 def test_no_file_is_written_where_there_are_no_media(tmp_path: Path) -> None:
@@ -46,7 +50,7 @@ def test_finding_a_document_does_not_copy_the_runs() -> None:
     """`inspect --list` asks thousands of times."""
     runs = np.zeros(1 << 18, ORIGIN_RUN)
     runs["document"] = np.arange(len(runs))
-    origins = Origins(files=(), runs=runs)
+    origins = Origins(files=(), runs=runs, count=len(runs))
     wanted = np.array([77], np.int64)
     tracemalloc.start()
     try:
