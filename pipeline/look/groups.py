@@ -24,8 +24,8 @@ from dataprep.configs.load import recorded
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
 from dataprep.pipeline.look.keys import HowRead, names_of, read_values
-from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.look.row_rules import check_rows, dense_masks, segment_lengths
+from dataprep.pipeline.look.records import read_records, read_rows
+from dataprep.pipeline.look.row_rules import dense_masks, segment_lengths
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.storage.checked import check_file, read_array
@@ -39,7 +39,7 @@ from dataprep.pipeline.storage.manifest import (
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.origins import Origins, origins_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE, OriginFile
-from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Manifest = TokenizedManifest | PackedManifest
@@ -194,14 +194,8 @@ def _pieces(folder: Path, manifest: PackedManifest, shard: Any) -> Iterator[_Par
     if len(pieces) and int(pieces["document"].max()) >= _num_documents(manifest):
         raise CorruptError(f"{path} names a document that no source has")
     layout = RowLayout.of_manifest(manifest)
-    for first, records in read_records(folder, shard):
-        rows = decode_rows(records, layout)
-        wrong = check_rows(
-            rows, layout, max_id=manifest.max_id, pad=manifest.pad, first_has_loss=True
-        )
-        if wrong:
-            raise CorruptError(f"{folder / shard.path} is damaged: {wrong.reason}")
-        start, stop = np.searchsorted(pieces["row"], [first, first + len(records)])
+    for first, rows in read_rows(folder, manifest, shard):
+        start, stop = np.searchsorted(pieces["row"], [first, first + len(rows.tokens)])
         own = pieces[start:stop]
         counts = np.diff(rows.ends.offsets)
         if len(own) != len(rows.ends.values) or (own["row"] - first != owner_of(counts)).any():
