@@ -12,7 +12,13 @@ from dataprep.pipeline.tokenize.plan import TokenizePlan
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
-    return [*_on_randomness(plan), *_on_bos(plan), *_on_codes(plan)]
+    found = plan.vocabulary.files.note
+    return [
+        *([found] if found else []),
+        *_on_randomness(plan),
+        *_on_bos(plan),
+        *_on_codes(plan),
+    ]
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
