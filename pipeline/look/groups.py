@@ -2,7 +2,8 @@
 
     source   the inputs that the user named
     file     the files that they are
-    KEY      values of a key in the records: the raw files are read again (`keys`)
+    KEY      values of a key in the records: the raw files are read again (`keys`);
+             key:source is the key `source`
 
     a.jsonl   1,200 documents   340,112 tokens   68.0 %
     b.jsonl     700 documents   160,004 tokens   32.0 %
@@ -43,6 +44,7 @@ from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Manifest = TokenizedManifest | PackedManifest
+KEY = "key:"  # before a key that is called like something else
 Between = Callable[[int], None]  # called with the bytes that were read since the last call
 
 
@@ -91,10 +93,19 @@ def groups_of(folder: Path, manifest: Manifest, by: str, between: Between) -> li
     ]
 
 
+def is_path(by: str) -> bool:
+    """Return whether groups are inputs or files, not the values of a key.
+
+    >>> is_path("source"), is_path("key:source"), is_path("lang")
+    (True, False, False)
+    """
+    return by in ("source", "file")
+
+
 def bytes_to_read(manifest: Manifest, by: str | None) -> int:
     """Return how many bytes `stats` reads, for progress."""
     raw = 0
-    if by not in (None, "source", "file") and isinstance(manifest, TokenizedManifest):
+    if by is not None and not is_path(by) and isinstance(manifest, TokenizedManifest):
         raw = sum(max(source.bytes, 0) for source in manifest.sources)
     return raw + sum(shard.num_bytes for shard in manifest.shards)
 
@@ -109,7 +120,7 @@ def _grouping(
     folder: Path, manifest: Manifest, origins: Origins, by: str, between: Between
 ) -> tuple[list[str], Callable[[Offsets], Offsets]]:
     """Return the names of the groups, and the function that gives the group of each document."""
-    if by in ("source", "file"):
+    if is_path(by):
         labels = [file.input if by == "source" else file.path for file in origins.files]
         names = list(dict.fromkeys(labels))
         numbers = {name: i for i, name in enumerate(names)}
@@ -119,7 +130,7 @@ def _grouping(
     found = read_values(
         origins,
         _num_documents(manifest),
-        by,
+        by.removeprefix(KEY),
         reading_of=_readings(folder, manifest),
         between=between,
     )
