@@ -27,6 +27,7 @@ from dataprep.cli.show import (
     megabytes,
     print_json,
     say_settings,
+    show_complete,
     show_next,
     show_reasons,
     show_sources,
@@ -188,7 +189,7 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress
         counted(counts["codes"], "code"),
     )
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
+        show_complete(outcome, f"{records}, {codes}")
         return
     rest = "".join(
         f"; {counts[f'documents_{name}']:,} {name}"

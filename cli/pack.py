@@ -25,6 +25,7 @@ from dataprep.cli.show import (
     Progress,
     print_json,
     say_settings,
+    show_complete,
     show_next,
     speed_of,
     summary_of,
@@ -170,7 +171,7 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
     counts, capacity = manifest.counts, manifest.seq_len + 1
     rows = counted(counts["rows"], "row")
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({rows})")
+        show_complete(outcome, rows)
         return
     share = counts["padding"] / max(counts["rows"] * capacity, 1)
     typer.echo(

@@ -31,6 +31,7 @@ from dataprep.cli.show import (
     print_json,
     say_settings,
     scaled,
+    show_complete,
     show_next,
     show_reasons,
     show_sources,
@@ -258,7 +259,7 @@ def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress)
         f"{counted(counts['documents_written'], 'document')}, {counted(counts['tokens'], 'token')}"
     )
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({what})")
+        show_complete(outcome, what)
         return
     rest = "".join(f"; {note}" for note in _notes(outcome, settings, progress))
     typer.echo(

@@ -47,6 +47,7 @@ from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
     locked,
+    moved_inputs,
     prepare,
 )
 from dataprep.pipeline.storage.manifest import read_manifest
@@ -78,7 +79,8 @@ def make_dataset(
         check_work(out)
         complete = None if overwrite else complete_manifest(out, identity, names)
         if complete is not None:
-            return Outcome(out=out, manifest=complete, was_complete=True)
+            moved = moved_inputs(complete, names)
+            return Outcome(out=out, manifest=complete, was_complete=True, moved=moved)
         check_ours(out)
         if overwrite:
             remove_dataset(out)

@@ -30,6 +30,8 @@ class Outcome:
     out: Path
     manifest: Manifest
     was_complete: bool  # there was nothing to do
+    # Inputs of the same content that were called otherwise when it was made: (then, now).
+    moved: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
