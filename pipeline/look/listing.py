@@ -19,6 +19,7 @@ from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
+from dataprep.pipeline.typed import decoder_of
 from dataprep.pipeline.types import Offsets
 
 Fate = Literal["truncated", "dropped", "split"]
@@ -85,7 +86,7 @@ def _lost_lines(folder: Path, manifest: PackedManifest) -> Iterator[tuple[int, _
     for source, first in zip(manifest.sources, firsts.tolist(), strict=False):
         starts.setdefault(source.path, first)
     total = int(firsts[-1])
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = decoder_of(_Line)
     with open(folder / LOST, "rb") as file:
         for number, text in enumerate(file, 1):
             try:

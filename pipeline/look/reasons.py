@@ -11,12 +11,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from dataprep.pipeline.look.checks.errors import ErrorLine
 from dataprep.pipeline.storage.agreement import ERRORS
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.manifest import Manifest
+from dataprep.pipeline.typed import decoder_of
 
 _NUMBER = re.compile(r"\d[\d,.]*")
 MOST_KINDS = 10_000  # of reasons that are told apart
@@ -41,7 +40,7 @@ def reasons_of(folder: Path, manifest: Manifest) -> list[Reason]:
         return []
     check_file(folder, entry)
     counts, firsts = Counter[str](), dict[str, ErrorLine]()
-    decoder = msgspec.json.Decoder(ErrorLine)
+    decoder = decoder_of(ErrorLine)
     with open(folder / ERRORS, "rb") as file:
         for text in file:
             line = decoder.decode(text)
