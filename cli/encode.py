@@ -29,6 +29,7 @@ from dataprep.cli.show import (
     print_json,
     say_settings,
     scaled,
+    show_complete,
     show_findings,
     show_next,
     show_sources,
@@ -212,7 +213,7 @@ def show_preview(preview: EncodePreview) -> None:
 
 def say_complete(outcome: Outcome) -> None:
     records, codes = _size(outcome)
-    typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
+    show_complete(outcome, f"{records}, {codes}")
 
 
 def _size(outcome: Outcome) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from dataprep.cli.show import (
     Progress,
     print_json,
     say_settings,
+    show_complete,
     show_next,
     speed_of,
     summary_of,
@@ -172,8 +173,7 @@ def show_plan(
 
 
 def say_complete(outcome: Outcome) -> None:
-    rows = counted(outcome.manifest.counts["rows"], "row")
-    typer.echo(f"nothing to do: {outcome.out} is complete ({rows})")
+    show_complete(outcome, counted(outcome.manifest.counts["rows"], "row"))
 
 
 def show_outcome(outcome: Outcome, progress: Progress) -> None:

@@ -127,6 +127,7 @@ def summary_of(outcome: Outcome, progress: Progress) -> dict[str, Any]:
     return {
         "out": str(outcome.out),
         "was_complete": outcome.was_complete,
+        **({"moved": dict(outcome.moved)} if outcome.moved else {}),
         "fingerprint": outcome.manifest.fingerprint,
         "shards": len(outcome.manifest.shards),
         "counts": outcome.manifest.counts,
@@ -134,6 +135,18 @@ def summary_of(outcome: Outcome, progress: Progress) -> dict[str, Any]:
         "seconds": round(progress.seconds, 3),
         **_found(outcome),
     }
+
+
+def show_complete(outcome: Outcome, what: str) -> None:
+    """Say that there was nothing to do, and whether the dataset names its inputs otherwise."""
+    echo(f"nothing to do: {outcome.out} is complete ({what})")
+    if outcome.moved:
+        (then, now), *others = outcome.moved
+        rest = f" (and {counted(len(others), 'other input')})" if others else ""
+        echo(
+            f"inputs had other names when it was made, which it keeps: {then} is now {now}{rest}; "
+            "--overwrite makes it again with the new names"
+        )
 
 
 def size_of(outcome: Outcome) -> int:

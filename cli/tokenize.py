@@ -31,6 +31,7 @@ from dataprep.cli.show import (
     print_json,
     say_settings,
     scaled,
+    show_complete,
     show_findings,
     show_next,
     show_sources,
@@ -260,7 +261,7 @@ def show_example(plan: TokenizePlan, example: Example) -> None:
 
 
 def say_complete(outcome: Outcome) -> None:
-    typer.echo(f"nothing to do: {outcome.out} is complete ({_size(outcome)})")
+    show_complete(outcome, _size(outcome))
 
 
 def _size(outcome: Outcome) -> str:

@@ -48,6 +48,7 @@ from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
     locked,
+    moved_inputs,
     prepare,
 )
 from dataprep.pipeline.storage.manifest import WORK, read_manifest
@@ -81,7 +82,8 @@ def make_dataset(
         if complete is not None:
             if (out / WORK).exists():  # left by a run that was killed at the very end
                 remove_work(out / WORK)
-            return Outcome(out=out, manifest=complete, was_complete=True)
+            moved = moved_inputs(complete, names)
+            return Outcome(out=out, manifest=complete, was_complete=True, moved=moved)
         check_ours(out)
         if overwrite:
             remove_dataset(out)

@@ -33,6 +33,7 @@ from dataprep.pipeline.jobs.commits import HASHING_THREADS
 from dataprep.pipeline.storage.entries import FileEntry
 from dataprep.pipeline.storage.manifest import MANIFEST, Manifest, manifest_text
 from dataprep.pipeline.storage.reasons import Reason
+from dataprep.pipeline.typed import decode_as
 
 ERRORS = "errors.jsonl"
 PUBLISH = "publish.json"
@@ -113,7 +114,7 @@ def prepare_publication(draft: Draft, work: Path) -> Publication:
 def find_publication(work: Path) -> Publication | None:
     """Return what a run that was killed while it published has written down."""
     data = read_sealed(work / PUBLISH)
-    return None if data is None else msgspec.json.decode(data, type=Publication)
+    return None if data is None else decode_as(data, Publication)
 
 
 def is_possible(publication: Publication, fingerprint: str, out: Path, work: Path) -> bool:

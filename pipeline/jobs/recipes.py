@@ -31,6 +31,8 @@ class Outcome:
     manifest: Manifest
     was_complete: bool  # there was nothing to do
     found: Findings = NOTHING_FOUND  # of this run
+    # Inputs of the same content that were called otherwise when it was made: (then, now).
+    moved: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

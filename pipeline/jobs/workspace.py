@@ -118,6 +118,19 @@ def refuse_other_run(
     )
 
 
+def moved_inputs(manifest: Manifest, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the inputs that have other names than the manifest says: (then, now).
+
+    A dataset is known by the content of its inputs; it says where they were when it was made.
+    """
+    pairs = zip((source.path for source in manifest.sources), names, strict=False)
+    return tuple(
+        (then, now)
+        for then, now in pairs
+        if then != now and os.path.realpath(then) != os.path.realpath(now)
+    )
+
+
 def prepare(
     out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
 ) -> Path:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from dataprep.pipeline.look.checks.errors import ErrorLine
 from dataprep.pipeline.storage.agreement import ERRORS
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.manifest import Manifest
 from dataprep.pipeline.storage.reasons import Reason, count_reasons
+from dataprep.pipeline.typed import decoder_of
 
 
 def reasons_of(folder: Path, manifest: Manifest) -> list[Reason]:
@@ -19,6 +18,6 @@ def reasons_of(folder: Path, manifest: Manifest) -> list[Reason]:
     if entry is None:  # no record was quarantined: see `storage.agreement`
         return []
     check_file(folder, entry)
-    decoder = msgspec.json.Decoder(ErrorLine)
+    decoder = decoder_of(ErrorLine)
     with open(folder / ERRORS, "rb") as file:
         return count_reasons(decoder.decode(text) for text in file)

@@ -1,7 +1,7 @@
 """`dataprep pack`: tokenized documents to rows of seq_len + 1 tokens.
 
 recipe       what make_dataset needs to know about this command
-corpus       tokenized datasets as one sequence of documents, mapped
+corpus       tokenized datasets as one sequence of documents, mapped or read
 inputs       the check of their files, each once in a run
 blocks       blocks of codes that must not be cut, and those that were
 plan         lengths ─► which tokens of which documents are in which row

@@ -20,7 +20,7 @@ What is inside, in the order of the data:
         decompress  content                    .gz .zst .xz .bz2 ─► stream; how much is in them
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
-        sizes                                  of rows, before they are made
+        table_columns  sizes                   which columns are read; of rows, before they are made
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               what others call, and what formats share

@@ -34,7 +34,7 @@ from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, without_bom
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.sources.stream import ByteStream, is_url, open_stream
-from dataprep.pipeline.sources.tables import check_columns
+from dataprep.pipeline.sources.table_columns import check_columns
 from dataprep.pipeline.types import Offsets, Piece, RecordError, Records, Source
 
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}

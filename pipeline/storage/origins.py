@@ -11,9 +11,10 @@ says in the same way what the rows of files of codes are of: one row for each ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dataprep.pipeline.storage.provenance import (
 from dataprep.pipeline.types import Offsets
 
 MAX_LINES = 1 << 62  # of a file, so that sums of them fit 64 bits
-Media = Mapping[int, Sequence[str]]  # by file: what each of its rows is of
+MOST_NAMES = 1 << 15  # of media that are held at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +188,9 @@ def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
 # --- media ---
 
 
-def write_media(path: Path, found: Iterator[tuple[int, Sequence[str]]]) -> bool:
-    """Write what the rows of files of codes are of, if there is any such file."""
+def write_media(path: Path, found: Iterator[tuple[int, Iterable[str]]]) -> bool:
+    """Write what the rows of files of codes are of, if there is any such file; what follows for the
+    same file goes on with its rows. Memory is that of `MOST_NAMES`."""
     first = next(found, None)
     if first is None:
         return False
@@ -197,38 +199,63 @@ def write_media(path: Path, found: Iterator[tuple[int, Sequence[str]]]) -> bool:
 
     schema = pa.schema([("file", pa.uint32()), ("media", pa.string())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while first is not None:
-            number, names = first
-            files = np.full(len(names), number, np.uint32)
-            writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
-            first = next(found, None)
+        for number, every in chain((first,), found):
+            rest = iter(every)
+            while names := list(islice(rest, MOST_NAMES)):
+                files = np.full(len(names), number, np.uint32)
+                writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
     return True
+
+
+def iter_media(
+    folder: Path, manifest: TokenizedManifest | PackedManifest
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield what the rows of all files of codes are of, as (file, the next rows of it), at most
+    `MOST_NAMES` rows at a time; they are as many as pictures."""
+    entry = listed(manifest, MEDIA)
+    if entry is None:
+        return
+    check_file(folder, entry)
+    import pyarrow.parquet as pq
+
+    with _media_errors(folder), pq.ParquetFile(folder / MEDIA) as file:
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(MOST_NAMES, [group], ["file", "media"]):
+                number = batch.column("file").to_numpy()
+                edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+                for start, stop in pairwise(edges) if len(number) else ():
+                    names = batch.column("media").slice(start, stop - start).to_pylist()
+                    yield int(number[start]), names
 
 
 def read_media(
     folder: Path,
     manifest: TokenizedManifest | PackedManifest,
-    files: Sequence[int] | None = None,
+    file: int,
     *,
     is_hashed: bool = True,
-) -> Media:
-    """Return what the rows of these files (None: of all) are of; files without codes are not
-    among them. The hash of the manifest is compared if it is asked for."""
+) -> Sequence[str]:
+    """Return what the rows of a file are of; nothing if they are no codes. The hash of the manifest
+    is compared if it is asked for."""
     entry = listed(manifest, MEDIA)
     if entry is None:
-        return {}
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+        return ()
     if is_hashed:
         check_file(folder, entry)
-    chosen = [("file", "in", sorted(set(files)))] if files is not None else None
-    try:
-        table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=chosen)
-        number = table.column("file").to_numpy().astype(np.int64)
+    import pyarrow.parquet as pq
+
+    with _media_errors(folder):
+        wanted = [("file", "==", file)]
+        table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=wanted)
         names: list[str] = table.column("media").to_pylist()
+    return names
+
+
+@contextmanager
+def _media_errors(folder: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError, KeyError, IndexError) as error:
         raise CorruptError(f"{folder / MEDIA} cannot be read: {error}") from None
-    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
-    ranges = pairwise(cuts) if len(number) else ()
-    return {int(number[start]): names[start:stop] for start, stop in ranges}

@@ -21,7 +21,13 @@ MOST_NOTES = 5  # on optional fields
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
-    return [*_on_randomness(plan), *_on_bos(plan), *_on_codes(plan)]
+    found = plan.vocabulary.files.note
+    return [
+        *([found] if found else []),
+        *_on_randomness(plan),
+        *_on_bos(plan),
+        *_on_codes(plan),
+    ]
 
 
 def notes_on_result(
