@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.decompress import COMPRESSIONS
+from dataprep.pipeline.sources.decompress import decompress
 from dataprep.pipeline.sources.stream import File, naming, open_file
 from dataprep.pipeline.types import Source
 
@@ -37,7 +37,7 @@ def content_bytes(source: Source) -> int:
 
     # It is cut off, which is an error; whoever reads it says what else is wrong with it.
     with closing(open_file(source.file)) as file, suppress(InputError):
-        for chunk in COMPRESSIONS[source.compression](beginning(), source.path, _READ_BYTES):
+        for chunk in decompress(beginning(), source.compression, source.path, _READ_BYTES):
             content += len(chunk)
     return content * source.num_bytes // max(1, fed)
 
