@@ -52,6 +52,7 @@ class Processed:
     empty_lines: Offsets  # records without any token
     next_line: int
     num_bytes: int
+    optional: frozenset[str] = frozenset()  # as in `Layout`
 
 
 def process(
@@ -91,6 +92,7 @@ def process(
         empty_lines=origins["line"][~has_tokens],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
+        optional=layout.optional,
     )
 
 

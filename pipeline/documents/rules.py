@@ -104,6 +104,12 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     return check_spec(item.fields or config.fields, grammar_of(config, from_record=False))
 
 
+def optional_keys(config: TokenizeConfig, index: int) -> list[str]:
+    """Return the keys that records of an input may lack; none if the records name the fields."""
+    fields = fields_of(config, index)
+    return [] if isinstance(fields, str) else sorted({k for f in fields for k in f.optional})
+
+
 def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:
     """Return the grammar; LWM's own holds only where records bring their own specs."""
     return Grammar(

@@ -7,7 +7,7 @@ it does not depend on which worker reads what.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
@@ -34,6 +34,7 @@ class ChatPlan:
     templates: ChatTemplates
     found: Found
     drop_nulls: bool
+    stops: bool = True  # a token that ends a turn has loss
 
     def rules(self, config: ChatConfig, files: TokenizerFiles) -> ChatRules:
         return ChatRules(
@@ -75,8 +76,8 @@ def find_chats(
             found=_form(chat, own, item.path),
             drop_nulls=all(source.kind in TABLES for source in own),
         )
-        _check_templates(plan.rules(chat, files))
-        found.append(plan)
+        stops = _check_templates(plan.rules(chat, files))
+        found.append(replace(plan, stops=stops))
     return tuple(found)
 
 
@@ -105,11 +106,13 @@ def _first_records(source: Source) -> Iterator[Record]:
             yield record
 
 
-def _check_templates(rules: ChatRules) -> None:
-    from dataprep.pipeline.documents.chat.batch import layer_of  # it imports jinja2
+def _check_templates(rules: ChatRules) -> bool:
+    """Return whether the loss is also on a token that ends a turn; raise if it is no template."""
+    from dataprep.pipeline.documents.chat.batch import layer_of, trains_to_stop  # and jinja2
 
     for has_tools in (False, True):
         try:
             layer_of(rules, has_tools=has_tools)
         except TemplateFailedError as error:
             raise ConfigError(f"the chat template {error}; name another: --chat-template") from None
+    return trains_to_stop(rules)

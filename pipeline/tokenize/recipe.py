@@ -32,6 +32,7 @@ from dataprep.pipeline.jobs.commits import (
     trusted_markers,
 )
 from dataprep.pipeline.jobs.executors import Message, usable_cores
+from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.poison import forget_poison
@@ -66,10 +67,17 @@ def tokenize(
 
 
 @contextmanager
-def planned(config: TokenizeConfig, cache_dir: Path) -> Iterator[TokenizePlan]:
-    """Plan what `tokenize` would do; the sources can be read meanwhile, stdin too."""
+def planned(
+    config: TokenizeConfig, cache_dir: Path, *, overwrite: bool = False, reads: Sequence[str] = ()
+) -> Iterator[tuple[TokenizePlan, Outcome | None]]:
+    """Plan what `tokenize` would do; the sources can be read meanwhile, stdin too.
+
+    With the plan comes the outcome, if there is nothing to do; a conflict is raised.
+    """
     with spooled([item.path for item in config.inputs]) as spool:
-        yield plan_of(config, cache_dir, spool)
+        recipe = recipe_of(config, cache_dir, spool)
+        plan = recipe.plan()
+        yield plan, foresee(recipe, plan, overwrite=overwrite, reads=reads)
 
 
 def recipe_of(

@@ -29,7 +29,10 @@ def read(record: dict[str, Any], key: str = "", form: str = "auto", **more: Any)
         ("openai", {"messages": OPENAI}),
         ("openai", {"messages": json.dumps(OPENAI)}),
         ("openai", {"conversation": OPENAI}),
-        ("sharegpt", {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}]}),
+        (
+            "sharegpt",
+            {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}]},
+        ),
         ("pairs", {"conversation": [{"human": "hi", "assistant": "yo"}]}),
         ("alpaca", {"instruction": "hi", "input": "", "output": "yo"}),
         ("completion", {"prompt": "hi", "completion": "yo"}),

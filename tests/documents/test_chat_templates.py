@@ -145,7 +145,12 @@ def test_tags_win_where_the_template_has_them(drawn: tuple[list[dict[str, Any]],
 
 # --- spans by hand -----------------------------------------------------------------------------
 
-TURNS = [message("user", "hi"), message("assistant", "yo"), message("user", "and"), message("assistant", "so")]
+TURNS = [
+    message("user", "hi"),
+    message("assistant", "yo"),
+    message("user", "and"),
+    message("assistant", "so"),
+]
 
 
 @pytest.mark.parametrize(
@@ -153,14 +158,18 @@ TURNS = [message("user", "hi"), message("assistant", "yo"), message("user", "and
     [
         (
             "chatml",
-            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n⟦yo<|im_end|>\n⟧"
-            "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n⟦so<|im_end|>\n⟧",
+            (
+                "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n⟦yo<|im_end|>\n⟧"
+                "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n⟦so<|im_end|>\n⟧"
+            ),
         ),
         (
             "thinking",
-            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n⟦yo<|im_end|>\n⟧"
-            "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n"
-            "⟦<think>\n\n</think>\n\nso<|im_end|>\n⟧",
+            (
+                "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n⟦yo<|im_end|>\n⟧"
+                "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n"
+                "⟦<think>\n\n</think>\n\nso<|im_end|>\n⟧"
+            ),
         ),
         ("instruction", "<s>[INST] hi [/INST] ⟦yo</s>⟧[INST] and [/INST] ⟦so</s>⟧"),
         (
@@ -169,19 +178,26 @@ TURNS = [message("user", "hi"), message("assistant", "yo"), message("user", "and
         ),
         (
             "after_loop",
-            "<|user|>\nhi<|stop|>\n<|assistant|>\n⟦yo<|stop|>\n⟧"
-            "<|user|>\nand<|stop|>\n<|assistant|>\n⟦so<|stop|>\n</s>⟧",
+            (
+                "<|user|>\nhi<|stop|>\n<|assistant|>\n⟦yo<|stop|>\n⟧"
+                "<|user|>\nand<|stop|>\n<|assistant|>\n⟦so<|stop|>\n</s>⟧"
+            ),
         ),
         (
             "next_ends",
-            "<s><|start|>user\nhi<|stop|><|start|>assistant\n⟦yo<|stop|>⟧"
-            "<|start|>user\nand<|stop|><|start|>assistant\n⟦so⟧",
+            (
+                "<s><|start|>user\nhi<|stop|><|start|>assistant\n⟦yo<|stop|>⟧"
+                "<|start|>user\nand<|stop|><|start|>assistant\n⟦so⟧"
+            ),
         ),
         ("macro", "<|user|>hi</s><|assistant|>⟦yo</s>⟧<|user|>and</s><|assistant|>⟦so</s>⟧"),
         ("tagged", "<|user|>hi<|assistant|>⟦yo</s>⟧<|user|>and<|assistant|>⟦so</s>⟧"),
         (
             "parts",
-            "USER: hi<|stop|>\nASSISTANT: ⟦yo<|stop|>\n⟧USER: and<|stop|>\nASSISTANT: ⟦so<|stop|>\n⟧",
+            (
+                "USER: hi<|stop|>\nASSISTANT: ⟦yo<|stop|>\n⟧"
+                "USER: and<|stop|>\nASSISTANT: ⟦so<|stop|>\n⟧"
+            ),
         ),
     ],
 )
@@ -208,7 +224,10 @@ def test_tool_calls_have_loss_and_what_tools_answer_has_none() -> None:
     ]
     found = shown(lay("thinking", messages, [TOOL]))
     assert '⟦<think>\n\n</think>\n\n<call>look {"at": "it"}</call><|im_end|>\n⟧' in found
-    assert "<|im_start|>user\n<result>\na thing\n</result><|im_end|>\n<|im_start|>assistant\n⟦" in found
+    assert (
+        "<|im_start|>user\n<result>\na thing\n</result><|im_end|>\n<|im_start|>assistant\n⟦"
+        in found
+    )
 
 
 def test_other_roles_and_everything_can_have_loss() -> None:
@@ -222,7 +241,7 @@ def test_other_roles_and_everything_can_have_loss() -> None:
 # --- right or refused --------------------------------------------------------------------------
 
 REFUSED = {
-    "{% for m in messages %}{{ m.role + m.content }}{% endfor %}": r"tool_calls\[0\] that the template",
+    "{% for m in messages %}{{ m.role + m.content }}{% endfor %}": r"tool_calls\[0\] that the t",
     "{% for m in messages if m.role != 'system' %}{{ m.role + m.content + m.tool_calls | string }}"
     "{% endfor %}": r"message 1 \(system\) has content that the template leaves out",
     "{{ messages | map(attribute='content') | join(' ') }}{{ messages | tojson }}": "no block",
@@ -232,7 +251,11 @@ REFUSED = {
 @pytest.mark.parametrize("source", REFUSED)
 def test_what_a_template_loses_or_mixes_is_refused_with_the_reason(source: str) -> None:
     calls = [call("look", {"at": "it"})]
-    messages = [message("system", "s"), message("user", "u"), message("assistant", "a", tool_calls=calls)]
+    messages = [
+        message("system", "s"),
+        message("user", "u"),
+        message("assistant", "a", tool_calls=calls),
+    ]
     layer = Layer(Renderer(source, NOW), SpanRules(stop=STOP))
     with pytest.raises(RefusedError, match=REFUSED[source]):
         layer.lay(conversation(messages), weights(messages))
@@ -243,7 +266,10 @@ def test_a_second_tool_call_that_is_lost_is_noticed() -> None:
         "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% if m.tool_calls %}"
         "{{ m.tool_calls[0].function.name }}{% endif %}{% endfor %}"
     )
-    messages = [message("user", "u"), message("assistant", "", tool_calls=[call("f", {}), call("g", {})])]
+    messages = [
+        message("user", "u"),
+        message("assistant", "", tool_calls=[call("f", {}), call("g", {})]),
+    ]
     layer = Layer(Renderer(source, NOW), SpanRules())
     with pytest.raises(RefusedError, match=r"tool_calls\[1\]"):
         layer.lay(conversation(messages), weights(messages))
@@ -279,8 +305,10 @@ def test_the_order_of_conversations_changes_nothing() -> None:
         "{{ '%1000000000d' % 1 }}",
         "{{ 'a'.center(1000000000) }}",
         "{{ 'a' | center(1000000000) }}",
-        "{% set ns = namespace(x='ab' * 1000) %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}"
-        "{% endfor %}",
+        (
+            "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}"
+            "{% endfor %}"
+        ),
         "{{ raise_exception('no') }}",
         "{{ undefined_thing.x }}",
         "{% for i in range(10 ** 9) %}{% endfor %}",

@@ -53,7 +53,8 @@ THINKING = """\
         {%- endif %}
         {{- content }}
         {%- for call in message.tool_calls or [] %}
-            {{- '<call>' + call.function.name + ' ' + call.function.arguments | tojson + '</call>' }}
+            {{- '<call>' + call.function.name + ' ' }}
+            {{- call.function.arguments | tojson + '</call>' }}
         {%- endfor %}
         {{- '<|im_end|>\\n' }}
     {%- elif message.role == 'tool' %}
@@ -78,8 +79,8 @@ INSTRUCTION = (
 )
 # A header, but no generation prompt at all.
 NO_PROMPT = (
-    "{% for m in messages %}{{ '### ' + m['role'] | capitalize + ':\\n' + m['content'] + '\\n\\n' }}"
-    "{% endfor %}"
+    "{% for m in messages %}{{ '### ' + m['role'] | capitalize + ':\\n' + m['content'] }}"
+    "{{ '\\n\\n' }}{% endfor %}"
 )
 # EOS after the loop; numbers instead of messages in the loop.
 AFTER_LOOP = (

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from conftest import RunCli
+from dataprep.configs.load import validate
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConfigError, InputError
 from support.chat import CHATML, NEXT_ENDS, SPECIAL, THINKING, call, message, write_chat_tokenizer
@@ -68,7 +70,10 @@ texts = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
-@given(said=st.lists(st.tuples(texts, texts), min_size=1, max_size=3), template=st.sampled_from([CHATML, NEXT_ENDS]))
+@given(
+    said=st.lists(st.tuples(texts, texts), min_size=1, max_size=3),
+    template=st.sampled_from([CHATML, NEXT_ENDS]),
+)
 def test_a_token_has_loss_if_its_characters_overlap_a_span(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[str, str]], template: str
 ) -> None:
@@ -138,7 +143,7 @@ def test_weights_of_messages_become_loss_weights(tmp_path: Path, tokenizer: Path
     with pytest.raises(InputError, match=r"line 71 .*weight 0\.25.*set chat\.weights"):
         made(tmp_path / "late", tokenizer, late)
     found = made(tmp_path / "said", tokenizer, late, chat={"weights": True})
-    assert set(found[-1]["loss_weights"].tolist()) == {1.0, 0.25}
+    assert set(found[-1]["loss_weights"][found[-1]["loss_mask"]].tolist()) == {1.0, 0.25}
 
 
 def test_a_row_per_turn_has_the_thinking_that_later_turns_lose(tmp_path: Path) -> None:
@@ -165,11 +170,14 @@ def test_bad_conversations_are_refused_by_line_and_reason(tmp_path: Path, tokeni
         {"messages": [{"role": "user"}]},
         {"messages": TURNS},
     ]
-    with pytest.raises(InputError, match=r"line 2 of .*tool_calls\[0\] that the template leaves out"):
+    with pytest.raises(
+        InputError, match=r"line 2 of .*tool_calls\[0\] that the template leaves out"
+    ):
         made(tmp_path / "fail", tokenizer, records)
     found = made(tmp_path / "skip", tokenizer, records, on_error="quarantine")
     assert len(found) == 2
-    lines = [json.loads(line) for line in (tmp_path / "skip/out/errors.jsonl").open()]
+    text = (tmp_path / "skip/out/errors.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
     assert [line["line"] for line in lines] == [2, 3, 4]
     assert "no message to train on" in lines[1]["reason"]
 
@@ -217,8 +225,10 @@ def test_chat_needs_no_key_and_no_value_and_a_dry_run_shows_the_mask(
         *("tokenize", "--chat", path, "--tokenizer", tokenizer, "--out", tmp_path / "out"),
         "--dry-run",
     )
-    assert "conversations: completion (prompt, completion)" in done.stdout
-    assert "[<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n]what<|im_end|>" in done.stdout
+    assert "has conversations: completion (prompt, completion)" in done.stdout
+    assert (
+        "[<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n]what<|im_end|>" in done.stdout
+    )
 
 
 def test_the_clock_of_a_template_is_part_of_the_dataset(tmp_path: Path) -> None:
@@ -229,7 +239,4 @@ def test_the_clock_of_a_template_is_part_of_the_dataset(tmp_path: Path) -> None:
     (found,) = made(tmp_path / "a", tokenizer, records, chat={"now": "2025-01-02T03:04:05"})
     assert shown(found, tokenizer).startswith("2025-01-02 03")
     with pytest.raises(ConfigError, match="must be a time such as"):
-        from dataprep.configs.load import validate
-        from dataprep.configs.tokenize import TokenizeConfig
-
         validate(TokenizeConfig, {"chat": {"now": "tomorrow"}}, "here")

@@ -18,9 +18,9 @@ from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
 from dataprep.pipeline.documents.chat.read import conversations_of
-from dataprep.pipeline.documents.chat.render import Renderer
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.rules import ChatRules
-from dataprep.pipeline.documents.chat.spans import SpanRules
+from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
 from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE
 from dataprep.pipeline.documents.chat.weigh import strings_at, token_weights
 from dataprep.pipeline.engine import TokenizerFiles
@@ -41,6 +41,18 @@ def layer_of(rules: ChatRules, *, has_tools: bool) -> Layer:
         span=config.span, stop=rules.templates.stop, is_everything=config.train_on == "all"
     )
     return _layer(sources[name], config.now, spans, config.replay)
+
+
+def trains_to_stop(rules: ChatRules) -> bool:
+    """Return whether a token that ends a turn has loss in a plain conversation."""
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2
+    given = Conversation(messages=messages, variables=rules.templates.variables)
+    try:
+        laid = layer_of(rules, has_tools=False).lay(given, (0.0, 1.0) * 2)
+    except (RefusedError, TemplateFailedError):
+        return True  # records will be refused with the reason
+    trained = [s for s, weight in zip(laid.strings, laid.weights, strict=True) if weight]
+    return any(token in text for token in rules.templates.stop for text in trained)
 
 
 @lru_cache(maxsize=16)
@@ -180,6 +192,7 @@ def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> L
         is_text=np.zeros(len(starts), np.bool_),
         weight=weights[starts],
         mask=np.zeros(len(starts), np.int8),
+        is_added=np.zeros(len(starts), np.bool_),
         document_ends=np.searchsorted(starts, offsets[1:], side="left"),
         kept=np.array(kept, np.int64),
         codes_dropped=none,

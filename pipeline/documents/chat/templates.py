@@ -60,8 +60,8 @@ def find_templates(config: ChatConfig, files: TokenizerFiles) -> ChatTemplates:
         has = f"has only {', '.join(sorted(named))}" if named else "has no chat template"
         raise ConfigError(
             f"tokenizer {files.path or files.kind} {has} (looked for chat_template.jinja and "
-            "chat_template in tokenizer_config.json); name one with --chat-template FILE|NAME, such "
-            "as chatml"
+            "chat_template in tokenizer_config.json); name one with --chat-template FILE|NAME: "
+            "chatml comes with dataprep"
         )
     tokens = _special_tokens(folder, files)
     return ChatTemplates(
