@@ -12,5 +12,7 @@ columns     batches whose records have the same parts ─► a layout, by arrays
 rows        records one by one ─► a layout: segments, specs of their own, bad records
 assemble    encoded texts ─► tokens and masks of many documents
 process     a batch of records ─► documents, by all of these
+chat/       conversations ─► parts of text with weights, by chat templates
+conversations   a batch of conversations ─► documents
 together    small batches in one call, so that many small files cost little
 """

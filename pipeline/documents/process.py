@@ -15,16 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, assemble
-from dataprep.pipeline.documents.chat.batch import (
-    ChatRules,
-    bos_before_all,
-    lay_out_conversations,
-    layout_of,
-    weigh,
-)
 from dataprep.pipeline.documents.columns import lay_out_columns
-from dataprep.pipeline.documents.lay_out import special_ids
-from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.rows import lay_out_rows
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.engine import BadTextsError, EncodedTexts
@@ -61,6 +52,7 @@ class Processed:
     empty_lines: Offsets  # records without any token
     next_line: int
     num_bytes: int
+    optional: frozenset[str] = frozenset()  # as in `Layout`
 
 
 def process(
@@ -71,6 +63,8 @@ def process(
 ) -> Processed:
     """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at."""
     if rules.chat is not None:
+        from dataprep.pipeline.documents.conversations import process_conversations  # and jinja2
+
         return process_conversations(records, rules, rules.chat, encoder)
     errors = list(records.errors)
     layout = lay_out_columns(records, rules, errors)
@@ -98,44 +92,7 @@ def process(
         empty_lines=origins["line"][~has_tokens],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
-    )
-
-
-def process_conversations(
-    records: Records, rules: Rules, chat: ChatRules, encoder: TextEncoder
-) -> Processed:
-    """Make documents of a batch of conversations."""
-    reasons: dict[int, str] = {}
-    found = lay_out_conversations(records, chat, reasons)
-    while True:
-        bad = len(reasons)
-        try:
-            ids, offsets = encoder.encode_parsed(found.texts)
-            weighed = weigh(found, ids, offsets, chat, reasons)
-        except BadTextsError as error:
-            reasons |= {found.kept[i]: reason for i, reason in error.reasons.items()}
-        if len(reasons) == bad:
-            break
-        found = lay_out_conversations(records, chat, reasons)
-    bos = special_ids(rules.bos, "BOS") if rules.add_bos else NO_IDS
-    eos = special_ids(rules.eos, "EOS") if rules.add_eos else NO_IDS
-    weighed = bos_before_all(weighed, rules.bos)
-    layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
-    documents, has_tokens = assemble(
-        layout, NO_IDS, np.zeros(1, np.int64), rules.masks, rules.dtype
-    )
-    origins = np.zeros(len(layout.kept), ORIGIN)
-    origins["line"] = records.lines[layout.kept]
-    origins["offset"] = records.offsets[layout.kept]
-    origins["special_in_text"] = weighed.special
-    errors = [*records.errors, *records.errors_at(reasons)]
-    return Processed(
-        documents=documents,
-        origins=origins[has_tokens],
-        errors=tuple(sorted(errors, key=lambda e: e.line)),
-        empty_lines=origins["line"][~has_tokens],
-        next_line=records.next_line,
-        num_bytes=records.num_bytes,
+        optional=layout.optional,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.fields import Field, choose_spec, parse_spec
@@ -25,27 +26,29 @@ def lay_out_rows(
     """Return the layout of the batch; records that cannot be used are added to `errors`."""
     rows = records.as_rows()
     reasons: dict[int, str] = {}  # why a record cannot be used
+    settler = Settler(rules.fields)
     while True:
-        parts, kept = _gather(records, rows, rules, first_line, reasons)
+        parts, kept = _gather(records, rows, rules, settler, first_line, reasons)
         bad = parts.code_faults(rules.blocks)
         if not bad:
             break
         reasons |= {kept[document]: reason for document, reason in bad.items()}
     errors += records.errors_at(reasons)
-    return parts.wrapped(rules.blocks, kept)
+    return replace(parts.wrapped(rules.blocks, kept), optional=settler.there)
 
 
 def _gather(
     records: Records,
     rows: Sequence[Record],
     rules: Rules,
+    settler: Settler,
     first_line: int,
     reasons: dict[int, str],
 ) -> tuple[Parts, list[int]]:
     """Return the parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
-    specs = {"": Settler(rules.fields)}
+    specs = {"": settler}
     # By the ids of the fields, which are kept alive here: hashing them would take longest of all.
     patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
     for i, record in enumerate(rows):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.batch import ChatRules
+from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.modalities import BLOCKS
@@ -102,6 +102,12 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     if item.fields is None and key:
         return key
     return check_spec(item.fields or config.fields, grammar_of(config, from_record=False))
+
+
+def optional_keys(config: TokenizeConfig, index: int) -> list[str]:
+    """Return the keys that records of an input may lack; none if the records name the fields."""
+    fields = fields_of(config, index)
+    return [] if isinstance(fields, str) else sorted({k for f in fields for k in f.optional})
 
 
 def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:

@@ -15,6 +15,8 @@
     texts        an engine fails -> which text it is, and why
     plain        texts in which special tokens are text, and where they are spelled
     in_text      text that spells a special token: parse it, keep it as text, or refuse it
+    places       ids ─► which bytes of the text each stands for
+    content      texts of which parts are content, in which special tokens are text
     select       "auto" -> the first engine that is proven equal; loaded in every worker
     decode       ids -> text for people to read
 

@@ -452,7 +452,6 @@ def test_a_batch_that_needs_a_pool_or_logs_comes_to_its_end_before_a_fork(packed
 
 def test_the_thread_compiles_nothing(packed: Packed) -> None:
     """It would hold locks of the compiler, which a child of a fork could wait for for ever."""
-    pytest.importorskip("numba")
     from dataprep.loaders.expand_numba import _expand
 
     with DataLoader(packed.folder, batch_size=4, prefetch=2) as loader:

@@ -416,7 +416,6 @@ def test_whole_documents_of_every_awkward_kind(
     from tokenizers import Tokenizer
 
     texts = [
-        "",
         " ",
         "\0",
         "\n" * 5000,

@@ -2,6 +2,7 @@
 
 forms        the forms in which datasets hold conversations; FORMS
 messages     nulls, JSON in strings, calls without a wrapper ─► messages for templates
+rules        what is known about the conversations of an input
 read         a record ─► conversations, each message with its weight
 templates    a tokenizer's chat templates, its special tokens, the tokens that end a turn
 bounds       what a template may make

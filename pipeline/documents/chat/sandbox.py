@@ -93,7 +93,7 @@ class _GenerationTag(jinja2.ext.Extension):
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
     # Their results are bounded; jinja then does not compute constants while it compiles, either.
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-    concat = staticmethod(joined)
+    concat = staticmethod(lambda values: _joined(values))
 
     def __init__(self, now: datetime.datetime) -> None:
         super().__init__(
@@ -123,8 +123,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         code = self.compile(marked(tree) if with_marks else tree)
         names = {"environment": self, "__file__": "<template>"}
         exec(code, names)  # what jinja made of the template, which the sandbox holds in bounds
+        names |= {"concat": _joined, "str_join": _joined_any}
         if with_marks:
-            names |= {"concat": joined, "str_join": _joined_any, "str": text_of}
+            names["str"] = text_of
         return self.template_class._from_namespace(self, names, self.make_globals(None))
 
     def around_generation(self, text: str) -> str:
@@ -156,8 +157,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return checked(super().call(__context, __obj, *args, **named))
 
 
+def _joined(values: Iterable[str]) -> str:
+    return str(checked(joined(values)))
+
+
 def _joined_any(values: Iterable[Any]) -> str:
-    return joined(map(text_of, values))
+    return _joined(map(text_of, values))
 
 
 def _of_constant(found: Any, obj: str, attribute: str, *args: Any, **named: Any) -> Any:

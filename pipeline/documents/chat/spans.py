@@ -10,9 +10,8 @@ text is elsewhere, or lost, or whose header is not known, is refused: there is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dataprep.pipeline.documents.chat.headers import (
     Headers,
@@ -21,7 +20,7 @@ from dataprep.pipeline.documents.chat.headers import (
     find_header,
 )
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Rendering
-from dataprep.pipeline.documents.chat.texts import Origin, Part, Text, make
+from dataprep.pipeline.documents.chat.texts import SEVERAL_FIELDS, Origin, Part, Text, make
 
 
 class RefusedError(ValueError):
@@ -243,28 +242,21 @@ def _place(rendering: Rendering, parts: range, characters: int) -> tuple[int, in
 
 
 def check_nothing_lost(rendering: Rendering, conversation: Conversation) -> None:
-    """Raise if the template leaves out the text of a message, or one of its tool calls."""
-    written: dict[int, set[str]] = {}
-    for owned in rendering.parts:
-        origin = owned.part.origin
-        if isinstance(origin, Origin):
-            written.setdefault(origin.message, set()).add(origin.field)
-    for number, message in enumerate(conversation.messages):
-        found = written.get(number, set())
-        for field in ("content", "tool_calls"):
-            value = message.get(field)
-            if field not in found and "several fields" not in found and _says_something(value):
-                raise RefusedError(
-                    _told(conversation, number, f"has {field} that the template leaves out")
-                )
+    """Raise if the template leaves out the text of a message, or one of its tool calls.
 
-
-def _says_something(value: Any) -> bool:
-    if isinstance(value, str):
-        return bool(value.strip())
-    if isinstance(value, Mapping):
-        return any(map(_says_something, value.values()))
-    return isinstance(value, list) and any(map(_says_something, value))
+    A text of blanks may be left out, so that it is blank becomes a condition of the tape.
+    """
+    origins = {owned.part.origin for owned in rendering.parts}
+    for origin, texts in rendering.leaves.items():
+        name = origin.field.partition("[")[0]
+        several = Origin(origin.message, SEVERAL_FIELDS)
+        if name not in ("content", "tool_calls") or {origin, several} & origins:
+            continue
+        for text, source in texts:
+            if text.strip():
+                told = f"has {origin.field} that the template leaves out"
+                raise RefusedError(_told(conversation, origin.message, told))
+            rendering.tape.condition(f"bool({source}.strip())", False)
 
 
 def _told(conversation: Conversation, number: int, what: str) -> str:

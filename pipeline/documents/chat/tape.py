@@ -27,9 +27,10 @@ class Tape:
         self._num_texts = 0
         self._conditions: set[str] = set()
 
-    def leaf(self, place: int) -> str:
-        self._num_texts = max(self._num_texts, place + 1)
-        return f"t{place}"
+    def new_text(self) -> str:
+        """Return the name of the next text that the function is given."""
+        self._num_texts += 1
+        return f"t{self._num_texts - 1}"
 
     def constant(self, value: Any) -> str:
         """Return the name of a constant; values that cannot be told apart later break the tape."""

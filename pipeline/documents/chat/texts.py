@@ -28,6 +28,7 @@ class Mark(NamedTuple):
 
 
 NO_MESSAGE, SEVERAL = -1, -2
+SEVERAL_FIELDS = "several fields"
 MIXED = Origin(SEVERAL, "")
 
 
@@ -283,7 +284,7 @@ def _whole(text: Text, result: str, origins: set[Any], source: str) -> Text:
     if len(of_message) == 1:
         (origin,) = of_message
     elif messages:
-        origin = Origin(messages.pop(), "several fields") if len(messages) == 1 else MIXED
+        origin = Origin(messages.pop(), SEVERAL_FIELDS) if len(messages) == 1 else MIXED
     marks = [part for part in text._parts if isinstance(part.origin, Mark)]
     return make(text._tape, [Part(result, origin, source), *marks])
 
