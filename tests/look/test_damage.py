@@ -301,7 +301,7 @@ def set_first(field: str, value: int) -> Callable[[NDArray[Any]], None]:
         ("tokenized", "index", lambda a: a["start"], "does not hold an array"),
         ("packed", "provenance", set_first("document", 10**6), "names document 1000000 of"),
         ("packed", "provenance", set_first("length", 7), "segments of other lengths"),
-        ("packed", "provenance", set_first("head", 7), "names a head of 7 tokens before token"),
+        ("packed", "provenance", set_first("head", 999), "names a head of 999 tokens"),
         ("packed", "provenance", set_first("row", 3), "does not list the segments"),
         ("packed", "provenance", lambda a: a[:-1], "does not list the segments"),
         ("packed", "index", lambda a: a + np.uint32(1), "does not match"),
