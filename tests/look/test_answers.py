@@ -467,7 +467,7 @@ def test_a_record_of_codes_is_shown_with_its_shape_source_and_columns(
         assert shown["shape"] == [1, 4]
         assert shown["columns"] == {"text": row["text"], "source": row["source"]}
     text = run_cli("inspect", codes, "--doc", 3, "--media", "seen").stdout
-    assert "record 3: row 1 of " in text
+    assert "record 3: row 2 of " in text
     assert "  vision: 1×4 codes: " in text
     assert "  source: 3.png" in text
     assert "seen/doc-3-frame-0.png" in text
@@ -476,6 +476,17 @@ def test_a_record_of_codes_is_shown_with_its_shape_source_and_columns(
     words = ["inspect", codes, "--step", 0, "--batch-size", 1]
     assert "holds codes; run dataprep tokenize" in run_cli(*words, check=False).stderr
     assert run_cli("inspect", codes, "--doc", 5, check=False).code == 2
+
+
+def test_a_record_of_codes_has_the_row_that_a_document_of_it_says_it_came_from(
+    run_cli: RunCli, codes: Path, tmp_path: Path
+) -> None:
+    tokenize_here(tmp_path / "out", inputs=[str(codes)], tokenizer="bytes", fields="vision")
+    for number in range(5):
+        record = rows_shown(run_cli, codes, "--doc", number)
+        origin = rows_shown(run_cli, tmp_path / "out", "--doc", number)["origin"]
+        assert (origin["unit"], origin["line"]) == ("row", record["row"])
+        assert origin["path"] == record["file"]
 
 
 def test_stats_of_codes_tell_how_they_are_used(run_cli: RunCli, codes: Path) -> None:
