@@ -1,4 +1,4 @@
-"""Merge files, presets, flags and `--set` into one config.
+"""Merge files, presets, flags and `--set`, or the settings of a call, into one config.
 
     --config a  <  --config b  <  --set a.b=c  <  flags        the right one wins
 
@@ -34,11 +34,13 @@ def load_config(
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     by_hand: str = "the command line",
 ) -> C:
-    """Return the validated config of whole files or of a section; None is a flag not given.
+    """Return the validated config of whole files or of a section.
 
-    `by_hand` is what a message calls the place of `sets` and `flags`.
+    `settings` win over all others. None is a flag that is not given, but a setting like any other:
+    null. `by_hand` is what a message calls the place of `sets`, `flags` and `settings`.
     """
     values: dict[str, Any] = {}
     layers: list[Collection[str]] = []  # the keys of each file, then those of the command line
@@ -54,6 +56,7 @@ def load_config(
     where = ", ".join(files) or by_hand
     validate(model, values, where)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
+    given |= settings or {}
     config = validate(model, {**values, **given}, where)
     layers.append({*given, *(item.partition("=")[0] for item in sets)})
     check_effects(config, layers)

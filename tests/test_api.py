@@ -149,6 +149,22 @@ def test_the_functions_make_what_the_commands_make(
     assert tree(tmp_path / "packed-0") == tree(tmp_path / "packed-1")
 
 
+def test_none_is_null_and_resets_what_a_file_says(tmp_path: Path, sample: Sample) -> None:
+    file = tmp_path / "l.yaml"
+    file.write_text(f"inputs: [{sample.text}]\ntokenizer: bytes\nlimit: 1\nfields_from: own\n")
+    made = dataprep.tokenize(file, out=tmp_path / "out", workers=1, limit=None, fields_from=None)
+    lines = sample.text.read_text(encoding="utf-8").splitlines()
+    assert made.manifest.counts["documents_written"] == len(lines)
+    given = {"inputs": [str(sample.text)], "tokenizer": "bytes", "limit": 1}
+    again = dataprep.tokenize(given, out=tmp_path / "out", workers=1, limit=None)
+    assert again.was_complete
+
+
+def test_none_where_null_means_nothing_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"strategy must be .*got None"):
+        dataprep.pack(inputs=["a"], seq_len=64, strategy=None, out=tmp_path / "out")
+
+
 def test_settings_that_do_not_exist_are_mistakes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"in the arguments: .*seqlen"):
         dataprep.pack(inputs=["a"], seqlen=64, out=str(tmp_path / "out"))

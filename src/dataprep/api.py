@@ -193,10 +193,12 @@ def _config(
         files = [os.fspath(given)]
     elif given is not None:
         files = _files(given)
-    flags = {key: _plain(value) for key, value in {**values, **settings}.items()}
-    if isinstance(flags.get("inputs"), str | Mapping):
-        flags["inputs"] = [flags["inputs"]]
-    config = load_config(model, files=files, section=section, flags=flags, by_hand="the arguments")
+    chosen = {key: _plain(value) for key, value in {**values, **settings}.items()}
+    if isinstance(chosen.get("inputs"), str | Mapping):
+        chosen["inputs"] = [chosen["inputs"]]
+    config = load_config(
+        model, files=files, section=section, settings=chosen, by_hand="the arguments"
+    )
     return config, files
 
 
