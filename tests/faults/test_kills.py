@@ -30,7 +30,7 @@ def check(seen: Kills, mid_run: int) -> None:
 def test_1_a_run_killed_at_random_moments_ends_in_the_same_bytes(
     server: ForkServer, jobs: Mapping[str, Job], tmp_path: Path, name: str
 ) -> None:
-    check(kill_loop(server, jobs[name], tmp_path, mid_run=20), 20)
+    check(kill_loop(server, jobs[name], tmp_path, mid_run=10), 10)
 
 
 @pytest.mark.slow

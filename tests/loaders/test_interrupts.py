@@ -176,7 +176,7 @@ print("good" if interrupts > 20 and batches > 20 else (interrupts, batches))
 
 
 def test_a_storm_of_real_signals_loses_nothing(packed: Packed) -> None:
-    command = [sys.executable, "-c", STORM, str(packed.folder), "4"]
+    command = [sys.executable, "-c", STORM, str(packed.folder), "2"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
