@@ -174,7 +174,7 @@ class Runs(RuleBasedStateMachine):
 
 TestRuns = Runs.TestCase
 TestRuns.settings = settings(
-    max_examples=30,
+    max_examples=20,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking would take minutes
     stateful_step_count=14,
     deadline=None,

@@ -135,7 +135,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     records=records,
     seq_len=st.integers(3, 40),
@@ -203,7 +203,7 @@ def test_a_block_is_not_cut_unless_told(toy: Path, tmp_path: Path, strategy: str
     assert sorted(p[3:] for p in cut.pieces) == [(0, 12), (11, 12), (22, 3)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     segments=st.lists(segments, min_size=1, max_size=8),
     seq_len=st.integers(12, 40),
@@ -231,7 +231,7 @@ def test_no_block_that_fits_a_row_is_cut(
     assert place + 1 == max(cuts)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     documents=st.lists(st.lists(segments, min_size=1, max_size=4), min_size=1, max_size=5),
     seq_len=st.integers(1, 30),
