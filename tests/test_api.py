@@ -18,6 +18,7 @@ from dataprep import ConfigError, InputError
 from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.engine import files as tokenizer_files
+from dataprep.pipeline.engine.hub import Fetched
 from support.modules import ROOT
 from support.toy import write_toy_tokenizer
 from support.trees import tree
@@ -58,7 +59,6 @@ def test_each_name_is_loaded_on_first_use() -> None:
 import sys
 before = set(sys.modules)
 import dataprep
-from dataprep.pipeline.engine.hub import Fetched
 assert {n for n in set(sys.modules) - before if n.startswith("dataprep")} == {"dataprep"}
 dataprep.ConfigError
 assert "numpy" not in sys.modules
@@ -226,7 +226,7 @@ def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     def fetch(name: str) -> Fetched:
         asked.append(name)
-        return Fetched(path=folder / "tokenizer.json")
+        return Fetched(folder / "tokenizer.json", "")
 
     monkeypatch.setattr(tokenizer_files, "fetch", fetch)
     for _ in range(2):
