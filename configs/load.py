@@ -1,4 +1,4 @@
-"""Merge files, presets, flags and `--set` into one config.
+"""Merge files, presets, flags and `--set`, or the settings of a call, into one config.
 
     --config a  <  --config b  <  --set a.b=c  <  flags        the right one wins
 
@@ -34,11 +34,14 @@ def load_config(
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     by_hand: str = "the command line",
 ) -> C:
-    """Return the validated config of whole files or of a section; None is a flag not given.
+    """Return the validated config of whole files or of a section.
 
-    A message names the files, the `--set` or, of flags, what `by_hand` calls them.
+    `settings` win over all others. None is a flag that is not given, but a setting like any other:
+    null. A message names the files, the `--set` or, of flags and settings, what `by_hand` calls
+    them.
     """
     values: dict[str, Any] = {}
     layers: list[Collection[str]] = []  # the keys of each file, then those of the command line
@@ -53,6 +56,7 @@ def load_config(
         put(values, key.split("."), parse_value(text), item)
     check_layers(model, values, files, sets)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
+    given |= settings or {}
     config = validate(model, {**values, **given}, by_hand)
     layers.append({*given, *(item.partition("=")[0] for item in sets)})
     check_effects(config, layers)

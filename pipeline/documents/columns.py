@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, merged
 from dataprep.pipeline.documents.batch import BatchColumns, is_text
-from dataprep.pipeline.documents.fields import Field, parse_spec
+from dataprep.pipeline.documents.fields import Field, parse_own_spec
 from dataprep.pipeline.documents.lay_out import pattern_of
 from dataprep.pipeline.documents.parts import CODES, TEXT, Parts, joined_ids
 from dataprep.pipeline.documents.rules import Rules
@@ -111,7 +111,7 @@ def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
     if not len(specs) or not is_text(specs) or len(set(specs)) > 1:
         return None
     try:
-        return parse_spec(specs[0], rules.grammar)
+        return parse_own_spec(specs[0], rules.grammar)
     except ValueError:  # a bad spec: `rows` reports each of the records
         return None
 

@@ -94,14 +94,18 @@ def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
-    """Return the fields of an input, or the key under which records name their own."""
+    """Return the fields of an input, or the key under which records name their own.
+
+    What an input says of either goes before both at the top.
+    """
     if chat_of(config, index) is not None:
         return ()
     item = config.inputs[index]
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
         return key
-    return check_spec(item.fields or config.fields, grammar_of(config, from_record=False))
+    spec = config.fields if item.fields is None else item.fields
+    return check_spec(spec, grammar_of(config, from_record=False))
 
 
 def optional_keys(config: TokenizeConfig, index: int) -> list[str]:

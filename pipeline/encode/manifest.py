@@ -23,6 +23,7 @@ from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSour
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
 from dataprep.pipeline.storage.parquet import stored_columns
 from dataprep.pipeline.storage.reasons import Reason, count_reasons
+from dataprep.pipeline.typed import decode_as
 
 NAME = "codes"
 # Config keys that do not concern the dataset.
@@ -65,7 +66,7 @@ class _BadItem(msgspec.Struct):
 
 def _reasons(found: Sequence[CommittedCodes]) -> list[Reason]:
     lines = (line for c in found for line in _error_lines(c).splitlines())
-    return count_reasons(msgspec.json.decode(line, type=_BadItem) for line in lines)
+    return count_reasons(decode_as(line, _BadItem) for line in lines)
 
 
 def _error_lines(c: CommittedCodes) -> str:

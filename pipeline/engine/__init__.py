@@ -32,6 +32,7 @@ from dataprep.pipeline.engine.decode import load_decoder, template_ids
 from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import load_fast, single_threaded_environment
 from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
+from dataprep.pipeline.engine.hub import looks_like_hub_name
 from dataprep.pipeline.engine.in_text import (
     SpecialInText,
     mark_literals,
@@ -76,6 +77,7 @@ __all__ = [
     "load_engine",
     "load_fast",
     "load_reference",
+    "looks_like_hub_name",
     "mark_literals",
     "prove",
     "reference_name",

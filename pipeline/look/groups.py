@@ -13,6 +13,7 @@ Tokens are those in shards or rows: of a packed dataset, what was truncated is n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -131,15 +132,18 @@ def _grouping(
         origins,
         _num_documents(manifest),
         by.removeprefix(KEY),
-        reading_of=_readings(folder, manifest),
+        reading_of=_readings(folder, manifest, origins.files),
         between=between,
     )
     names = names_of(found.spellings)
     return names, lambda documents: found.of_document[documents].astype(np.int64)
 
 
-def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRead]:
-    """Return the function that tells how a file was read."""
+def _readings(
+    folder: Path, manifest: Manifest, files: Sequence[OriginFile]
+) -> Callable[[int], HowRead]:
+    """Return the function that tells how a file, given by its number, was read."""
+    times = _times_before(files)
 
     @cache
     def config_of(dataset: int) -> TokenizeConfig | None:
@@ -155,7 +159,8 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
         is_same = own.fingerprint == source.fingerprint
         return recorded(TokenizeConfig, own.config, place) if is_same else None
 
-    def reading_of(file: OriginFile) -> HowRead:
+    def reading_of(number: int) -> HowRead:
+        file = files[number]
         config = config_of(file.dataset)
         has_separator = file.kind in FORMATS and FORMATS[file.kind].has_separator
         if config is None and has_separator:
@@ -166,7 +171,8 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
             )
         if config is None:
             return HowRead()
-        own = {item.path: item.text_separator for item in config.inputs}.get(file.input)
+        named = [item.text_separator for item in config.inputs if item.path == file.input]
+        own = named[min(times[number], len(named) - 1)] if named else None
         return HowRead(
             separator=config.text_separator if own is None else own,
             max_ratio=config.max_ratio,
@@ -174,6 +180,21 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
         )
 
     return reading_of
+
+
+def _times_before(files: Sequence[OriginFile]) -> list[int]:
+    """Return how many of the files before each are the same one.
+
+    Files are in the order of the inputs, and an input has a file once: so the second time, it is of
+    the second input of that name.
+    """
+    seen = Counter[tuple[int, str, str]]()
+    found = []
+    for file in files:
+        key = file.dataset, file.input, file.path
+        found.append(seen[key])
+        seen[key] += 1
+    return found
 
 
 def _parts(folder: Path, manifest: Manifest, shard: Any) -> Iterator[_Parts]:

@@ -16,6 +16,7 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.rules import fields_of
 from dataprep.pipeline.errors import ConfigError
 
 
@@ -260,3 +261,26 @@ def test_a_set_that_is_wrong_is_named_by_every_command(run_cli: RunCli, tmp_path
     assert ended.code == 2
     assert "config error in --set fieldz=a: unknown key 'fieldz'" in ended.stderr
     assert "c.yaml" not in ended.stderr
+
+
+def test_an_input_has_fields_or_fields_from_of_its_own_not_both() -> None:
+    wanted = r"inputs\.1 has both fields 'a' and fields_from 'f'; leave one of them out"
+    with pytest.raises(ConfigError, match=wanted):
+        load_config(TokenizeConfig, sets=["inputs=[b, {path: a, fields: a, fields_from: f}]"])
+
+
+def test_what_an_input_says_of_its_fields_goes_before_what_is_said_at_the_top() -> None:
+    inputs = "inputs=[{path: a, fields: x}, {path: b, fields_from: own}, c]"
+
+    def names(top: dict[str, str], index: int) -> list[str] | str:
+        found = fields_of(load_config(TokenizeConfig, sets=[inputs], flags=top), index)
+        return found if isinstance(found, str) else [key for f in found for key in f.keys]
+
+    tops = {"fields": "t"}, {"fields": "t", "fields_from": "top"}
+    assert [[names(top, i) for i in range(3)] for top in tops] == [
+        [["x"], "own", ["t"]],
+        [["x"], "own", "top"],
+    ]
+    config = load_config(TokenizeConfig, sets=["inputs=[{path: a, fields: ''}]"])
+    with pytest.raises(ConfigError, match="names an empty field"):
+        fields_of(config, 0)

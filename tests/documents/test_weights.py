@@ -128,7 +128,7 @@ def test_weights_cannot_follow_lwms_shifted_loss(
 weights = st.sampled_from(["", "*0.5", "*2", "*0.1"])
 
 
-@settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_weights_go_with_their_tokens_into_rows(
     data: st.DataObject, toy: Path, tmp_path_factory: pytest.TempPathFactory

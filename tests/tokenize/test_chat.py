@@ -240,3 +240,13 @@ def test_the_clock_of_a_template_is_part_of_the_dataset(tmp_path: Path) -> None:
     assert shown(found, tokenizer).startswith("2025-01-02 03")
     with pytest.raises(ConfigError, match="must be a time such as"):
         validate(TokenizeConfig, {"chat": {"now": "tomorrow"}}, "here")
+
+
+def test_training_detail_chooses_characters_of_a_content(tmp_path: Path, tokenizer: Path) -> None:
+    details = [
+        {"begin_offset": 0, "end_offset": 3, "train": True},
+        {"begin_offset": 4, "end_offset": 9, "train": False},
+    ]
+    said = message("assistant", "what is it", training_detail=details)
+    (document,) = made(tmp_path, tokenizer, [{"messages": [message("user", "a"), said]}])
+    assert shown(document, tokenizer).endswith("assistant\n⟦what⟧ is it⟦<|im_end|>\n⟧")

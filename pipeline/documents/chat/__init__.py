@@ -10,6 +10,7 @@ filters      filters and tests that keep the origins of texts
 sandbox      the environment that templates run in
 json_text    tojson of texts that know their origin
 tape         what a template did, as a function that does it again
+origins      parts of texts, each with its origin: cut, stripped, joined
 texts        texts that know where each of their characters came from
 marks        marks in the output: which message the template is at
 render       a conversation ─► parts, of which each has an origin and an owner

@@ -94,7 +94,7 @@ def lay_out_conversations(
         try:
             found = [
                 layer_of(rules, has_tools=each.conversation.tools is not None).lay(
-                    each.conversation, each.weights
+                    each.conversation, each.weights, each.details
                 )
                 for each in conversations_of(
                     record, rules.found, rules.config, variables, drop_nulls=rules.drop_nulls

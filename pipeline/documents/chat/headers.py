@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.origins import Origin
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Renderer, Rendering
-from dataprep.pipeline.documents.chat.texts import Origin
 from dataprep.pipeline.documents.chat.traits import SYNTHETIC_TOOL, Traits
 
 _USER = {"role": "user", "content": "What is it?"}

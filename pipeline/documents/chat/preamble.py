@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dataprep.pipeline.documents.chat.origins import Part
 from dataprep.pipeline.documents.chat.render import Rendering
 from dataprep.pipeline.documents.chat.spans import Cut, cut_part
-from dataprep.pipeline.documents.chat.texts import Part
 
 
 def with_preamble(found: Cut, first_user: int, header: str, rendering: Rendering) -> Cut:

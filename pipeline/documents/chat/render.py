@@ -16,16 +16,10 @@ import jinja2
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.marks import Message
+from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Origin, Part
 from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import (
-    NO_MESSAGE,
-    Mark,
-    Origin,
-    Part,
-    make,
-    parts_of,
-)
+from dataprep.pipeline.documents.chat.texts import make, parts_of
 from dataprep.pipeline.errors import short
 
 REASONING = ("reasoning_content", "thinking", "reasoning")

@@ -31,16 +31,9 @@ from dataprep.pipeline.documents.chat.bounds import (
 )
 from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_filter, text_of
 from dataprep.pipeline.documents.chat.marks import STOP, TRAIN, mark_functions, marked
+from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import (
-    Mark,
-    Part,
-    first_text,
-    joined,
-    make,
-    of_any,
-    parts_of,
-)
+from dataprep.pipeline.documents.chat.texts import first_text, joined, make, of_any, parts_of
 
 SECONDS = 20.0  # a template takes a few milliseconds for a conversation
 
@@ -188,8 +181,9 @@ def _strftime(now: datetime.datetime, pattern: str) -> str:
 
 
 @contextmanager
-def time_limit(seconds: float = SECONDS) -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     """Raise TemplateFailedError in here after some seconds; only the main thread has signals."""
+    seconds = SECONDS
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -199,7 +193,8 @@ def time_limit(seconds: float = SECONDS) -> Iterator[None]:
 
     # Of the processor, so that a slow machine changes nothing; commands use SIGALRM otherwise.
     before = signal.signal(signal.SIGVTALRM, ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # Again and again: whoever catches all exceptions would run on.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ text is elsewhere, or lost, or whose header is not known, is refused: there is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dataprep.pipeline.documents.chat.headers import (
@@ -19,8 +19,11 @@ from dataprep.pipeline.documents.chat.headers import (
     block_of,
     find_header,
 )
+from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Origin, Part
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Rendering
-from dataprep.pipeline.documents.chat.texts import SEVERAL_FIELDS, Origin, Part, Text, make
+from dataprep.pipeline.documents.chat.texts import Text, make
+
+Details = tuple[tuple[int, int], ...]  # characters of a content that have loss
 
 
 class RefusedError(ValueError):
@@ -262,3 +265,32 @@ def check_nothing_lost(rendering: Rendering, conversation: Conversation) -> None
 def _told(conversation: Conversation, number: int, what: str) -> str:
     role = conversation.messages[number].get("role")
     return f"message {number + 1} ({role}) {what}"
+
+
+def with_details(found: Cut, details: Mapping[int, Details], rendering: Rendering) -> Cut:
+    """Return the spans without those characters of contents that are not to be trained on."""
+    parts: list[Part] = []
+    owners: list[int] = []
+    messages: list[int] = []
+    for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True):
+        is_content = isinstance(part.origin, Origin) and part.origin.field == "content"
+        if owner not in details or not is_content:
+            pieces = [(0, part)]
+        elif part.start < 0:
+            raise RefusedError(
+                f"message {owner + 1} has training_detail, but the template changes its content"
+            )
+        else:
+            ends = {end - part.start for ends in details[owner] for end in ends}
+            pieces = cut_part(part, sorted(ends), rendering)
+        for start, piece in pieces:
+            first = part.start + start
+            has_loss = (
+                owner not in details
+                or not is_content
+                or any(a <= first < b for a, b in details[owner])
+            )
+            parts.append(piece)
+            owners.append(owner if has_loss else -1)
+            messages.append(message)
+    return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))
