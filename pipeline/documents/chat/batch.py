@@ -23,13 +23,13 @@ from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
 from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE
-from dataprep.pipeline.documents.chat.weigh import strings_at, token_weights
+from dataprep.pipeline.documents.chat.weigh import strings_at, token_turns, token_weights
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.engine.content import ContentEncoder
 from dataprep.pipeline.engine.interface import EngineFailedError
 from dataprep.pipeline.engine.places import PlaceFinder
 from dataprep.pipeline.engine.plain import places_of
-from dataprep.pipeline.ragged import offsets_of, owner_of
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.masks import TURN_DTYPE
 from dataprep.pipeline.types import Ids, Offsets, Records
 
@@ -142,10 +142,7 @@ def weigh(
     of_tokens = token_weights(places, stops, weights)
     turns = np.fromiter(chain.from_iterable(e.turns for e in found.laid), TURN_DTYPE)
     firsts = offsets_of([len(e.strings) for e in found.laid])
-    owners = owner_of(np.diff(offsets))
-    at = strings_at(stops, places.starts)
-    # A token of no bytes at the end of a text is not in the next text.
-    at = np.clip(at, firsts[owners], firsts[owners + 1] - 1)
+    turns = token_turns(places, stops, turns, firsts, offsets)
     known = np.array([token.id for token in rules.files.special], np.uint32)
     spelled = places_of(known, ids)
     spelled = (
@@ -153,7 +150,7 @@ def weigh(
     )
     owners = np.searchsorted(offsets, spelled, side="right") - 1
     special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
-    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, turns=turns[at], special=special)
+    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, turns=turns, special=special)
     if rules.config.allow_special_in_content or not len(spelled):
         return result
     return _as_text(result, found, rules, reasons)
@@ -176,8 +173,13 @@ def _as_text(
             continue
         all_ids[i] = encoded.ids
         all_weights[i] = token_weights(encoded.places, encoded.stops, np.array(laid.weights))
-        at = strings_at(encoded.stops, encoded.places.starts)
-        all_turns[i] = np.array(laid.turns, TURN_DTYPE)[np.minimum(at, len(laid.turns) - 1)]
+        all_turns[i] = token_turns(
+            encoded.places,
+            encoded.stops,
+            np.array(laid.turns, TURN_DTYPE),
+            np.array([0, len(laid.turns)]),
+            np.array([0, len(encoded.ids)]),
+        )
     return Weighed(
         ids=np.concatenate(all_ids),
         offsets=offsets_of([len(each) for each in all_ids]),

@@ -1,4 +1,4 @@
-"""Weights of tokens, from weights of the strings that they were made of.
+"""Weights and turns of tokens, from those of the strings that they were made of.
 
 strings   <user>hi<assistant>  0   |  hello<end>  1       bytes 0–19, 19–29
 tokens    <user> hi <assistant> | hello <end>
@@ -7,10 +7,13 @@ weights   0      0  0             1     1      a token has loss if it overlaps a
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.engine.places import Places
+from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.types import Offsets
 
 
@@ -35,6 +38,25 @@ def token_weights(
         np.add.at(steps, stop[is_some], -1)
         found[np.cumsum(steps[:-1]) > 0] = weight
     return found
+
+
+def token_turns(
+    places: Places, string_stops: Offsets, turns: NDArray[Any], firsts: Offsets, offsets: Offsets
+) -> NDArray[Any]:
+    """Return the turn of each token: that of the string which its first byte is in.
+
+    Text i has strings from firsts[i] on, and tokens from offsets[i] on.
+
+    >>> places = Places(starts=np.array([0, 2, 3, 6]), stops=np.array([2, 3, 6, 6]))
+    >>> stops, turns = np.array([4, 6, 8]), np.array([1, 6, 1])
+    >>> token_turns(places, stops, turns, np.array([0, 2, 3]), np.array([0, 4, 4])).tolist()
+    [1, 1, 1, 6]
+    """
+    starts = np.concatenate(([0], string_stops[:-1]))[: len(string_stops)]
+    text = owner_of(np.diff(firsts))
+    # A token of no bytes at the end of a text is not of the next one.
+    edges = np.clip(np.searchsorted(places.starts, starts), offsets[text], offsets[text + 1])
+    return np.repeat(turns, np.diff(np.append(edges, offsets[-1])))
 
 
 def strings_at(string_stops: Offsets, places: Offsets) -> Offsets:
