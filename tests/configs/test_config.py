@@ -148,6 +148,7 @@ def test_schema_describes_every_key(run_cli: RunCli) -> None:
         ("open_rows", 7, "strategy first_fit"),
         ("pad_side", "left", "strategy pad"),
         ("truncate_side", "left", "overflow truncate"),
+        ("turns", "cut", "overflow turns"),
     ],
 )
 def test_an_option_that_has_no_effect_with_the_strategy_is_an_error_that_names_what_it_needs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,13 @@ TALK = [
 ]
 
 
-def laid(template: str, messages: list[dict[str, str]], **rules: Any) -> Laid:
-    layer = Layer(Renderer(template, NOW), SpanRules(stop=("</s>",), **rules))
-    weights = [float(message["role"] == "assistant") for message in messages]
+def laid(
+    template: str, messages: list[dict[str, str]], trained: Collection[int] | None = None
+) -> Laid:
+    layer = Layer(Renderer(template, NOW), SpanRules(stop=("</s>",)))
+    if trained is None:
+        trained = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    weights = [float(i in trained) for i in range(len(messages))]
     variables = {"bos_token": "<s>", "eos_token": "</s>"}
     found = [
         layer.lay(Conversation(messages=messages, tools=None, variables=variables), weights)
@@ -85,14 +90,26 @@ def test_what_a_template_writes_at_the_first_message_but_before_it_is_of_no_turn
     assert found[0].startswith(("<s>", "<|system|>"))
 
 
-def test_the_token_that_ends_a_turn_stays_with_it_where_the_next_header_writes_it() -> None:
-    template = (
-        "{% for m in messages %}{% if not loop.first %}</s>{% endif %}"
-        "<|{{ m.role }}|>{{ m.content }}{% endfor %}</s>"
-    )
-    found = texts_by_turn(laid(template, TALK[1:]))
-    assert found[turn_value(3, "assistant")].endswith("<|assistant|>4</s>")
+BETWEEN = (
+    "{% for m in messages %}{% if not loop.first %}{{ '\\n' }}</s>{% endif %}"
+    "<|{{ m.role }}|>{{ m.content }}{% endfor %}</s>"
+)
+
+
+@pytest.mark.parametrize("trained", [{2, 3, 5}, {5}])
+def test_the_token_that_ends_an_answer_stays_with_it_where_the_next_header_writes_it(
+    trained: set[int],
+) -> None:
+    found = texts_by_turn(laid(BETWEEN, TALK[1:], trained=trained))
+    assert found[turn_value(3, "assistant")].endswith("<|assistant|>4\n</s>")
     assert found[turn_value(4, "user")] == "<|user|>and 3"
+
+
+def test_a_token_that_separates_messages_stands_before_every_user_after_a_system() -> None:
+    found = texts_by_turn(laid(BETWEEN, TALK))
+    assert found[0] == "<|system|>be kind"
+    assert found[turn_value(1, "user")].startswith("\n</s><|user|>")
+    assert found[turn_value(5, "user")].startswith("\n</s><|user|>")
 
 
 def test_a_system_that_is_written_into_the_last_question_is_in_that_turn() -> None:

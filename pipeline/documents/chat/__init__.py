@@ -17,7 +17,7 @@ render       a conversation ─► parts, of which each has an origin and an own
 traits       in which form a template takes contents and arguments
 headers      what a template writes before the text of a message
 spans        which characters have loss, or why that is not certain
-preamble     what a template writes before the first user, though at that message
+edges        where turns begin, though a template writes other things at that message
 lay          conversations ─► strings with weights; shapes that were seen before are replayed
 weigh        weights of strings ─► weights of tokens
 batch        a batch of records ─► documents, by all of these

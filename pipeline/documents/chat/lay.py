@@ -16,10 +16,10 @@ from itertools import accumulate, groupby
 from types import MappingProxyType
 from typing import Any
 
+from dataprep.pipeline.documents.chat.edges import with_edges
 from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.json_text import quoted
 from dataprep.pipeline.documents.chat.origins import UNKNOWN, Part
-from dataprep.pipeline.documents.chat.preamble import with_preamble
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
 from dataprep.pipeline.documents.chat.spans import (
     Cut,
@@ -139,9 +139,8 @@ class Layer:
         if all(owner < 0 for owner in found.owners):
             raise RefusedError("the template writes nothing of what has loss")
         roles = [str(message["role"]) for message in conversation.messages]
-        if "user" in roles:
-            header = headers.of_user(conversation)
-            found = with_preamble(found, roles.index("user"), header, rendering)
+        header = headers.of_user(conversation)
+        found = with_edges(found, roles, header, self._rules.stop, rendering)
         groups = _grouped(found, weights)
         messages = tuple(kind[2] for kind, _ in groups)
         laid = Laid(

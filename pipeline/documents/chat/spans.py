@@ -103,11 +103,9 @@ class _Cutter:
         for i, owned in enumerate(self._rendering.parts):
             places = sorted(cuts.get(i, ()))
             for start, part in cut_part(owned.part, places, self._rendering):
-                owner = self._owner(i, start)
                 parts.append(part)
-                owners.append(owner)
-                # The token that ends a turn may stand in the header of the next message.
-                messages.append(of_parts[i] if owner < 0 else owner)
+                owners.append(self._owner(i, start))
+                messages.append(of_parts[i])
         return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))
 
     def _owner(self, part: int, start: int) -> int:
