@@ -399,6 +399,58 @@ def test_documents_that_are_no_conversation_are_left_out_if_they_do_not_fit(
     assert [plan.document.tolist() for plan in plans] == [[0, 2]]
 
 
+PARTS = (
+    "{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}"
+    "{% else %}{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}"
+    "{% else %}<image>{% endif %}{% endfor %}{% endif %}</s>{% endfor %}"
+)
+
+
+def test_a_picture_is_in_the_turn_of_its_message_and_never_cut(tmp_path: Path) -> None:
+    (tmp_path / "chat.jinja").write_text(PARTS)
+    picture = {"type": "image", "codes": [1, 2, 3, 4]}
+
+    def ask(text: str, *parts: Any) -> dict[str, Any]:
+        return {"role": "user", "content": [*parts, {"type": "text", "text": text}]}
+
+    def answer(text: str) -> dict[str, Any]:
+        return {"role": "assistant", "content": text}
+
+    system = [{"role": "system", "content": "Be kind."}]
+    old = [ask("what is it? " * 5, picture), answer("a cat")]
+    new = [ask("and this?", picture, picture), answer("two of them")]
+    talks = [system + old + new, old + new, [ask("hi"), answer("hello")]]
+    path = write_lines(tmp_path / "in.jsonl", [{"messages": talk} for talk in talks])
+    tokenize_here(
+        tmp_path / "tokenized",
+        inputs=[str(path)],
+        tokenizer="bytes",
+        chat={"template": str(tmp_path / "chat.jinja"), "stop": ["</s>"], "media": True},
+        modalities={"vision": {"tokens_per_frame": 4, "start": [1], "end": [2, 3]}},
+        add_bos=True,
+        add_eos=True,
+    )
+    documents = open_dataset(tmp_path / "tokenized")
+    for number, roles in enumerate(([0, 5, 10, 13, 18], [0, 1, 6, 9, 14], [0, 1, 6])):
+        turns = documents[number]["turns"].astype(int)
+        assert np.unique(turns).tolist() == roles
+        assert (np.diff(turns) >= 0).all()
+        blocks = turns[documents[number]["vision_mask"]] % 4
+        assert (blocks == 1).all()
+    verify(tmp_path / "tokenized")
+    config = {"seq_len": 110, "strategy": "pad", "overflow": "turns"}
+    pack_here(tmp_path / "p", tmp_path / "tokenized", **config)
+    rows = open_dataset(tmp_path / "p")
+    for row, number in ((0, 0), (1, 1)):
+        whole, found = documents[number], rows[row]
+        own = found["segment_ids"] > 0
+        is_kept = (whole["turns"] == 0) | (whole["turns"] >= 9 + 4 * (number == 0))
+        for name in ("tokens", "vision_mask"):
+            assert found[name][own].tolist() == whole[name][is_kept].tolist()
+    assert rows.about.counts["blocks_cut"] == 0
+    verify(tmp_path / "p")
+
+
 # mistakes
 
 

@@ -57,11 +57,12 @@ def _ending(prefix: str, stop: Sequence[str]) -> int:
 
 
 def _before_text(found: Cut, message: int) -> list[int]:
-    """Return the parts of a message that the template wrote before the first text of a record."""
+    """Return the parts of a message that the template wrote before the first text or medium."""
     own: list[int] = []
     for i, owner in enumerate(found.messages):
         if owner == message:
-            if found.parts[i].origin is not None or (own and i != own[-1] + 1):
+            is_given = found.parts[i].origin is not None or found.media[i] >= 0
+            if is_given or (own and i != own[-1] + 1):
                 break
             own.append(i)
     return own
@@ -76,12 +77,14 @@ def _moved(found: Cut, before: Sequence[int], size: int, message: int, rendering
     parts: list[Part] = []
     messages: list[int] = []
     owners: list[int] = []
+    media: list[int] = []
     place = 0
     for i in before:
         for start, part in cut_part(found.parts[i], [size - place], rendering):
             parts.append(part)
             messages.append(message if place + start < size else found.messages[i])
             owners.append(found.owners[i])
+            media.append(found.media[i])
         place += len(found.parts[i].value)
     first, rest = before[0], before[-1] + 1
     return replace(
@@ -89,4 +92,5 @@ def _moved(found: Cut, before: Sequence[int], size: int, message: int, rendering
         parts=(*found.parts[:first], *parts, *found.parts[rest:]),
         owners=(*found.owners[:first], *owners, *found.owners[rest:]),
         messages=(*found.messages[:first], *messages, *found.messages[rest:]),
+        media=(*found.media[:first], *media, *found.media[rest:]),
     )

@@ -27,8 +27,8 @@ from dataprep.pipeline.documents.chat.spans import (
     RefusedError,
     SpanRules,
     check_nothing_lost,
-    messages_of,
     spans_of,
+    whole,
     with_details,
 )
 from dataprep.pipeline.documents.chat.tape import Replay
@@ -54,6 +54,7 @@ class Laid:
     is_content: tuple[bool, ...]  # whether the string is from the record, and not the template
     messages: tuple[int, ...]  # the message that each string belongs to; -1: before all
     turns: tuple[int, ...]  # of each string, as in `storage.turns`; they ascend
+    media: tuple[int, ...]  # the medium that each string stands for; -1: none
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class _Program:
     is_content: tuple[bool, ...]
     messages: tuple[int, ...]
     turns: tuple[int, ...]
+    media: tuple[int, ...]
     num_played: int = 0
 
 
@@ -101,6 +103,7 @@ class Layer:
                     is_content=program.is_content,
                     messages=program.messages,
                     turns=program.turns,
+                    media=program.media,
                 )
         is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
         key = None if is_full or details else key
@@ -128,10 +131,7 @@ class Layer:
         trained = [i for i, weight in enumerate(weights) if weight > 0]
         if self._rules.is_everything:
             check_nothing_lost(rendering, conversation)
-            parts = tuple(owned.part for owned in rendering.parts)
-            messages = messages_of(rendering)
-            found = Cut(parts=parts, owners=(0,) * len(parts), messages=messages)
-            weights = (1.0,)
+            found, weights = whole(rendering, (0,) * len(rendering.parts)), (1.0,)
         else:
             found = spans_of(rendering, conversation, trained, headers, self._rules)
         if details:
@@ -148,6 +148,7 @@ class Layer:
             weights=tuple(kind[0] for kind, _ in groups),
             is_content=tuple(kind[1] for kind, _ in groups),
             messages=messages,
+            media=tuple(kind[3] for kind, _ in groups),
             turns=_turns(messages, roles),
         )
         if key is not None:
@@ -160,6 +161,7 @@ class Layer:
                     is_content=laid.is_content,
                     messages=laid.messages,
                     turns=laid.turns,
+                    media=laid.media,
                 )
                 self._programs.setdefault(key, []).append(program)
                 self._num_programs += 1
@@ -193,11 +195,12 @@ def _sources(parts: Sequence[Part], tape: Any) -> list[str]:
 
 def _grouped(
     found: Cut, weights: Sequence[float]
-) -> list[tuple[tuple[float, bool, int], list[Part]]]:
-    """Return neighbours of the same weight, kind and message together."""
+) -> list[tuple[tuple[float, bool, int, int], list[Part]]]:
+    """Return neighbours of the same weight, kind, message and medium together."""
+    columns = zip(found.parts, found.owners, found.messages, found.media, strict=True)
     each = [
-        ((weights[owner] if owner >= 0 else 0.0, part.origin is not None, message), part)
-        for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True)
+        ((weights[owner] if owner >= 0 else 0.0, part.origin is not None, message, medium), part)
+        for part, owner, message, medium in columns
     ]
     return [
         (kind, [part for _, part in group])
