@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
-from dataprep.pipeline.ragged import numbers_within
+from dataprep.pipeline.ragged import numbers_within, owner_of, ranges
 from dataprep.pipeline.secrets import redacted
 from dataprep.pipeline.sources import Keys, find_sources, format_of, read_source
 from dataprep.pipeline.sources.stdin import STDIN
@@ -104,13 +104,11 @@ def read_values(
         # with its other values is not asked for.
         maybe = Keys(needed=frozenset(), maybe=keys)
         for first, records in read_source(source, maybe, max_record_bytes=reading.max_record_bytes):
-            places, is_kept = _places_in(lines, first + records.lines)
+            places, owners = _places_in(lines, first + records.lines)
             rows = records.as_rows()
-            values = [value_in(rows[i], key) for i in np.flatnonzero(is_kept).tolist()]
-            found.add(documents[places[is_kept]], values)
+            found.add(documents[places], [value_in(rows[i], key) for i in owners.tolist()])
             bad = np.array([first + error.line for error in records.errors], np.int64)
-            places, is_kept = _places_in(lines, bad)
-            found.add_unreadable(documents[places[is_kept]])
+            found.add_unreadable(documents[_places_in(lines, bad)[0]])
         between(max(source.num_bytes, 0))
     if (found.of_document < 0).any():
         raise InputError("the raw files do not hold all documents any more")
@@ -120,12 +118,17 @@ def read_values(
     return found
 
 
-def _places_in(lines: Offsets, own: Offsets) -> tuple[Offsets, Any]:
-    """Return where these lines are among `lines`, and which of them are there at all."""
-    places = np.searchsorted(lines, own)
-    is_kept = places < len(lines)
-    is_kept[is_kept] = lines[places[is_kept]] == own[is_kept]
-    return places, is_kept
+def _places_in(lines: Offsets, own: Offsets) -> tuple[Offsets, Offsets]:
+    """Return where these lines are among `lines`, and of each place which line it is.
+
+    A record may have become no document, or several.
+
+    >>> [found.tolist() for found in _places_in(np.array([0, 0, 2]), np.array([0, 1, 2]))]
+    [[0, 1, 2], [0, 0, 2]]
+    """
+    starts = np.searchsorted(lines, own, side="left")
+    counts = np.searchsorted(lines, own, side="right") - starts
+    return ranges(starts, counts), owner_of(counts)
 
 
 def _first_keys(source: Source) -> list[str]:

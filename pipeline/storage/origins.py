@@ -61,17 +61,12 @@ class Origins:
         return found["file"].astype(np.int64), found["line"].astype(np.int64) + documents - first
 
     def documents_of(self, file: int, line: int) -> Offsets:
-        """Return the documents of a line of a file, from 0: one, or none if it gave none."""
-        runs = np.flatnonzero(self.runs["file"] == file)
-        lines = self.runs["line"][runs].astype(np.int64)  # they rise
-        place = int(np.searchsorted(lines, line, side="right")) - 1
-        if place < 0:
-            return np.zeros(0, np.int64)
-        document = int(self._starts[runs[place]]) + line - int(lines[place])
-        is_there = (
-            int(self.run_of(np.array([document]))[0]) == runs[place] and document < self.count
-        )
-        return np.array([document] if is_there else [], np.int64)
+        """Return the documents of a line of a file, from 0: one, none, or several of its turns."""
+        lengths = np.diff(self._starts, append=self.count)
+        step = line - self.runs["line"].astype(np.int64)
+        is_there = (self.runs["file"] == file) & (step >= 0) & (step < lengths)
+        found: Offsets = (self._starts + step)[is_there]
+        return found
 
     def run_of(self, documents: Offsets) -> Offsets:
         return np.searchsorted(self._starts, documents, side="right") - 1
@@ -178,10 +173,13 @@ def _wrong_runs(runs: NDArray[Any], files: Sequence[OriginFile], counts: Sequenc
 
 
 def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
-    """Return whether each run begins after the last line of the run before it of its file."""
+    """Return whether each run begins at the last line of the run before it of its file, or later.
+
+    A conversation may have become a document for each of its turns, all of one line.
+    """
     order = np.argsort(runs["file"], kind="stable")
     file, line = runs["file"][order], runs["line"][order].astype(np.int64)
-    is_past = line[1:] >= (line + lengths[order])[:-1]
+    is_past = line[1:] >= (line + lengths[order])[:-1] - 1
     return bool((is_past | (file[1:] != file[:-1])).all())
 
 

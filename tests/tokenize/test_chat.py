@@ -170,6 +170,22 @@ def test_a_row_per_turn_has_the_thinking_that_later_turns_lose(tmp_path: Path) -
     assert second.count("⟦") == 1
 
 
+def test_a_dataset_of_a_row_per_turn_is_whole_and_tells_its_lines(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    tokenizer = write_chat_tokenizer(tmp_path / "tokenizer", THINKING)
+    turns = [*TURNS, message("user", "c"), message("assistant", "d")]
+    records = [{"messages": turns[: 2 + 2 * (i % 2)], "lang": "ab"[i % 2]} for i in range(6)]
+    made(tmp_path, tokenizer, records, chat={"history": "row_per_turn"})
+    run_cli("verify", tmp_path / "out")
+    run_cli("pack", tmp_path / "out", "--seq-len", "64", "--out", tmp_path / "packed")
+    run_cli("verify", tmp_path / "packed")
+    by = json.loads(run_cli("stats", tmp_path / "packed", "--by", "lang", "--json").stdout)
+    assert {row["name"]: row["documents"] for row in by["groups"]} == {"a": 3, "b": 6}
+    found = run_cli("inspect", tmp_path / "out", "--doc", "in.jsonl:2", check=False)
+    assert "became the documents 1, 2" in found.stderr
+
+
 def test_bad_conversations_are_refused_by_line_and_reason(tmp_path: Path, tokenizer: Path) -> None:
     calls = [call("f", {"x": 1})]
     records = [

@@ -86,10 +86,13 @@ def _read(
 def _check_order(
     folder: Path, shard: DocumentShard, last: tuple[int, int], piece: Offsets, line: Offsets
 ) -> tuple[int, int]:
-    """Raise unless documents are in the order of their inputs; return the place of the last."""
+    """Raise unless documents are in the order of their inputs; return the place of the last.
+
+    Several documents may be of one record.
+    """
     pieces, lines = np.append(last[0], piece), np.append(last[1], line)
     step = np.diff(pieces)
-    if ((step < 0) | ((step == 0) & (np.diff(lines) <= 0))).any():
+    if ((step < 0) | ((step == 0) & (np.diff(lines) < 0))).any():
         raise CorruptError(
             f"{folder / shard.provenance.path} does not follow the order of the inputs"
         )
