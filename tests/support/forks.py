@@ -87,7 +87,8 @@ class Run:
     def kill(self, after: float = 0.0) -> Ended:
         """Kill the parent process, and give how it ended: of the signal or before it."""
         if not self.server.has_answer(after):
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end at this very moment
+                os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
     def _text(self, ending: str) -> str:
