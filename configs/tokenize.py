@@ -36,6 +36,7 @@ from dataprep.configs.base import (
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
+from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
@@ -49,6 +50,7 @@ class InputConfig(Model):
     fields_from: str | None = Field(None, description="overrides the top-level fields_from")
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
     chat: ChatConfig | None = Field(None, description="overrides the top-level chat")
+    objective: ObjectiveConfig | None = Field(None, description="overrides the top-level objective")
 
 
 def _input_of(value: Any) -> Any:
@@ -105,6 +107,9 @@ class TokenizeConfig(Model):
     )
     chat: ChatConfig | None = Field(
         None, description="records are conversations, rendered by a chat template"
+    )
+    objective: ObjectiveConfig | None = Field(
+        None, description="what is made of each document: fill in the middle, span corruption …"
     )
     add_bos: bool | Auto = Field(
         "auto",

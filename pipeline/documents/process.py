@@ -1,13 +1,14 @@
 """Make documents of records: look fields up, encode texts, assemble tokens and masks.
 
     records ─► parts, by `columns` or else by `rows` ─► texts encoded in one call ─► `assemble`
+            ─► `objectives`, if there is one
 
 `sources` reads records, `tokenize` writes documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from dataprep.pipeline.documents.chat.batch import (
 )
 from dataprep.pipeline.documents.columns import lay_out_columns
 from dataprep.pipeline.documents.lay_out import special_ids
+from dataprep.pipeline.documents.objectives.draws import Keys, Places, mixed
 from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.rows import lay_out_rows
 from dataprep.pipeline.documents.rules import Rules
@@ -67,18 +69,25 @@ def process(
     rules: Rules,
     encoder: TextEncoder,
     first_line: int,
+    places: Places | None = None,
 ) -> Processed:
-    """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at."""
+    """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at.
+
+    Objectives need `places`, where the records come from.
+    """
     if rules.chat is not None:
-        return process_conversations(records, rules, rules.chat, encoder)
+        return process_conversations(records, rules, rules.chat, encoder, places)
     errors = list(records.errors)
     layout = lay_out_columns(records, rules, errors)
     if layout is None:
         layout = lay_out_rows(records, rules, first_line, errors)
+    if rules.objective is not None:
+        layout = rules.objective.of_texts(layout, _keys(records, layout.kept, rules, places))
     try:
         encoded = encoder.encode(layout.texts)
     except BadTextsError as error:
-        return process(_without_bad(records, layout, error), rules, encoder, first_line)
+        good = _without_bad(records, layout, error)
+        return process(good, rules, encoder, first_line, places)
     documents, has_tokens = assemble(layout, encoded.ids, encoded.offsets, rules.masks, rules.dtype)
     origins = np.empty(len(layout.kept), ORIGIN)
     origins["line"] = records.lines[layout.kept]
@@ -90,7 +99,7 @@ def process(
     if special.any():
         owners = _documents_of(np.arange(len(layout.texts)), layout)
         np.add.at(origins["special_in_text"], owners, special)
-    return Processed(
+    processed = Processed(
         documents=documents,
         origins=origins[has_tokens],
         errors=tuple(sorted(errors, key=lambda e: e.line)),
@@ -98,10 +107,19 @@ def process(
         next_line=records.next_line,
         num_bytes=records.num_bytes,
     )
+    try:
+        return _with_objective(processed, records, layout.kept[has_tokens], rules, places)
+    except _UnfitError as error:
+        good = _without(records, error.reasons)
+        return process(good, rules, encoder, first_line, places)
 
 
 def process_conversations(
-    records: Records, rules: Rules, chat: ChatRules, encoder: TextEncoder
+    records: Records,
+    rules: Rules,
+    chat: ChatRules,
+    encoder: TextEncoder,
+    places: Places | None = None,
 ) -> Processed:
     """Make documents of a batch of conversations."""
     reasons: dict[int, str] = {}
@@ -127,13 +145,73 @@ def process_conversations(
     origins["offset"] = records.offsets[layout.kept]
     origins["special_in_text"] = weighed.special
     errors = [*records.errors, *records.errors_at(reasons)]
-    return Processed(
+    processed = Processed(
         documents=documents,
         origins=origins[has_tokens],
         errors=tuple(sorted(errors, key=lambda e: e.line)),
         empty_lines=origins["line"][~has_tokens],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
+    )
+    try:
+        return _with_objective(processed, records, layout.kept[has_tokens], rules, places)
+    except _UnfitError as error:
+        good = _without(records, error.reasons)
+        return process_conversations(good, rules, chat, encoder, places)
+
+
+class _UnfitError(Exception):
+    """Some documents do not fit the objective."""
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons  # by record
+
+
+def _with_objective(
+    processed: Processed, records: Records, kept: Offsets, rules: Rules, places: Places | None
+) -> Processed:
+    """Return what the objective makes of the documents; `kept` is the record of each."""
+    if rules.objective is None or not len(kept):
+        return processed
+    keys = _keys(records, kept, rules, places)
+    made = rules.objective.of_documents(processed.documents, rules.masks, keys)
+    if made.reasons:
+        raise _UnfitError({int(kept[i]): reason for i, reason in made.reasons.items()})
+    origins = processed.origins[made.owner]
+    # What is counted of a record is counted once.
+    again = np.flatnonzero(made.owner[1:] == made.owner[:-1]) + 1
+    for name in ("codes_dropped", "codes_thinned", "special_in_text"):
+        origins[name][again] = 0
+    return replace(processed, documents=made.documents, origins=origins)
+
+
+def _keys(records: Records, kept: Offsets, rules: Rules, places: Places | None) -> Keys:
+    """Return the key of each document for its random choices."""
+    assert rules.objective is not None
+    assert places is not None
+    keys = places.keys(rules.objective.seed, records.lines[kept], records.offsets[kept])
+    # A record may have several documents, which follow each other.
+    is_first = np.append(True, kept[1:] != kept[:-1])[: len(kept)]
+    if not is_first.all():
+        number = np.arange(len(kept)) - np.maximum.accumulate(
+            np.where(is_first, np.arange(len(kept)), 0)
+        )
+        keys = np.where(is_first, keys, mixed(keys, number))
+    return keys
+
+
+def _without(records: Records, reasons: Mapping[int, str]) -> Records:
+    """Return the batch with some records turned into errors."""
+    rows = records.as_rows()
+    good = [i for i in range(len(rows)) if i not in reasons]
+    return Records(
+        lines=records.lines[good],
+        offsets=records.offsets[good],
+        next_line=records.next_line,
+        num_bytes=records.num_bytes,
+        rows=[rows[i] for i in good],
+        errors=[*records.errors, *records.errors_at(reasons)],
     )
 
 

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from dataprep.configs.chat import ChatConfig
+from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
+from dataprep.pipeline.documents.objectives import OBJECTIVES
+from dataprep.pipeline.documents.objectives.objective import Ends, Objective
 from dataprep.pipeline.engine import Marked, TokenizerFiles
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import Keys
@@ -43,6 +47,7 @@ class Rules:
     masks: tuple[str, ...]  # "loss", then modalities
     dtype: np.dtype[Any]  # of tokens on disk
     chat: ChatRules | None = None  # conversations instead of fields
+    objective: Objective | None = None  # what is made of the documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class Vocabulary:
     separator_special: int = 0  # the same of subfield_separator
     marks: Mapping[str, Marked] = field(default_factory=dict)
     literals: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # texts of the fields
+    # Of each input, the ids that its objective adds, by their use.
+    objectives: tuple[Mapping[str, tuple[int, ...]], ...] = ()
 
 
 def with_literals(fields: tuple[Field, ...], vocabulary: Vocabulary) -> tuple[Field, ...]:
@@ -91,6 +98,11 @@ def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
     item = config.inputs[index]
     has_fields = item.fields is not None or item.fields_from is not None
     return item.chat or (None if has_fields else config.chat)
+
+
+def objective_of(config: TokenizeConfig, index: int) -> ObjectiveConfig | None:
+    """Return the objective of an input."""
+    return config.inputs[index].objective or config.objective
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
@@ -152,7 +164,9 @@ def masks_of(
             found |= {f.mask for f in fields if f.kind != "codes" and f.mask}
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
-            found |= {name for name, kind in MASKS.items() if not kind.is_block}
+            found |= {name for name, kind in MASKS.items() if not (kind.is_block or kind.is_side)}
+        objective = objective_of(config, i)
+        found |= {*OBJECTIVES[objective.kind].masks} if objective else set()
     return tuple(name for name in MASKS if name in found)
 
 
@@ -194,6 +208,8 @@ def make_rules(
     fields = fields_of(config, index)
     wraps = adds_special_tokens(config, index)
     files = vocabulary.files
+    add_bos = adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None)
+    add_eos = adds_eos(config, files.eos_id, is_chat=chat is not None)
     return Rules(
         fields=() if isinstance(fields, str) else with_literals(fields, vocabulary),
         fields_from=fields if isinstance(fields, str) else "",
@@ -201,8 +217,8 @@ def make_rules(
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
         bos=files.bos_id,
         eos=files.eos_id,
-        add_bos=adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None),
-        add_eos=adds_eos(config, files.eos_id, is_chat=chat is not None),
+        add_bos=add_bos,
+        add_eos=add_eos,
         prepend_text=vocabulary.prepend_text,
         subfield_separator=vocabulary.subfield_separator,
         prepend_special=vocabulary.prepend_special,
@@ -214,7 +230,26 @@ def make_rules(
         masks=masks,
         dtype=dtype,
         chat=chat,
+        objective=make_objective(config, vocabulary, index, add_bos=add_bos, add_eos=add_eos),
     )
+
+
+def make_objective(
+    config: TokenizeConfig, vocabulary: Vocabulary, index: int, *, add_bos: bool, add_eos: bool
+) -> Objective | None:
+    """Return the objective of an input, or None."""
+    objective, files = objective_of(config, index), vocabulary.files
+    if objective is None:
+        return None
+    bos, eos = (
+        np.array([id] if added and id is not None else [], np.uint32)
+        for added, id in ((add_bos, files.bos_id), (add_eos, files.eos_id))
+    )
+    named = vocabulary.objectives[index]
+    try:
+        return OBJECTIVES[objective.kind].make(objective, named, Ends(bos=bos, eos=eos))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def keys_wanted(rules: Rules) -> Keys | None:

@@ -31,6 +31,7 @@ class MaskKind:
     count: str  # name in the manifest of the number of tokens that it marks
     is_block: bool = False  # its runs are blocks of codes, which packing does not cut
     is_weight: bool = False  # a number for each token instead of yes or no
+    is_side: bool = False  # it marks one of two sides of a document, which packing keeps together
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -57,6 +58,7 @@ MASKS: Mapping[str, MaskKind] = {
     for kind in (
         MaskKind(name="loss", count="target_tokens"),
         *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
+        MaskKind(name="encoder", count="encoder_tokens", is_side=True),
         MaskKind(name="weight", count="weighted_tokens", is_weight=True),
     )
 }
@@ -77,6 +79,11 @@ class MaskRuns:
 def blocks_among(masks: Sequence[str]) -> list[str]:
     """Return the masks whose runs are blocks of codes."""
     return [mask for mask in masks if MASKS[mask].is_block]
+
+
+def sides_among(masks: Sequence[str]) -> list[str]:
+    """Return the masks that mark one side of documents that have two."""
+    return [mask for mask in masks if MASKS[mask].is_side]
 
 
 def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:

@@ -77,6 +77,7 @@ class DocumentsMarker:
 
     record_bytes: list[int]  # size of each record
     num_documents: int
+    num_records: int  # that these were made of, and those that gave none
     num_tokens: int
     tallies: dict[str, Tally]  # by source index
     examples: list[Example]  # its first bad records
@@ -95,6 +96,7 @@ class _Open:
     index: list[NDArray[Any]] = field(default_factory=list)
     provenance: list[NDArray[Any]] = field(default_factory=list)
     num_documents: int = 0
+    num_records: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
 
@@ -163,6 +165,7 @@ class ShardSink:
         self._pending.append(documents)
         self._pending_tokens += len(documents.tokens)
         self._open.num_documents += len(documents.ends)
+        self._open.num_records += len(np.unique(origins["line"]))
         starts = np.searchsorted(owners, np.arange(len(lines.firsts)))  # documents of each piece
         tokens = np.concatenate(([0], documents.ends))[starts]
         sums = _sums(documents, origins, starts, tokens)
@@ -179,6 +182,7 @@ class ShardSink:
         is_here = (batch.empty_lines >= start) & (batch.empty_lines < stop)
         empty = Counter(lines.owners(batch.empty_lines[is_here]).tolist())
         errors = [e for e in batch.errors if start <= e.line < stop]
+        self._open.num_records += int(is_here.sum()) + len(errors)
         owners = lines.owners(np.array([e.line for e in errors], np.int64)).tolist()
         bad = Counter(owners)
         special, with_special = Counter[int](), Counter[int]()
@@ -249,6 +253,7 @@ class ShardSink:
             committed = DocumentsMarker(
                 record_bytes=shard.record_bytes,
                 num_documents=len(index),
+                num_records=shard.num_records,
                 num_tokens=int(index["length"].sum(dtype=np.int64)),
                 tallies=shard.tallies,
                 examples=shard.examples,

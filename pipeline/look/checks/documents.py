@@ -89,7 +89,7 @@ def _check_order(
     """Raise unless documents are in the order of their inputs; return the place of the last."""
     pieces, lines = np.append(last[0], piece), np.append(last[1], line)
     step = np.diff(pieces)
-    if ((step < 0) | ((step == 0) & (np.diff(lines) <= 0))).any():
+    if ((step < 0) | ((step == 0) & (np.diff(lines) < 0))).any():
         raise CorruptError(
             f"{folder / shard.provenance.path} does not follow the order of the inputs"
         )

@@ -1,0 +1,60 @@
+"""Find the tokens that objectives add, and refuse objectives that do not suit their input."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.objectives import OBJECTIVES
+from dataprep.pipeline.documents.objectives.objective import Named
+from dataprep.pipeline.documents.rules import (
+    adds_special_tokens,
+    chat_of,
+    fields_of,
+    modalities_of_input,
+    objective_of,
+)
+from dataprep.pipeline.engine import TokenizerFiles, read_vocabulary
+from dataprep.pipeline.errors import ConfigError
+
+
+def named_by_objectives(config: TokenizeConfig, files: TokenizerFiles) -> tuple[Named, ...]:
+    """Return the ids that the objective of each input adds; none for those without one."""
+    vocabulary = cache(lambda: read_vocabulary(files))  # parsed only if a token is looked up
+    found: list[Named] = []
+    for i in range(len(config.inputs)):
+        objective = objective_of(config, i)
+        try:
+            found.append(
+                OBJECTIVES[objective.kind].named(objective, lambda name: vocabulary().get(name))
+                if objective
+                else {}
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+    return tuple(found)
+
+
+def check_objective(config: TokenizeConfig, index: int) -> None:
+    """Raise a ConfigError if the records of an input cannot have its objective."""
+    objective = objective_of(config, index)
+    if objective is None:
+        return
+    is_chat, fields = chat_of(config, index) is not None, fields_of(config, index)
+    kind, where = objective.kind, config.inputs[index].path
+    if is_chat and not OBJECTIVES[kind].may_be_chat:
+        raise ConfigError(
+            f"objective {kind} does not go with chat ({where}); leave one of them out"
+        )
+    if not is_chat and modalities_of_input(config, index):
+        raise ConfigError(
+            f"objective {kind} would cut blocks of codes ({where}); it is for text alone: name "
+            "the text in fields"
+        )
+    if kind == "fim" and objective.unit == "character":
+        kinds = ["from records"] if isinstance(fields, str) else [f.kind for f in fields]
+        if kinds != ["text"] or adds_special_tokens(config, index):
+            raise ConfigError(
+                f"objective fim cuts one text between two characters, but the fields of {where} "
+                "are several or have special tokens around them; set objective.unit to token"
+            )
