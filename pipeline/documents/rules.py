@@ -164,7 +164,7 @@ def masks_of(
             found |= {f.mask for f in fields if f.kind != "codes" and f.mask}
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
-            found |= {name for name, kind in MASKS.items() if not (kind.is_block or kind.is_side)}
+            found |= {name for name, kind in MASKS.items() if not (kind.is_block or kind.side)}
         objective = objective_of(config, i)
         found |= {*OBJECTIVES[objective.kind].masks} if objective else set()
     return tuple(name for name in MASKS if name in found)

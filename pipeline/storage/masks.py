@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,9 @@ class MaskKind:
     count: str  # name in the manifest of the number of tokens that it marks
     is_block: bool = False  # its runs are blocks of codes, which packing does not cut
     is_weight: bool = False  # a number for each token instead of yes or no
-    is_side: bool = False  # it marks one of two sides of a document, which packing keeps together
+    # It marks one of two sides of a document, the one that stands there; packing cuts neither.
+    side: Literal["", "first", "last"] = ""
+    other: str = ""  # what the other side is called
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -58,7 +60,7 @@ MASKS: Mapping[str, MaskKind] = {
     for kind in (
         MaskKind(name="loss", count="target_tokens"),
         *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
-        MaskKind(name="encoder", count="encoder_tokens", is_side=True),
+        MaskKind(name="encoder", count="encoder_tokens", side="first", other="decoder"),
         MaskKind(name="weight", count="weighted_tokens", is_weight=True),
     )
 }
@@ -83,7 +85,20 @@ def blocks_among(masks: Sequence[str]) -> list[str]:
 
 def sides_among(masks: Sequence[str]) -> list[str]:
     """Return the masks that mark one side of documents that have two."""
-    return [mask for mask in masks if MASKS[mask].is_side]
+    return [mask for mask in masks if MASKS[mask].side]
+
+
+def misplaced(dense: NDArray[np.bool_], starts: NDArray[np.bool_], kind: MaskKind) -> Offsets:
+    """Return the tokens at which a side begins or ends where it must not.
+
+    `starts`: where documents, or the padding after them, start.
+
+    >>> first, starts = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 0, 0, 0, 0], bool)
+    >>> misplaced(first, starts, MASKS["encoder"])
+    array([4])
+    """
+    side = dense if kind.side == "first" else ~dense
+    return np.flatnonzero(side[1:] & ~side[:-1] & ~starts[1:]) + 1
 
 
 def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:

@@ -159,10 +159,11 @@ def _wrong_runs(runs: NDArray[Any], files: Sequence[OriginFile], counts: Sequenc
 
 
 def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
-    """Return whether each run begins after the last line of the run before it of its file."""
+    """Return whether each run begins after the last line of the run before it of its file, or on
+    it: of one record, several documents may have been made."""
     order = np.argsort(runs["file"], kind="stable")
     file, line = runs["file"][order], runs["line"][order].astype(np.int64)
-    is_past = line[1:] >= (line + lengths[order])[:-1]
+    is_past = line[1:] >= (line + lengths[order] - 1)[:-1]
     return bool((is_past | (file[1:] != file[:-1])).all())
 
 

@@ -98,13 +98,12 @@ class Fim:
             most = self.context - len(self.around) - bos - eos
         bodies = bodies_of(documents, bos=bos, eos=eos, most=most)
         chosen = self.choices(mixed(keys[bodies.document], bodies.number), bodies.length)
-        added = np.concatenate((self.ends.ids, self.around))
         n, fim = len(documents.tokens), chosen.is_fim.astype(np.int64)
-        bos_at, eos_at, pre, suf, mid, eot = n, n + bos, *range(n + bos + eos, n + bos + eos + 4)
+        pre, suf, mid, eot = range(n, n + 4)
         plain, psm, spm = ~chosen.is_fim, chosen.is_fim & ~chosen.is_spm, chosen.is_spm
         has_eot = len(self.around) > 3
         columns = (
-            (bos_at, bodies.bos),
+            (bodies.start - bodies.bos, bodies.bos),
             (pre, fim),
             # The prefix of PSM, or the whole document
             (bodies.start, chosen.first * psm + bodies.length * plain),
@@ -114,7 +113,7 @@ class Fim:
             (bodies.start, chosen.first * spm),
             (bodies.start + chosen.first, (chosen.second - chosen.first) * fim),
             (eot, fim * has_eot),
-            (eos_at, bodies.eos),
+            (bodies.start + bodies.length, bodies.eos),
         )
         count = len(bodies.start)
         wanted = Ranges(
@@ -122,7 +121,9 @@ class Fim:
             length=np.stack([length for _, length in columns], axis=1).reshape(-1),
             counts=np.full(count, len(columns)),
         )
-        return Made(documents=rearranged(documents, masks, added, wanted), owner=bodies.document)
+        return Made(
+            documents=rearranged(documents, masks, self.around, wanted), owner=bodies.document
+        )
 
 
 def cut_texts(layout: Layout, parts: Offsets, chosen: Choices, around: Ids) -> Layout:
