@@ -4,6 +4,8 @@ objective: {kind: fim, rate: 0.5, spm_rate: 0.5}         fill in the middle
 objective: {kind: spans, context: 512}                   T5's span corruption
 objective: {kind: prefix}                                prefix-LM: a cut at random
 objective: {kind: seq2seq}                               "[prompt],answer": no loss | loss
+objective: {kind: preference, prompt: null}              chosen, rejected; the prompt in both
+objective: {kind: kto}                                   prompt, completion, label
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dataprep.configs.base import Model, TokenId
 
-ObjectiveKind = Literal["fim", "spans", "prefix", "seq2seq"]
+ObjectiveKind = Literal["fim", "spans", "prefix", "seq2seq", "preference", "kto"]
 FimUnit = Literal["character", "token"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -51,11 +53,18 @@ class ObjectiveConfig(Model):
         "noise_density": ("spans",),
         "mean_span": ("spans",),
         "sentinels": ("spans",),
+        "seed": ("fim", "spans", "prefix"),
+        "prompt": ("preference", "kto"),
+        "chosen": ("preference",),
+        "rejected": ("preference",),
+        "completion": ("kto",),
+        "label": ("kto",),
     }
 
     kind: ObjectiveKind = Field(
         description="fim: fill in the middle; spans: T5's span corruption; prefix: a cut at random "
-        "into encoder and decoder side; seq2seq: fields without loss are the encoder side"
+        "into encoder and decoder side; seq2seq: fields without loss are the encoder side; "
+        "preference: a chosen and a rejected completion; kto: a completion with a label"
     )
     seed: int = Field(
         0, ge=-(1 << 63), lt=1 << 63, description="of every choice, with the place of the record"
@@ -89,6 +98,15 @@ class ObjectiveConfig(Model):
         description="spans: tokens that stand for masked spans, {} being their number, or ids",
     )
 
+    prompt: str | None = Field(
+        "prompt",
+        description="preference, kto: key of the prompt; null: what chosen and rejected begin with",
+    )
+    chosen: str = Field("chosen", description="preference: key of the better completion")
+    rejected: str = Field("rejected", description="preference: key of the worse completion")
+    completion: str = Field("completion", description="kto: key of the completion")
+    label: str = Field("label", description="kto: key of whether it is good: true or false")
+
     @model_validator(mode="after")
     def _keys_are_of_the_kind(self) -> Self:
         for key, kinds in self.of_kinds.items():
@@ -100,6 +118,8 @@ class ObjectiveConfig(Model):
                     f"{key} has no effect with kind {self.kind}, only with {' or '.join(kinds)}; "
                     "leave it out"
                 )
+        if self.kind == "kto" and self.prompt is None:
+            raise ValueError("prompt must name a key: with kind kto there is nothing to compare")
         if self.kind == "fim" and self.context is not None and self.unit == "character":
             raise ValueError(
                 "context is counted in tokens, before which characters cannot be cut; set unit to "

@@ -47,8 +47,8 @@ class DataLoader:
                 otherwise. Without a mesh, batches are numpy arrays
     shuffle     whether each epoch has an order of its own; seed decides which
     epochs      how often each dataset is read; None: for ever. A batch may span two epochs
-    view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, or a function of your
-                own
+    view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, preference, or a
+                function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most

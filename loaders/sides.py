@@ -81,6 +81,41 @@ class Seq2Seq:
         return batch
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preference:
+    """The view `preference`: the chosen and the rejected side, prompt and completion of each.
+
+    chosen_tokens, chosen_segment_ids, chosen_positions         i32[B, length]
+    chosen_loss_mask                                            bool[B, length], on the completion
+    chosen_loss_weights, if the data has weights                f32[B, length]
+    the same of rejected_…
+
+    Nothing is shifted: token i is predicted by what is before it, and the first of a segment never
+    has loss. Segment i of both sides is of the same prompt.
+    """
+
+    length: int | None = None
+    pad: int = 0  # filled in by `for_datasets`
+
+    def for_datasets(self, datasets: Sequence[PackedManifest]) -> Self:
+        """Return the view with what these datasets tell; a ConfigError if it suits none."""
+        _check(datasets, "rejected", "preference", "objective.kind preference")
+        return replace(self, pad=datasets[0].pad)
+
+    def __call__(self, rows: Batch) -> Batch:
+        is_rejected, is_token = rows["rejected_mask"], rows["segment_ids"] > 0
+        width = self.length or rows["tokens"].shape[1] - 1
+        batch: Batch = {}
+        for name, chosen in (("chosen", ~is_rejected), ("rejected", is_rejected)):
+            side = _Side.of(rows, is_token & chosen, width, "length", self.pad).arrays
+            is_first = side["positions"] == 0
+            for mask in ("loss_mask", WEIGHTS):
+                if mask in side:
+                    side[mask][is_first] = 0
+            batch |= {f"{name}_{key}": array for key, array in side.items()}
+        return batch
+
+
 def _check(datasets: Sequence[PackedManifest], mask: str, view: str, how: str) -> None:
     if not any(mask in dataset.masks for dataset in datasets):
         raise ConfigError(

@@ -12,6 +12,7 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
               models shift the labels; attention_mask only where every row is one document: any
               mask keeps transformers from finding the documents of a row by their position_ids
     seq2seq   encoder_input_tokens, decoder_input_tokens, decoder_target_tokens …: see `sides`
+    preference  chosen_tokens, chosen_loss_mask, rejected_tokens …: see `sides`
 
 Where a dataset has loss weights, every view adds `loss_weights` f32, shifted as its loss is; `lwm`
 has them in loss_masks instead.
@@ -27,14 +28,14 @@ import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
-from dataprep.loaders.sides import Seq2Seq
+from dataprep.loaders.sides import Preference, Seq2Seq
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
-ViewName = Literal["default", "lwm", "maxtext", "hf", "seq2seq"]
+ViewName = Literal["default", "lwm", "maxtext", "hf", "seq2seq", "preference"]
 UserView = Callable[[Batch], Batch]
-SidedView = Seq2Seq
+SidedView = Seq2Seq | Preference
 
 WEIGHTS = MASKS["weight"].array  # as a view has it: 0 where there is no loss
 _KINDS = ("tokens", "segments", "positions")
@@ -118,7 +119,10 @@ def _finish_hf(batch: Batch) -> Batch:
 
 
 # Views that are functions of whole rows.
-SIDED: dict[ViewName, Callable[[], SidedView]] = {"seq2seq": Seq2Seq}
+SIDED: dict[ViewName, Callable[[], SidedView]] = {
+    "seq2seq": Seq2Seq,
+    "preference": Preference,
+}
 
 VIEWS: dict[ViewName, Table] = {
     "default": Table(

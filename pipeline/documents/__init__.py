@@ -13,5 +13,6 @@ rows        records one by one ─► a layout: segments, specs of their own, ba
 assemble    encoded texts ─► tokens and masks of many documents
 objectives  fill in the middle, span corruption, sides: new documents of those (OBJECTIVES)
 process     a batch of records ─► documents, by all of these
+pairs       preferences: two rows of a record ─► one document of two sides
 together    small batches in one call, so that many small files cost little
 """

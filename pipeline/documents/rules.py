@@ -12,9 +12,11 @@ from dataprep.configs.chat import ChatConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.chat.batch import ChatRules
+from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.objective import Ends, Objective
+from dataprep.pipeline.documents.objectives.preference import SPEC, Pairs
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
@@ -48,6 +50,7 @@ class Rules:
     dtype: np.dtype[Any]  # of tokens on disk
     chat: ChatRules | None = None  # conversations instead of fields
     objective: Objective | None = None  # what is made of the documents
+    pairs: Pairs | None = None  # records are preferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +108,19 @@ def objective_of(config: TokenizeConfig, index: int) -> ObjectiveConfig | None:
     return config.inputs[index].objective or config.objective
 
 
+def pairs_of(config: TokenizeConfig, index: int) -> Pairs | None:
+    """Return which keys hold the preferences of an input; None if its records are none."""
+    objective = objective_of(config, index)
+    make = OBJECTIVES[objective.kind].pairs if objective else None
+    return make(objective) if make and objective else None
+
+
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     """Return the fields of an input, or the key under which records name their own."""
     if chat_of(config, index) is not None:
         return ()
+    if pairs_of(config, index) is not None:
+        return check_spec(SPEC, grammar_of(config, from_record=False))
     item = config.inputs[index]
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
@@ -231,6 +243,7 @@ def make_rules(
         dtype=dtype,
         chat=chat,
         objective=make_objective(config, vocabulary, index, add_bos=add_bos, add_eos=add_eos),
+        pairs=pairs_of(config, index),
     )
 
 
@@ -239,7 +252,8 @@ def make_objective(
 ) -> Objective | None:
     """Return the objective of an input, or None."""
     objective, files = objective_of(config, index), vocabulary.files
-    if objective is None:
+    make = OBJECTIVES[objective.kind].make if objective else None
+    if objective is None or make is None:
         return None
     bos, eos = (
         np.array([id] if added and id is not None else [], np.uint32)
@@ -247,7 +261,7 @@ def make_objective(
     )
     named = vocabulary.objectives[index]
     try:
-        return OBJECTIVES[objective.kind].make(objective, named, Ends(bos=bos, eos=eos))
+        return make(objective, named, Ends(bos=bos, eos=eos))
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -256,6 +270,9 @@ def keys_wanted(rules: Rules) -> Keys | None:
     """Return the keys of a record that are read; None for all: its own spec may name any."""
     if rules.fields_from:
         return None
+    if rules.pairs is not None:
+        beside = {*BESIDE, rules.chat.config.tools} if rules.chat else set()
+        return replace(rules.pairs.keys, maybe=frozenset(beside - rules.pairs.keys.needed))
     if rules.chat is not None:
         return rules.chat.keys
     spelled = {key for f in rules.fields if f.plain for key in f.plain.keys}

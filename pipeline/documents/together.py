@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.objectives.draws import Places
+from dataprep.pipeline.documents.pairs import process_pairs
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.errors import InputError
@@ -104,6 +105,8 @@ def process_together(
     )
     rules, first_line = group[0].rules, group[0].piece.first_line
     joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
+    if rules.pairs is not None:
+        return process_pairs(joined, rules, rules.pairs, encoder), lines
     places = Places(
         firsts=lines.firsts[:-1],
         sources=[item.source for item in group],

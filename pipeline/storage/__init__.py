@@ -1,6 +1,6 @@
 """Arrays ↔ bytes ↔ manifest: all that a trainer must know about a dataset on disk.
 
-masks         MASKS: loss, vision, audio, encoder, weight; runs of equal value
+masks         MASKS: loss, vision, audio, encoder, rejected, weight; runs of equal value
 documents     a record of a tokenized dataset: many documents, their masks, an index
 rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back

@@ -61,6 +61,7 @@ MASKS: Mapping[str, MaskKind] = {
         MaskKind(name="loss", count="target_tokens"),
         *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
         MaskKind(name="encoder", count="encoder_tokens", side="first", other="decoder"),
+        MaskKind(name="rejected", count="rejected_tokens", side="last", other="chosen"),
         MaskKind(name="weight", count="weighted_tokens", is_weight=True),
     )
 }

@@ -7,7 +7,7 @@ it does not depend on which worker reads what.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
@@ -16,7 +16,8 @@ from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.forms import Found, detect
 from dataprep.pipeline.documents.chat.templates import ChatTemplates, find_templates
-from dataprep.pipeline.documents.rules import chat_of
+from dataprep.pipeline.documents.objectives.preference import COMPLETION, PROMPT
+from dataprep.pipeline.documents.rules import chat_of, pairs_of
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
@@ -25,6 +26,7 @@ from dataprep.pipeline.types import Record, Source
 
 LOOKED_AT = 64  # records of a source
 TABLES = frozenset(("parquet", "arrow", "hf"))  # they fill objects with nulls
+PAIRED = Found(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,11 @@ def find_chats(
         own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         plan = ChatPlan(
             templates=find_templates(chat, files),
-            found=_form(chat, own, item.path),
+            found=(
+                replace(PAIRED, has_weights=chat.weights is True)
+                if pairs_of(config, i)
+                else _form(chat, own, item.path)
+            ),
             drop_nulls=all(source.kind in TABLES for source in own),
         )
         _check_templates(plan.rules(chat, files))

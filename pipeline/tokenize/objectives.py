@@ -13,6 +13,7 @@ from dataprep.pipeline.documents.rules import (
     fields_of,
     modalities_of_input,
     objective_of,
+    pairs_of,
 )
 from dataprep.pipeline.engine import TokenizerFiles, read_vocabulary
 from dataprep.pipeline.errors import ConfigError
@@ -51,6 +52,21 @@ def check_objective(config: TokenizeConfig, index: int) -> None:
             f"objective {kind} would cut blocks of codes ({where}); it is for text alone: name "
             "the text in fields"
         )
+    if pairs_of(config, index) is not None:
+        item, chat = config.inputs[index], chat_of(config, index)
+        given = item.fields or config.fields
+        if given != TokenizeConfig.model_fields["fields"].default or (
+            item.fields_from or config.fields_from
+        ):
+            raise ConfigError(
+                f"objective {kind} names its keys itself ({where}): set objective.prompt and the "
+                "others, and leave fields out"
+            )
+        if chat is not None and chat.history == "row_per_turn":
+            raise ConfigError(
+                f"objective {kind} does not go with chat.history row_per_turn ({where}); leave "
+                "that out"
+            )
     if kind == "fim" and objective.unit == "character":
         kinds = ["from records"] if isinstance(fields, str) else [f.kind for f in fields]
         if kinds != ["text"] or adds_special_tokens(config, index):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -65,9 +65,11 @@ Lookup = Callable[[str], int | None]  # the id of a token; None if the tokenizer
 class ObjectiveEntry:
     """One line of `OBJECTIVES`."""
 
-    make: Callable[[ObjectiveConfig, Named, Ends], Objective]
     # The ids that the config names; ValueError says which token is not there.
     named: Callable[[ObjectiveConfig, Lookup], Named]
+    # What turns documents into others, or else what makes rows of records.
+    make: Callable[[ObjectiveConfig, Named, Ends], Objective] | None = None
+    pairs: Callable[[ObjectiveConfig], Any] | None = None
     masks: tuple[str, ...] = ()  # that it sets, beside the loss
     may_be_chat: bool = False  # documents may be conversations
 
