@@ -51,7 +51,7 @@ def demo_command(
         tokenize_and_show(config, True, as_json=False, quiet=False, log_format="text")
     for name in ("chat", "vision"):
         _heading("dataprep", "inspect", str(out / name), "--doc", "1")
-        inspect_command(str(out / name), doc=1)
+        inspect_command(str(out / name), doc="1")
     folders, packed = [str(out / name) for name in SAMPLES], str(out / "packed")
     _heading("dataprep", "pack", *folders, "--seq-len", str(SEQ_LEN), "--out", packed)
     settings = PackConfig(inputs=tuple(folders), out=packed, seq_len=SEQ_LEN)

@@ -24,11 +24,14 @@ from dataprep.cli.options import (
 )
 from dataprep.cli.show import (
     Progress,
+    echo,
     megabytes,
     print_json,
     say_settings,
+    scaled,
+    show_complete,
+    show_findings,
     show_next,
-    show_reasons,
     show_sources,
     speed_of,
     summary_of,
@@ -38,8 +41,9 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.pipeline.caches import default_cache
-from dataprep.pipeline.encode import encode, plan_of
-from dataprep.pipeline.encode.plan import EncodePlan
+from dataprep.pipeline.encode import encode, planned
+from dataprep.pipeline.encode.plan import Planned
+from dataprep.pipeline.encode.preview import EncodePreview, preview_of
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.manifest import EncodedManifest
@@ -143,7 +147,8 @@ def encode_command(
     if verbose:
         say_settings(settings)
     if dry_run:
-        show_plan(plan_of(settings, default_cache()).plan, as_json=as_json)
+        found, done = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
+        show_plan(found, done, as_json=as_json)
         return
     with Progress(quiet=quiet, log_format=log_format, verbose=verbose) as progress:
         outcome = encode(
@@ -161,7 +166,12 @@ def encode_command(
         show_outcome(outcome, manifest, progress)
 
 
-def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
+def show_plan(found: Planned, outcome: Outcome | None, *, as_json: bool) -> None:
+    """Show what would be done; `outcome` if that is nothing."""
+    if outcome is not None and not as_json:
+        say_complete(outcome)
+        return
+    plan, preview = found.plan, preview_of(found)
     result: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "left_out": plan.left_out,
@@ -169,6 +179,10 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
         "bytes": sum(task.num_bytes for task in plan.tasks),
         "column": plan.config.into,
         "fingerprint": plan.fingerprint,
+        "was_complete": outcome is not None,
+        "media": {f"{medium}s": count for medium, count in preview.media.items()},
+        "sample": {key: getattr(preview, key) for key in ("sampled", "bad", "first_bad")},
+        "estimated_codes": preview.all_codes,
     }
     if as_json:
         print_json(result)
@@ -179,17 +193,40 @@ def show_plan(plan: EncodePlan, *, as_json: bool) -> None:
         f"{counted(len(plan.tasks), 'task')}; codes of {plan.config.encoder} into column "
         f"{plan.config.into}; nothing written"
     )
+    show_preview(preview)
+
+
+def show_preview(preview: EncodePreview) -> None:
+    """Show how much was found, and what the first of it tells of all."""
+    media = ", ".join(
+        f"{medium}s that only reading counts" if count is None else counted(count, medium)
+        for medium, count in preview.media.items()
+    )
+    typer.echo(f"found: {media or 'nothing'}")
+    typer.echo(f"the first {preview.sampled:,} decoded: {preview.bad:,} bad")
+    if preview.first_bad:
+        echo(f"the first bad one: {preview.first_bad}")
+    codes = preview.all_codes
+    about = "not known before it is read" if codes is None else f"about {scaled(codes, '')} codes"
+    typer.echo(f"in all: {about}")
+
+
+def say_complete(outcome: Outcome) -> None:
+    records, codes = _size(outcome)
+    show_complete(outcome, f"{records}, {codes}")
+
+
+def _size(outcome: Outcome) -> tuple[str, str]:
+    counts = outcome.manifest.counts
+    return counted(counts["documents_written"], "record"), counted(counts["codes"], "code")
 
 
 def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress) -> None:
-    counts = manifest.counts
-    records, codes = (
-        counted(counts["documents_written"], "record"),
-        counted(counts["codes"], "code"),
-    )
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({records}, {codes})")
+        say_complete(outcome)
         return
+    counts = manifest.counts
+    records, codes = _size(outcome)
     rest = "".join(
         f"; {counts[f'documents_{name}']:,} {name}"
         for name in ("quarantined", "dropped")
@@ -200,7 +237,7 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress
         f"{counted(len(manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}, "
         f"{counts['frames'] / max(progress.seconds, 1e-9):,.1f} frames/s"
     )
-    show_reasons(outcome)
+    show_findings(outcome)
     show_next(*next_command(outcome.out, manifest))
 
 

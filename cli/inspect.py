@@ -17,7 +17,7 @@ from dataprep.cli.records import show_record
 from dataprep.cli.show import echo, print_json, use_colour
 from dataprep.cli.steps import LoaderSettings, find_step
 from dataprep.cli.streams import NEWLINES, visible
-from dataprep.cli.traces import show_listed, show_step
+from dataprep.cli.traces import show_found, show_listed, show_step
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, recorded
 from dataprep.configs.tokenize import TokenizeConfig
@@ -37,6 +37,7 @@ from dataprep.pipeline.look.inspect import (
     whole_document,
 )
 from dataprep.pipeline.look.listing import Fate
+from dataprep.pipeline.look.lookup import FileLine, documents_at, parse_doc
 from dataprep.pipeline.look.media import FindDecoder, write_media
 from dataprep.pipeline.look.origins import pieces_of_row
 from dataprep.pipeline.storage.manifest import kind_of
@@ -54,8 +55,12 @@ def add_commands(app: typer.Typer) -> None:
 def inspect_command(
     dataset: Dataset,
     doc: Annotated[
-        int | None,
-        typer.Option(help="Number of the document or record, from 0; negative: from the end."),
+        str | None,
+        typer.Option(
+            metavar="N|FILE:LINE",
+            help="Number of the document or record, from 0; negative: from the end. Or the file "
+            "and line (row) that it came from. Of a packed dataset: list the rows that hold it.",
+        ),
     ] = None,
     row: Annotated[
         int | None,
@@ -155,11 +160,14 @@ def inspect_command(
     given = [flag for flag, is_given in chosen.items() if is_given]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} ask for different things; give one of them")
+    wanted = None if doc is None else parse_doc(doc)
     find = decoder_finder(media, encoder, weights, sets or ())
-    is_encoded = not by_step and kind_of(dataset) == "encoded"
+    kind = "" if by_step else kind_of(dataset)
+    is_encoded = kind == "encoded"
+    lists = by_step or fate or (doc is not None and kind == "packed")
     for flag, value, idle in (
-        ("--media", media, by_step or fate),
-        ("--tokenizer", tokenizer, by_step or fate or is_encoded),
+        ("--media", media, lists),
+        ("--tokenizer", tokenizer, lists or is_encoded),
         ("--encoder", encoder, is_encoded),
     ):
         if value and idle:
@@ -168,25 +176,36 @@ def inspect_command(
     if by_step:
         show_step(find_step(dataset, step, settings), as_json=as_json)
     elif is_encoded:
-        show_record(dataset, doc, given, media, as_json=as_json)
+        show_record(dataset, wanted, given, media, as_json=as_json)
     else:
         opened = open_dataset(dataset)
         if fate:
             show_listed(opened, fate, as_json=as_json)
+        elif wanted is not None and isinstance(opened, PackedDataset):
+            show_found(opened, wanted, as_json=as_json)
         else:
-            shown = read_item(opened, doc, row)
+            shown = read_item(opened, wanted, row)
             decode = decoder_of(opened, tokenizer)
             show_item(shown, decode, find, media, as_json=as_json)
 
 
-def read_item(opened: TokenizedDataset | PackedDataset, doc: int | None, row: int | None) -> Shown:
+def read_item(
+    opened: TokenizedDataset | PackedDataset, doc: int | FileLine | None, row: int | None
+) -> Shown:
     if isinstance(opened, PackedDataset):
-        if doc is not None:
-            raise ConfigError(f"{opened.folder} is packed: it holds rows, so use --row")
         return read_row(opened, row or 0)
     if row is not None:
         raise ConfigError(f"{opened.folder} is tokenized: it holds documents, so use --doc")
-    return read_document(opened, doc or 0)
+    return read_document(opened, number_of(opened, doc) if isinstance(doc, FileLine) else doc or 0)
+
+
+def number_of(dataset: TokenizedDataset, doc: FileLine) -> int:
+    """Return the number of the document that a record became; a file may have been read twice."""
+    found: list[int] = documents_at(dataset.folder, dataset.about, doc).tolist()
+    if len(found) > 1:
+        numbers = ", ".join(map(str, found))
+        raise ConfigError(f"--doc: that record became the documents {numbers}; give one of these")
+    return found[0]
 
 
 def show_item(

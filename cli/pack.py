@@ -25,6 +25,7 @@ from dataprep.cli.show import (
     Progress,
     print_json,
     say_settings,
+    show_complete,
     show_next,
     speed_of,
     summary_of,
@@ -34,7 +35,7 @@ from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
-from dataprep.pipeline.pack import pack, pack_plan_of
+from dataprep.pipeline.pack import pack, planned
 from dataprep.pipeline.pack.strategies import Counts
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.provenance import LOST
@@ -120,7 +121,8 @@ def pack_command(
     if verbose:
         say_settings(settings)
     if dry_run:
-        show_plan(pack_plan_of(settings), settings, as_json=as_json)
+        counts, outcome = planned(settings, overwrite=overwrite, reads=config or ())
+        show_plan(counts, outcome, settings, as_json=as_json)
         return
     reads = config or []
     pack_and_show(
@@ -152,9 +154,15 @@ def pack_and_show(
         show_outcome(outcome, progress)
 
 
-def show_plan(counts: Counts, settings: PackConfig, *, as_json: bool) -> None:
+def show_plan(
+    counts: Counts, outcome: Outcome | None, settings: PackConfig, *, as_json: bool
+) -> None:
+    """Show what would be done; `outcome` if that is nothing."""
     if as_json:
-        print_json(asdict(counts))
+        print_json({**asdict(counts), "was_complete": outcome is not None})
+        return
+    if outcome is not None:
+        say_complete(outcome)
         return
     share = counts.padding / max(counts.rows * (settings.seq_len + 1), 1)
     typer.echo(
@@ -164,13 +172,17 @@ def show_plan(counts: Counts, settings: PackConfig, *, as_json: bool) -> None:
     )
 
 
+def say_complete(outcome: Outcome) -> None:
+    show_complete(outcome, counted(outcome.manifest.counts["rows"], "row"))
+
+
 def show_outcome(outcome: Outcome, progress: Progress) -> None:
     manifest = outcome.manifest
     assert isinstance(manifest, PackedManifest)
     counts, capacity = manifest.counts, manifest.seq_len + 1
     rows = counted(counts["rows"], "row")
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({rows})")
+        say_complete(outcome)
         return
     share = counts["padding"] / max(counts["rows"] * capacity, 1)
     typer.echo(

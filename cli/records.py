@@ -10,6 +10,7 @@ from dataprep.cli.show import echo, print_json
 from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.codes import CodeRecord, read_record
 from dataprep.pipeline.look.decoders import encoder_of
+from dataprep.pipeline.look.lookup import FileLine
 from dataprep.pipeline.look.media import write_codes
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
 
@@ -17,13 +18,20 @@ FIRST_CODES = 12
 
 
 def show_record(
-    dataset: str, doc: int | None, given: Sequence[str], media: str | None, *, as_json: bool
+    dataset: str,
+    doc: int | FileLine | None,
+    given: Sequence[str],
+    media: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     folder = Path(dataset)
     manifest = read_manifest(folder)
     assert isinstance(manifest, EncodedManifest)
     if given and given != ["--doc"]:
         raise ConfigError(f"{dataset} is encoded: it holds records of codes, so use --doc")
+    if isinstance(doc, FileLine):
+        raise ConfigError(f"--doc: {dataset} is encoded: name a record by its number, from 0")
     count, number = manifest.counts["documents_written"], doc or 0
     if not -count <= number < count:
         raise ConfigError(f"--doc {number}: {dataset} has {counted(count, 'record')}, from 0 on")

@@ -23,10 +23,11 @@ from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.publish import ERRORS
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.kinds import files_of
+from dataprep.pipeline.storage.reasons import Reason
 from dataprep.pipeline.types import Source
 
 SECONDS_BETWEEN_LINES = 30  # where there is no terminal for a bar
-MOST_REASONS = 5  # why records are quarantined
+MOST_REASONS = 5  # why records are left out
 SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
 
 
@@ -68,27 +69,38 @@ def show_sources(sources: Sequence[Source], left_out: str) -> None:
         echo(left_out, err=True)
 
 
-def show_reasons(outcome: Outcome) -> None:
-    """Print why records were quarantined, and where all of them are listed."""
-    if not outcome.manifest.counts["documents_quarantined"]:
-        return
-    from dataprep.pipeline.look.reasons import reasons_of
-
-    reasons = reasons_of(outcome.out, outcome.manifest)
+def show_findings(outcome: Outcome) -> None:
+    """Print why records were left out, where they are listed, and what may be a mistake."""
+    reasons = _reasons(outcome)
     for found in reasons[:MOST_REASONS]:
         echo(f"  {found.count:,} × {found.reason}; the first: {found.place}")
     more = len(reasons) - MOST_REASONS
     rest = f" and {counted(more, 'more reason')}" if more > 0 else ""
-    print(f"  quarantined records{rest}: {outcome.out / ERRORS}")
+    if outcome.manifest.counts["documents_quarantined"]:
+        print(f"  quarantined records{rest}: {outcome.out / ERRORS}")
+    elif reasons:
+        print(f"  dropped records{rest} are listed by --on-error quarantine alone")
+    for note in outcome.found.notes:
+        echo(f"note: {note}")
 
 
-def _quarantined(outcome: Outcome) -> dict[str, Any]:
+def _reasons(outcome: Outcome) -> list[Reason]:
+    """Return why records were quarantined, by the dataset, or dropped, by the run."""
     if not outcome.manifest.counts["documents_quarantined"]:
-        return {}
+        return [*outcome.found.reasons]
     from dataprep.pipeline.look.reasons import reasons_of
 
-    reasons = [asdict(found) for found in reasons_of(outcome.out, outcome.manifest)[:MOST_REASONS]]
-    return {"errors": str(outcome.out / ERRORS), "reasons": reasons}
+    return reasons_of(outcome.out, outcome.manifest)
+
+
+def _found(outcome: Outcome) -> dict[str, Any]:
+    reasons = [asdict(reason) for reason in _reasons(outcome)[:MOST_REASONS]]
+    is_listed = outcome.manifest.counts["documents_quarantined"] > 0
+    return {
+        **({"errors": str(outcome.out / ERRORS)} if is_listed else {}),
+        **({"reasons": reasons} if reasons else {}),
+        "notes": list(outcome.found.notes),
+    }
 
 
 def free_bytes(out: str) -> int:
@@ -115,13 +127,26 @@ def summary_of(outcome: Outcome, progress: Progress) -> dict[str, Any]:
     return {
         "out": str(outcome.out),
         "was_complete": outcome.was_complete,
+        **({"moved": dict(outcome.moved)} if outcome.moved else {}),
         "fingerprint": outcome.manifest.fingerprint,
         "shards": len(outcome.manifest.shards),
         "counts": outcome.manifest.counts,
         "bytes": size_of(outcome),
         "seconds": round(progress.seconds, 3),
-        **_quarantined(outcome),
+        **_found(outcome),
     }
+
+
+def show_complete(outcome: Outcome, what: str) -> None:
+    """Say that there was nothing to do, and whether the dataset names its inputs otherwise."""
+    echo(f"nothing to do: {outcome.out} is complete ({what})")
+    if outcome.moved:
+        (then, now), *others = outcome.moved
+        rest = f" (and {counted(len(others), 'other input')})" if others else ""
+        echo(
+            f"inputs had other names when it was made, which it keeps: {then} is now {now}{rest}; "
+            "--overwrite makes it again with the new names"
+        )
 
 
 def size_of(outcome: Outcome) -> int:

@@ -13,7 +13,7 @@ from dataprep.cli.options import Dataset, Json
 from dataprep.cli.show import Reading, echo, megabytes, print_json
 from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import ConfigError, counted, short
-from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of
+from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
 
@@ -32,7 +32,7 @@ def stats_command(
         typer.Option(
             metavar="source|file|KEY",
             help="Count documents and tokens by input, by file, or by the value of a key in the "
-            "records, for which the raw files are read again.",
+            "records, for which the raw files are read again; key:source is the key called source.",
         ),
     ] = None,
     as_json: Json = False,
@@ -103,10 +103,10 @@ def show_groups(by: str, groups: Sequence[GroupCounts]) -> None:
     """Print a table, the largest first."""
     heads = (visible(by), "documents", "tokens", "with loss", "share")
     ordered = sorted(groups, key=lambda group: -group.tokens)
-    is_path = by in ("source", "file")
+    shows_all = is_path(by)
     lines = [
         (
-            visible(g.name if is_path else short(g.name, LONGEST_VALUE)),
+            visible(g.name if shows_all else short(g.name, LONGEST_VALUE)),
             f"{g.documents:,}",
             f"{g.tokens:,}",
             f"{g.target_tokens:,}",

@@ -38,8 +38,10 @@ def run_stoppable(command: Callable[[], int]) -> int:
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(number)
-        if len(came) > 1 or is_over:
+        if len(came) > 1:
             os._exit(128 + came[0])
+        if is_over:
+            _exit_stopped(number)
         signal.setitimer(signal.ITIMER_REAL, GRACE)  # brings SIGALRM
         raise Stopped
 
@@ -75,6 +77,9 @@ def _exit_stopped(number: int) -> NoReturn:
     # Whoever should read stderr may not: then the message must not keep the process.
     signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
     signal.setitimer(signal.ITIMER_REAL, SAYING)
-    say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
-    # Not sys.exit: an interpreter that ends gives SIGINT back its default, and a second one kills.
-    os._exit(128 + number)
+    try:  # in the middle of another message, or of the interpreter's end, it cannot be said
+        say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
+    finally:
+        # Not sys.exit: an interpreter that ends gives SIGINT back its default, and a second one
+        # kills.
+        os._exit(128 + number)

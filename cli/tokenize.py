@@ -32,8 +32,9 @@ from dataprep.cli.show import (
     print_json,
     say_settings,
     scaled,
+    show_complete,
+    show_findings,
     show_next,
-    show_reasons,
     show_sources,
     speed_of,
     summary_of,
@@ -164,8 +165,9 @@ def tokenize_command(
     if verbose:
         say_settings(settings)
     if dry_run:
-        with planned(settings, default_cache()) as plan:
-            show_plan(plan, preview_of(plan), as_json=as_json)
+        about = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
+        with about as (plan, outcome):
+            show_plan(plan, outcome, as_json=as_json)
         return
     reads = config or []
     tokenize_and_show(
@@ -200,7 +202,12 @@ def tokenize_and_show(
         show_outcome(outcome, settings, progress)
 
 
-def show_plan(plan: TokenizePlan, preview: Preview, *, as_json: bool) -> None:
+def show_plan(plan: TokenizePlan, outcome: Outcome | None, *, as_json: bool) -> None:
+    """Show what would be done; `outcome` if that is nothing."""
+    if outcome is not None and not as_json:
+        say_complete(outcome)
+        return
+    preview = preview_of(plan)
     summary: dict[str, Any] = {
         "sources": [{"path": s.path, "kind": s.kind, "bytes": s.num_bytes} for s in plan.sources],
         "left_out": plan.left_out,
@@ -209,6 +216,7 @@ def show_plan(plan: TokenizePlan, preview: Preview, *, as_json: bool) -> None:
         "masks": list(plan.masks),
         "token_dtype": plan.token_dtype,
         "fingerprint": plan.fingerprint,
+        "was_complete": outcome is not None,
         "notes": notes_of(plan),
         "sample": {key: getattr(preview, key) for key in SAMPLED},
         "estimated_tokens": preview.all_tokens,
@@ -267,20 +275,27 @@ def show_example(plan: TokenizePlan, example: Example) -> None:
     typer.echo("".join(paint(span, colour) for span in spans) + more, color=colour)
 
 
-def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> None:
+def say_complete(outcome: Outcome) -> None:
+    show_complete(outcome, _size(outcome))
+
+
+def _size(outcome: Outcome) -> str:
     counts = outcome.manifest.counts
-    what = (
-        f"{counted(counts['documents_written'], 'document')}, {counted(counts['tokens'], 'token')}"
-    )
+    documents, tokens = counts["documents_written"], counts["tokens"]
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
+
+
+def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> None:
     if outcome.was_complete:
-        typer.echo(f"nothing to do: {outcome.out} is complete ({what})")
+        say_complete(outcome)
         return
+    counts = outcome.manifest.counts
     rest = "".join(f"; {note}" for note in _notes(outcome, settings, progress))
     typer.echo(
-        f"{outcome.out}: {what} ({counts['target_tokens']:,} with loss) in "
+        f"{outcome.out}: {_size(outcome)} ({counts['target_tokens']:,} with loss) in "
         f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}"
     )
-    show_reasons(outcome)
+    show_findings(outcome)
     show_next("dataprep", "pack", outcome.out, "--seq-len", "4096", "--out", "DIR")
 
 

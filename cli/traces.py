@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 
-from dataprep.cli.show import echo, print_json
+from dataprep.cli.show import echo, print_json, show_next
 from dataprep.cli.steps import Step
 from dataprep.loaders import PackedDataset, TokenizedDataset
 from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.look.listing import Fate, documents_of_fate
+from dataprep.pipeline.look.lookup import FileLine, find_in_rows
 from dataprep.pipeline.look.origins import RowOrigins
 
 
@@ -47,6 +48,23 @@ def show_step(found: Step, *, as_json: bool) -> None:
     others = Counter(name for name, row, _ in rows if row is None)
     for name, count in others.items():
         echo(f"── {counted(count, 'row')} of {name}; inspect its folder to see them")
+
+
+def show_found(opened: PackedDataset, wanted: int | FileLine, *, as_json: bool) -> None:
+    """Print which rows hold a document."""
+    found = find_in_rows(opened.folder, opened.about, wanted)
+    if as_json:
+        print_json([asdict(one) for one in found])
+        return
+    for one in found:
+        rows = {place.row for place in one.places}
+        held = f"in {counted(len(rows), 'row')}" if rows else "in no row, packing left it out"
+        echo(f"{one.origin}; document {one.document} of {one.dataset}, {held}")
+        for place in one.places:
+            echo(f"  {place}")
+    first = next((place.row for one in found for place in one.places), None)
+    if first is not None:
+        show_next("dataprep", "inspect", opened.folder, "--row", str(first))
 
 
 def show_listed(opened: TokenizedDataset | PackedDataset, fate: Fate, *, as_json: bool) -> None:

@@ -45,10 +45,10 @@ class ChatConfig(Model):
         "records",
     )
     tools: str = Field("tools", description="key of the tools, beside the messages")
-    template: NameOrPath | None = Field(
-        None,
-        description="file of a chat template, or the name of one of the tokenizer's; default: the "
-        "tokenizer's own, tool_use for records with tools if it has that",
+    template: NameOrPath = Field(
+        "",
+        description="file of a chat template, or the name of one: of the tokenizer's, or chatml; "
+        "default: the tokenizer's own, tool_use for records with tools if it has that",
     )
     variables: dict[str, Any] = Field(
         default_factory=dict,

@@ -96,11 +96,22 @@ def _parse(text: str, ending: str, name: str) -> Any:
         return plain(_PARSERS[ending](text), name)
     except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
         cause = short(" ".join(str(error).split()), 300)
-        raise ConfigError(f"config {name} is not valid: {cause}") from None
+        raise ConfigError(f"config {name} is not valid: {cause}{_hint(error, text)}") from None
     except RecursionError:
         raise ConfigError(f"config {name} is nested too deeply") from None
     except _UNDECLARED as error:
         raise ConfigError(f"config {name} is not valid: {error!r}") from None
+
+
+def _hint(error: Exception, text: str) -> str:
+    """Say that ${VAR} needs quotes in {…} and […], where YAML gave up at its brace."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None or text[mark.index - 1 : mark.index + 1] != "${":
+        return ""
+    before = re.split(r"[\s,\[{]", text[: mark.index])[-1]
+    after = re.split(r"[\s,\]}]", text[mark.index :].partition("}")[2])[0]
+    name = text[mark.index :].partition("}")[0]
+    return f'; quote a variable within {{…}} or […]: "{before}{name}}}{after}"'
 
 
 def _yaml(text: str) -> Any:

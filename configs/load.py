@@ -1,4 +1,4 @@
-"""Merge files, presets, flags and `--set` into one config.
+"""Merge files, presets, flags and `--set`, or the settings of a call, into one config.
 
     --config a  <  --config b  <  --set a.b=c  <  flags        the right one wins
 
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from dataprep.configs.base import IS_PATH, MAY_BE_PATH, Model, Needs
 from dataprep.configs.files import MAX_DEPTH, is_preset, parse_value, preset_names, read_file
-from dataprep.configs.problems import model_in, problems_of
+from dataprep.configs.problems import Place, model_in, problems_by_place, problems_of
 from dataprep.pipeline.errors import ConfigError, CorruptError
 
 __all__ = ["load_config", "preset_names", "recorded", "validate"]
@@ -34,11 +34,14 @@ def load_config(
     section: str | None = None,
     sets: Sequence[str] = (),
     flags: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
     by_hand: str = "the command line",
 ) -> C:
-    """Return the validated config of whole files or of a section; None is a flag not given.
+    """Return the validated config of whole files or of a section.
 
-    `by_hand` is what a message calls the place of `sets` and `flags`.
+    `settings` win over all others. None is a flag that is not given, but a setting like any other:
+    null. A message names the files, the `--set` or, of flags and settings, what `by_hand` calls
+    them.
     """
     values: dict[str, Any] = {}
     layers: list[Collection[str]] = []  # the keys of each file, then those of the command line
@@ -51,13 +54,34 @@ def load_config(
         if not separator or not key:
             raise ConfigError(f"--set takes key=value, got {item!r}")
         put(values, key.split("."), parse_value(text), item)
-    where = ", ".join(files) or by_hand
-    validate(model, values, where)  # also what a flag replaces
+    check_layers(model, values, files, sets)  # also what a flag replaces
     given = {key: value for key, value in (flags or {}).items() if value is not None}
-    config = validate(model, {**values, **given}, where)
+    given |= settings or {}
+    config = validate(model, {**values, **given}, by_hand)
     layers.append({*given, *(item.partition("=")[0] for item in sets)})
     check_effects(config, layers)
     return config
+
+
+def check_layers(
+    model: type[BaseModel], values: Mapping[str, Any], files: Sequence[str], sets: Sequence[str]
+) -> None:
+    """Raise a ConfigError that names the file or the `--set` which each problem comes from."""
+    try:
+        model.model_validate(values)
+    except ValidationError as error:
+        told: dict[str, list[str]] = {}
+        for place, problem in problems_by_place(model, error).items():
+            blamed = [f"--set {item}" for item in sets if _touches(item, place)]
+            told.setdefault(", ".join(blamed or files or ["--set"]), []).append(problem)
+        said = "; ".join(f"in {where}: {'; '.join(found)}" for where, found in told.items())
+        raise ConfigError(f"config error {said}") from None
+
+
+def _touches(item: str, place: Place) -> bool:
+    """Return whether `--set a.b=1` sets the value at a place, a part of it, or what it is in."""
+    keys = item.partition("=")[0].split(".")
+    return all(str(part) == key for part, key in zip(place, keys, strict=False))
 
 
 def check_effects(config: Model, layers: Sequence[Collection[str]]) -> None:

@@ -46,19 +46,27 @@ _BOUNDS: Mapping[str, str] = {
 }
 
 
+Place = tuple[int | str, ...]  # the keys that lead to a value
+
+
 def problems_of(model: type[BaseModel], error: ValidationError) -> str:
     """Return all problems of a config, one for each key."""
-    by_place: dict[tuple[int | str, ...], list[Any]] = {}
+    return "; ".join(problems_by_place(model, error).values())
+
+
+def problems_by_place(model: type[BaseModel], error: ValidationError) -> dict[Place, str]:
+    """Return what is wrong with a config, by the place of each problem."""
+    by_place: dict[Place, list[Any]] = {}
     for problem in error.errors():
         by_place.setdefault(_place(model, problem), []).append(problem)
     # Of a list that might have been a text, only what is wrong in the list.
     outer = {place[:i] for place in by_place for i in range(1, len(place))}
-    return "; ".join(_told(model, at, found) for at, found in by_place.items() if at not in outer)
+    return {at: _told(model, at, found) for at, found in by_place.items() if at not in outer}
 
 
-def _place(model: type[BaseModel], problem: Any) -> tuple[int | str, ...]:
+def _place(model: type[BaseModel], problem: Any) -> Place:
     """Return the keys that lead to a value, without the types that pydantic adds to them."""
-    loc: tuple[int | str, ...] = problem["loc"]
+    loc: Place = problem["loc"]
     if problem["type"] == "extra_forbidden":
         return loc
     place: list[int | str] = []

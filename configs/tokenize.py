@@ -8,9 +8,9 @@ and overrides are in `load`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dataprep.configs.base import (
     IS_PATH,
@@ -38,6 +38,7 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.pack import PackConfig
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
@@ -46,11 +47,24 @@ class InputConfig(Model):
     """One input with settings of its own; a plain string is an input without any."""
 
     path: FilePath = Field(description="a path, glob, URL, hf:NAME, synthetic:KIND, or - for stdin")
-    fields: str | None = Field(None, description="overrides the top-level fields")
-    fields_from: str | None = Field(None, description="overrides the top-level fields_from")
+    fields: str | None = Field(
+        None, description="overrides the top-level fields and fields_from; not with fields_from"
+    )
+    fields_from: str | None = Field(
+        None, description="overrides the top-level fields and fields_from; not with fields"
+    )
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
     chat: ChatConfig | None = Field(None, description="overrides the top-level chat")
     objective: ObjectiveConfig | None = Field(None, description="overrides the top-level objective")
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_fields(self) -> Self:
+        if self.fields is not None and self.fields_from is not None:
+            raise ValueError(
+                f"has both fields {short(repr(self.fields), 60)} and fields_from "
+                f"{short(repr(self.fields_from), 60)}; leave one of them out"
+            )
+        return self
 
 
 def _input_of(value: Any) -> Any:

@@ -3,7 +3,7 @@
     dataset = open_dataset("data/tokenized")
     dataset[7]              {"tokens": u16|u32[n], "loss_mask": bool[n], "vision_mask": …,
                              "loss_weights": f32[n] where fields have weights, 0 without loss}
-    dataset[[3, 9, 4]]      a list of those
+    dataset[[3, 9, 4]]      a list of those; dataset[3:9] too
 
 Sizes and record counts are checked against the manifest when a dataset is opened, the hash of a
 shard and of its index before the first document is read. Shards are immutable: a file that changes
@@ -83,8 +83,10 @@ class TokenizedDataset:
     @overload
     def __getitem__(self, key: int) -> Document: ...
     @overload
-    def __getitem__(self, key: Sequence[int] | NDArray[Any]) -> list[Document]: ...
+    def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> list[Document]: ...
     def __getitem__(self, key: Any) -> Document | list[Document]:
+        if isinstance(key, slice):
+            return [self._document(i) for i in range(len(self))[key]]
         if isinstance(key, (list, tuple, np.ndarray)):
             return [self._document(operator.index(i)) for i in key]
         return self._document(operator.index(key))

@@ -118,6 +118,8 @@ class Mixture:
     num_rows: int | None  # None: it never ends
     shuffled: bool
     seed: int
+    epochs: int | None = None  # this and the next decided phases and num_rows
+    exhausted: Exhausted = "stop"
 
     def locate(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         """Return the dataset and the row in it, for the places [start, stop)."""
@@ -200,6 +202,8 @@ def plan_mixture(
         num_rows=end,
         shuffled=shuffled,
         seed=seed,
+        epochs=epochs,
+        exhausted=exhausted,
     )
 
 

@@ -3,7 +3,7 @@
     dataset = open_dataset("data/packed")
     dataset[7]              {"tokens": i32[S + 1], "loss_mask": bool[S + 1], "segment_ids": …,
                              "positions": …, "vision_mask": …, "loss_weights": f32[S + 1] …}
-    dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]
+    dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]; dataset[3:9] too
 
 It is also a `RandomAccessDataSource` of grain, which reads many rows at once where it can.
 `shards` finds the bytes, `expand` makes the arrays.
@@ -71,7 +71,9 @@ class PackedDataset:
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedDataset, (self.folder, self.about, self._verify)
 
-    def __getitem__(self, key: int | Sequence[int] | NDArray[Any]) -> Batch:
+    def __getitem__(self, key: int | slice | Sequence[int] | NDArray[Any]) -> Batch:
+        if isinstance(key, slice):
+            return self._rows(range(len(self))[key])
         if isinstance(key, (Sequence, np.ndarray)):
             return self._rows(key)
         return {name: array[0] for name, array in self._rows([key]).items()}

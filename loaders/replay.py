@@ -1,7 +1,7 @@
 """Which rows a loader took at a step, by a state that it saved later: no other setting is needed.
 
     {"step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null}
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null, …}
 
     step 17 of web  ─►  rows 5103, 88, … of web; 77 rows are of code
 
@@ -21,6 +21,7 @@ from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, epochs_b
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.loaders.state import parse_state
 from dataprep.pipeline.errors import ConfigError, ConflictError, short
+from dataprep.pipeline.typed import convert_as
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
@@ -95,7 +96,7 @@ class Replay:
 def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
     """Return what a state says about the batches before it; a ConflictError if it is none."""
     try:
-        known = msgspec.convert(dict(parse_state(state)), _Known)
+        known = convert_as(dict(parse_state(state)), _Known)
         sizes = BatchSizes.of({int(step): size for step, size in known.batch_size.items()})
     except (msgspec.ValidationError, ValueError, ConfigError) as error:
         raise ConflictError(

@@ -1,12 +1,14 @@
 """Where a trainer is in its data, as a small dict that JSON can hold.
 
-    {"version": 2, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null}
+    {"version": 3, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
+     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null,
+     "epochs": null, "exhausted": "stop"}
 
 It holds everything that decided the batches before `step`. A loader takes a state if it would have
 made the same batches up to there. What comes after may differ: batch sizes and weights may change
 at that step. `rows` is where the rows end, null if they never do; it decides how many rows a padded
-batch has, so it may differ as long as both ends come after the batches before `step`.
+batch has, so it may differ as long as both ends come after the batches before `step`. `epochs` and
+`exhausted` are there to name what made phases or rows differ; by themselves they may.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.pipeline.errors import ConflictError, short
 
-VERSION = 2
+VERSION = 3
 
 
 class State(dict[str, Any]):
@@ -48,6 +50,8 @@ def make_state(
             if phase.first_row < rows
         ],
         rows=None if mixture.num_rows is None else min(mixture.num_rows, MAX_ROWS),
+        epochs=mixture.epochs,
+        exhausted=mixture.exhausted,
     )
 
 
@@ -78,6 +82,10 @@ _FIXES = {
     "phases": "weights may change from a step on: (path, {{0: 0.7, {step}: 0.5}})",
     "rows": "the last batch before was padded: set the epochs that the state was made with",
 }
+_CAUSES = {  # of phases or rows that differ
+    "exhausted": "a dataset was used up before: set exhausted as the state has it",
+    "epochs": "a dataset was used up before: set the epochs that the state has",
+}
 
 
 def check_state(state: State, expected: State, places: int) -> None:
@@ -89,12 +97,32 @@ def check_state(state: State, expected: State, places: int) -> None:
         found, wanted = state.get(key), expected[key]
         if key == "rows":
             found, wanted = _filled(found, places), _filled(wanted, places)
-        # As JSON: in Python, True == 1 == 1.0.
-        if json.dumps(found, sort_keys=True) != json.dumps(wanted, sort_keys=True):
+        if _differ(found, wanted):
+            key, fix = _cause(key, fix, state, expected)
             raise ConflictError(
                 f"the state at step {state['step']} was made with {key} {shown(state.get(key))}, "
                 f"this loader has {shown(expected[key])}; {fix.format(step=state['step'])}"
             )
+
+
+def _cause(key: str, fix: str, state: State, expected: State) -> tuple[str, str]:
+    """Return the setting that made a key differ, and what to do about it."""
+    if key == "phases" and _first(state.get(key)) != _first(expected[key]):
+        return key, fix  # no dataset is used up in the first phase: the weights themselves
+    if key in ("phases", "rows"):
+        for cause, its_fix in _CAUSES.items():
+            if _differ(state.get(cause), expected[cause]):
+                return cause, fix if key == "rows" and cause == "epochs" else its_fix
+    return key, fix
+
+
+def _first(phases: Any) -> Any:
+    return phases[0] if isinstance(phases, list) and phases else None
+
+
+def _differ(found: Any, wanted: Any) -> bool:
+    """Compare as JSON: in Python, True == 1 == 1.0."""
+    return json.dumps(found, sort_keys=True) != json.dumps(wanted, sort_keys=True)
 
 
 def _filled(rows: Any, places: int) -> Any:

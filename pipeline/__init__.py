@@ -1,7 +1,7 @@
 """THE MAP. Rooms stand in the order of the data; a room imports only from rooms above it.
 
     ground       types  errors  files  caches  hashes  ragged  opening  addresses  secrets
-                 excerpts  twice
+                 excerpts  twice  typed
     storage      arrays ↔ bytes ↔ manifest                       ◄── loaders import these two only
        │
     sources      raw records in: JSON, Parquet, text, CSV, tars, the hub

@@ -94,6 +94,7 @@ class Task:
     identity: str  # hash of the pieces and their sources' fingerprints
     pieces: tuple[Piece, ...]
     num_bytes: int  # of input, for progress
+    sizes: tuple[int, ...] = ()  # of input, of each piece, where the plan tells them apart
     limit: int = -1  # stop after this many records; -1: read all
 
 

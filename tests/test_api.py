@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,10 @@ from conftest import Sample
 from dataprep import ConfigError, InputError
 from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
+from dataprep.pipeline.engine import files as tokenizer_files
+from dataprep.pipeline.engine.hub import Fetched
 from support.modules import ROOT
+from support.toy import write_toy_tokenizer
 from support.trees import tree
 
 # What scripts and trainers rely on; a change here is a change for them.
@@ -146,6 +150,22 @@ def test_the_functions_make_what_the_commands_make(
     assert tree(tmp_path / "packed-0") == tree(tmp_path / "packed-1")
 
 
+def test_none_is_null_and_resets_what_a_file_says(tmp_path: Path, sample: Sample) -> None:
+    file = tmp_path / "l.yaml"
+    file.write_text(f"inputs: [{sample.text}]\ntokenizer: bytes\nlimit: 1\nfields_from: own\n")
+    made = dataprep.tokenize(file, out=tmp_path / "out", workers=1, limit=None, fields_from=None)
+    lines = sample.text.read_text(encoding="utf-8").splitlines()
+    assert made.manifest.counts["documents_written"] == len(lines)
+    given = {"inputs": [str(sample.text)], "tokenizer": "bytes", "limit": 1}
+    again = dataprep.tokenize(given, out=tmp_path / "out", workers=1, limit=None)
+    assert again.was_complete
+
+
+def test_none_where_null_means_nothing_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"strategy must be .*got None"):
+        dataprep.pack(inputs=["a"], seq_len=64, strategy=None, out=tmp_path / "out")
+
+
 def test_settings_that_do_not_exist_are_mistakes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"in the arguments: .*seqlen"):
         dataprep.pack(inputs=["a"], seqlen=64, out=str(tmp_path / "out"))
@@ -167,6 +187,51 @@ def test_ids_of_texts_are_those_of_tokenizers(sample: Sample) -> None:
         )
     assert dataprep.tokenize_text([], "bytes") == []
     assert dataprep.tokenize_text("", "bytes").dtype == np.uint32
+
+
+def test_a_tokenizer_is_that_which_its_path_names_now(
+    tmp_path: Path, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    write_toy_tokenizer(tmp_path / "a" / "mine")
+    shutil.copytree(sample.tokenizer.parent, tmp_path / "b" / "mine")
+    monkeypatch.chdir(tmp_path / "a")
+    assert dataprep.tokenize_text("ab", "mine").tolist() == [100, 101]
+    assert dataprep.detokenize([100, 101], "mine") == "a b"
+    reference = Tokenizer.from_file(str(sample.tokenizer))
+    wanted = reference.encode("ab", add_special_tokens=False).ids
+    monkeypatch.chdir(tmp_path / "b")
+    assert dataprep.tokenize_text("ab", "mine").tolist() == wanted
+    assert dataprep.detokenize(wanted, "mine") == "ab"
+    shutil.copy(sample.tokenizer, tmp_path / "a" / "mine" / "tokenizer.json")  # saved anew
+    assert dataprep.tokenize_text("ab", tmp_path / "a" / "mine").tolist() == wanted
+    monkeypatch.chdir(tmp_path / "a")
+    assert dataprep.tokenize_text("ab", "mine").tolist() == wanted
+
+
+def test_special_tokens_are_those_that_the_config_beside_a_tokenizer_names_now(
+    tmp_path: Path,
+) -> None:
+    folder = write_toy_tokenizer(tmp_path)
+    assert dataprep.tokenize_text("q", folder, special_in_text="error").tolist() == [116]
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "q"}')
+    with pytest.raises(InputError, match=r"text 0: .*'q'"):
+        dataprep.tokenize_text("q", folder, special_in_text="error")
+
+
+def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    folder = write_toy_tokenizer(tmp_path)
+
+    def fetch(name: str) -> Fetched:
+        asked.append(name)
+        return Fetched(folder / "tokenizer.json", "")
+
+    monkeypatch.setattr(tokenizer_files, "fetch", fetch)
+    for _ in range(2):
+        assert dataprep.tokenize_text("ab", "org/toy-of-the-api").tolist() == [100, 101]
+    assert asked == ["org/toy-of-the-api"]
 
 
 def test_a_text_that_cannot_be_encoded_is_named(sample: Sample) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
@@ -27,6 +28,8 @@ import dataprep
 from conftest import PLAIN, RunCli, Sample
 from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.engine.fast import ADAPTERS
+from dataprep.pipeline.engine.proof import shipped
 from support.modules import ROOT
 from support.pages import PAGES, REFERENCE, Block, blocks_of, plain_commands, prose_of
 
@@ -192,6 +195,26 @@ def test_every_flag_that_a_page_names_exists() -> None:
 def test_the_page_of_the_api_names_all_of_it() -> None:
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     assert [name for name in dataprep.__all__ if f"`{name}`" not in text] == []
+
+
+def test_the_page_of_the_api_names_all_kinds_of_reports() -> None:
+    sources = [path.read_text() for path in (ROOT / "pipeline").rglob("*.py")]
+    sent = {kind for text in sources for kind in re.findall(r'\breport\("(\w+)"', text)}
+    (told,) = re.findall(r"def report\(.*#(.*)", (ROOT / "docs/python.md").read_text())
+    assert set(re.findall(r'"(\w+)"', told)) == sent
+
+
+def test_the_page_of_tokenizers_says_for_which_engines_proofs_are_shipped() -> None:
+    shipment = msgspec.json.decode(shipped.FILE.read_bytes(), type=shipped.Shipment)
+    found: dict[str, set[str]] = {}
+    for each in shipment.proofs:
+        found.setdefault(each.tokenizer, set()).add(each.proof.engine)
+    page = " ".join((ROOT / "docs/tokenizers.md").read_text().split())
+    assert "of GPT-2, GPT-4 and Qwen3 for all three engines, of MiniLM for splintr alone" in page
+    assert found == {
+        **{name: set(ADAPTERS) for name in ("Xenova/gpt2", "Xenova/gpt-4", "Qwen/Qwen3-8B")},
+        "sentence-transformers/all-MiniLM-L6-v2": {"splintr"},
+    }
 
 
 def test_the_reference_is_made_from_the_code(tmp_path: Path) -> None:

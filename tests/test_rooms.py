@@ -23,6 +23,7 @@ GROUND = {
     "secrets",
     "excerpts",
     "twice",
+    "typed",
 }
 
 # Rooms that a room may import, besides itself and the ground; `configs` is allowed where named.

@@ -13,6 +13,8 @@ rows        records one by one ─► a layout: segments, specs of their own, ba
 assemble    encoded texts ─► tokens and masks of many documents
 objectives  fill in the middle, span corruption, sides: new documents of those (OBJECTIVES)
 process     a batch of records ─► documents, by all of these
+chat/       conversations ─► parts of text with weights, by chat templates
+conversations   a batch of conversations ─► documents
 pairs       preferences: two rows of a record ─► one document of two sides
 together    small batches in one call, so that many small files cost little
 """

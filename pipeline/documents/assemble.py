@@ -33,10 +33,12 @@ class Layout:
     is_text: Mask
     weight: NDArray[np.float64]  # of each part in the loss; 0: none
     mask: NDArray[np.int8]  # of each part, as in `Parts`
+    is_added: Mask  # of each part: BOS and the like, which make no document by themselves
     document_ends: Offsets  # in parts
     kept: Offsets  # the record of each document, by its place in the batch
     codes_dropped: Offsets  # of each document
     codes_thinned: Offsets  # of each document
+    optional: frozenset[str] = frozenset()  # optional keys of the rules that any record has
 
 
 def merged(layouts: Sequence[Layout]) -> Layout:
@@ -68,6 +70,7 @@ def merged(layouts: Sequence[Layout]) -> Layout:
         is_text=is_text[parts],
         weight=np.concatenate([each.weight for each in layouts])[parts],
         mask=np.concatenate([each.mask for each in layouts])[parts],
+        is_added=np.concatenate([each.is_added for each in layouts])[parts],
         document_ends=np.cumsum(sizes[order]),
         kept=kept[order],
         codes_dropped=np.concatenate([each.codes_dropped for each in layouts])[order],
@@ -78,28 +81,40 @@ def merged(layouts: Sequence[Layout]) -> Layout:
 def assemble(
     layout: Layout, ids: Ids, offsets: Offsets, masks: Sequence[str], dtype: np.dtype[Any]
 ) -> tuple[Documents, Mask]:
-    """Return the documents that have tokens, and which of the layout's these are."""
+    """Return the documents that have tokens, and which of the layout's these are.
+
+    BOS and EOS that were added do not count: a document without any other token has none.
+    """
     lengths = layout.lengths.copy()
     lengths[layout.is_text] = np.diff(offsets)
+    has_tokens = _sums(np.where(layout.is_added, 0, lengths), layout.document_ends) > 0
+    literals = layout.literals
+    if not has_tokens.all():
+        is_left = np.repeat(has_tokens, np.diff(layout.document_ends, prepend=0))
+        of_literals = np.where(layout.is_text, 0, lengths)
+        literals = literals[np.repeat(is_left, of_literals)]
+        lengths[~is_left] = 0
     part_ends = np.cumsum(lengths)
     tokens = np.empty(int(part_ends[-1]) if len(part_ends) else 0, dtype)
     of_text = np.repeat(layout.is_text, lengths)
     tokens[of_text] = ids
-    literal = ~layout.is_text
+    literal = ~layout.is_text & (lengths > 0)
     if (lengths[literal] == 1).all():  # only BOS and EOS: a few places among many tokens
-        tokens[part_ends[literal] - 1] = layout.literals
+        tokens[part_ends[literal] - 1] = literals
     else:
-        tokens[~of_text] = layout.literals
-    ends = np.concatenate(([0], part_ends))[
-        layout.document_ends
-    ]  # a document of 0 parts has no token
-    has_tokens = np.diff(ends, prepend=0) > 0
+        tokens[~of_text] = literals
     documents = Documents(
         tokens=tokens,
-        ends=ends[has_tokens],
+        ends=np.cumsum(_sums(lengths, layout.document_ends)[has_tokens]),
         masks=tuple(runs_of_parts(_values(layout, name), lengths) for name in masks),
     )
     return documents, has_tokens
+
+
+def _sums(lengths: Offsets, document_ends: Offsets) -> Offsets:
+    """Return the sum over the parts of each document, of which one may have none."""
+    before = np.concatenate(([0], np.cumsum(lengths)))
+    return np.diff(before[document_ends], prepend=0)
 
 
 def _values(layout: Layout, mask: str) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, merged
 from dataprep.pipeline.documents.batch import BatchColumns, is_text
-from dataprep.pipeline.documents.fields import Field, parse_spec
+from dataprep.pipeline.documents.fields import Field, parse_own_spec
 from dataprep.pipeline.documents.lay_out import pattern_of
 from dataprep.pipeline.documents.parts import CODES, TEXT, Parts, joined_ids
 from dataprep.pipeline.documents.rules import Rules
@@ -37,7 +37,8 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
     columns = BatchColumns(records.columns, lwm=rules.grammar.lwm)
     classes = columns.classes(settler.questions, len(records.lines))
     if len(classes) == 1:
-        return _lay_out(records, settler.settled(classes[0].answers), rules, errors)
+        layout = _lay_out(records, settler.settled(classes[0].answers), rules, errors)
+        return layout and replace(layout, optional=settler.there)
     found: list[Layout] = []
     bad: list[RecordError] = []
     for each in classes:
@@ -46,7 +47,7 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
             return None
         found.append(replace(layout, kept=each.rows[layout.kept]))
     errors += bad
-    return merged(found) if found else None
+    return replace(merged(found), optional=settler.there) if found else None
 
 
 def _chosen(records: Records, rows: Offsets) -> Records:
@@ -110,7 +111,7 @@ def _common_fields(records: Records, rules: Rules) -> tuple[Field, ...] | None:
     if not len(specs) or not is_text(specs) or len(set(specs)) > 1:
         return None
     try:
-        return parse_spec(specs[0], rules.grammar)
+        return parse_own_spec(specs[0], rules.grammar)
     except ValueError:  # a bad spec: `rows` reports each of the records
         return None
 
@@ -133,6 +134,7 @@ def _repeated(
         is_text=np.tile(part_lengths == TEXT, count),
         weight=np.tile(np.array(pattern.weight), count),
         mask=np.tile(np.array(pattern.mask, np.int8), count),
+        is_added=np.tile(np.array(pattern.is_added, np.bool_), count),
         document_ends=np.arange(1, count + 1) * len(part_lengths),
         kept=kept,
         codes_dropped=sum((column.dropped for column in wrapped), none),

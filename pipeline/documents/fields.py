@@ -49,6 +49,7 @@ ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'"}
 RARE_IN_KEYS = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 # answer*0.5; also what was meant as a weight and is none: answer*-1, answer*nan
 WEIGHTED = re.compile(rf"({_TEXT}|.+)\*([-+]?(?:[0-9.][\w.]*(?:[-+][0-9]+)?|nan|inf))")
+_NAMES_NOTHING = "fields {!r} names an empty field; write a,b or [a],b or a+b"
 # What may stand before a `?` and yet not be left out, and what to write.
 MISPLACED = (
     (re.compile(r"<\|(?:bos|eos|[0-9]{1,10})\|>"), "an id is always there; leave out the ?"),
@@ -228,12 +229,10 @@ def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
         fields = parse_spec(spec, grammar)
     except ValueError as error:
         raise ConfigError(f"fields {spec!r}: {error}") from None
+    if _names_nothing(fields):
+        raise ConfigError(_NAMES_NOTHING.format(spec))
     for field in fields:
         for key in field.keys:
-            if not key:
-                raise ConfigError(
-                    f"fields {spec!r} names an empty field; write a,b or [a],b or a+b"
-                )
             if key[0] in "[]" or key[-1] in "[]":
                 raise ConfigError(
                     f"fields {spec!r}: {key!r} has a stray bracket; a spec is split on ',' first, "
@@ -245,6 +244,18 @@ def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
                     "a,b and not a+b, or set modalities"
                 )
     return fields
+
+
+def parse_own_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
+    """Parse the spec that a record brings; ValueError says what is wrong."""
+    fields = parse_spec(spec, grammar)
+    if _names_nothing(fields):
+        raise ValueError(_NAMES_NOTHING.format(spec))
+    return fields
+
+
+def _names_nothing(fields: Sequence[Field]) -> bool:
+    return not all(key for field in fields for key in field.keys)
 
 
 def choose_spec(value: Any, line: int, fields_index: int | None) -> str:

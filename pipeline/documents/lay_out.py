@@ -81,8 +81,9 @@ def add_by_pattern(
 
 def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: Rules) -> None:
     """Add one document without segments; ValueError says what is wrong with which field."""
+    added = not rules.grammar.lwm  # to LWM, a document of BOS and EOS is one
     if rules.add_bos:
-        parts.add_ids(special_ids(rules.bos, "BOS"), weight=0.0)
+        parts.add_ids(special_ids(rules.bos, "BOS"), weight=0.0, added=added)
     for i, f in enumerate(fields):
         if f.is_text:
             _add_text(parts, record, f, rules, is_first=i == 0)
@@ -100,7 +101,7 @@ def add_document(parts: Parts, record: Record, fields: Sequence[Field], rules: R
             special = rules.bos if f.kind == "bos" else rules.eos
             parts.add_ids(special_ids(special, f.kind.upper()), f.weight, f.mask)
     if rules.add_eos:
-        parts.add_ids(special_ids(rules.eos, "EOS"), weight=1.0)
+        parts.add_ids(special_ids(rules.eos, "EOS"), weight=1.0, added=added)
     parts.end_document()
 
 
@@ -109,11 +110,12 @@ def _add_text(parts: Parts, record: Record, f: Field, rules: Rules, *, is_first:
     special = f.special + max(len(f.keys) - 1, 0) * rules.separator_special
     if is_first:
         text, special = rules.prepend_text + text, rules.prepend_special + special
+    added = not rules.grammar.lwm
     if len(rules.text_prefix):
-        parts.add_ids(rules.text_prefix, f.weight, f.mask)
+        parts.add_ids(rules.text_prefix, f.weight, f.mask, added=added)
     parts.add_text(text, f.weight, f.mask, special)
     if len(rules.text_suffix):
-        parts.add_ids(rules.text_suffix, f.weight, f.mask)
+        parts.add_ids(rules.text_suffix, f.weight, f.mask, added=added)
 
 
 def _joined_text(record: Record, f: Field, rules: Rules) -> str:

@@ -46,6 +46,7 @@ class Parts:
     lengths: list[int] = field(default_factory=list)
     weight: list[float] = field(default_factory=list)  # in the loss; 0: none
     mask: list[int] = field(default_factory=list)  # by NUMBERS; 0: none but the loss
+    is_added: list[bool] = field(default_factory=list)  # as in `Layout`
     document_ends: list[int] = field(default_factory=list)  # in parts
 
     def add_text(self, text: str, weight: float, mask: str = "", special: int = 0) -> None:
@@ -53,9 +54,9 @@ class Parts:
         self.special.append(special)
         self._add(TEXT, weight, mask)
 
-    def add_ids(self, ids: Ids, weight: float, mask: str = "") -> None:
+    def add_ids(self, ids: Ids, weight: float, mask: str = "", *, added: bool = False) -> None:
         self.literals.append(ids)
-        self._add(len(ids), weight, mask)
+        self._add(len(ids), weight, mask, added=added)
 
     def add_block(
         self, codes: NDArray[Any], modality: str, block: Block, weight: float, label: str
@@ -97,6 +98,7 @@ class Parts:
         self.lengths += pattern.lengths
         self.weight += pattern.weight
         self.mask += pattern.mask
+        self.is_added += pattern.is_added
         self.end_document()
 
     def end_document(self) -> None:
@@ -116,6 +118,7 @@ class Parts:
             (self.lengths, texts + literals),
             (self.weight, texts + literals),
             (self.mask, texts + literals),
+            (self.is_added, texts + literals),
         ):
             del values[len(values) - count :]
 
@@ -150,6 +153,7 @@ class Parts:
             is_text=lengths == TEXT,
             weight=np.array(self.weight, np.float64),
             mask=np.array(self.mask, np.int8),
+            is_added=np.array(self.is_added, np.bool_),
             document_ends=np.array(self.document_ends, np.int64),
             kept=np.array(kept, np.int64),
             codes_dropped=dropped,
@@ -160,10 +164,11 @@ class Parts:
         by_name = [(m, [part for part in self.codes if part.modality == m]) for m in MODALITIES]
         return [(modality, parts) for modality, parts in by_name if parts]
 
-    def _add(self, length: int, weight: float, mask: str = "") -> None:
+    def _add(self, length: int, weight: float, mask: str = "", *, added: bool = False) -> None:
         self.lengths.append(length)
         self.weight.append(weight)
         self.mask.append(NUMBERS[mask])
+        self.is_added.append(added)
 
 
 NO_IDS: Ids = np.zeros(0, np.uint32)

@@ -16,16 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, assemble
-from dataprep.pipeline.documents.chat.batch import (
-    ChatRules,
-    lay_out_conversations,
-    layout_of,
-    weigh,
-)
 from dataprep.pipeline.documents.columns import lay_out_columns
-from dataprep.pipeline.documents.lay_out import special_ids
 from dataprep.pipeline.documents.objectives.draws import Keys, Places, mixed
-from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.rows import lay_out_rows
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.engine import BadTextsError, EncodedTexts
@@ -62,6 +54,7 @@ class Processed:
     empty_lines: Offsets  # records without any token
     next_line: int
     num_bytes: int
+    optional: frozenset[str] = frozenset()  # as in `Layout`
 
 
 def process(
@@ -76,6 +69,8 @@ def process(
     Objectives need `places`, where the records come from.
     """
     if rules.chat is not None:
+        from dataprep.pipeline.documents.conversations import process_conversations  # and jinja2
+
         return process_conversations(records, rules, rules.chat, encoder, places)
     errors = list(records.errors)
     layout = lay_out_columns(records, rules, errors)
@@ -106,61 +101,15 @@ def process(
         empty_lines=origins["line"][~has_tokens],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
+        optional=layout.optional,
     )
     try:
-        return _with_objective(processed, records, layout.kept[has_tokens], rules, places)
-    except _UnfitError as error:
-        good = _without(records, error.reasons)
-        return process(good, rules, encoder, first_line, places)
+        return with_objective(processed, records, layout.kept[has_tokens], rules, places)
+    except UnfitError as error:
+        return process(without(records, error.reasons), rules, encoder, first_line, places)
 
 
-def process_conversations(
-    records: Records,
-    rules: Rules,
-    chat: ChatRules,
-    encoder: TextEncoder,
-    places: Places | None = None,
-) -> Processed:
-    """Make documents of a batch of conversations."""
-    reasons: dict[int, str] = {}
-    found = lay_out_conversations(records, chat, reasons)
-    while True:
-        bad = len(reasons)
-        try:
-            ids, offsets = encoder.encode_parsed(found.texts)
-            weighed = weigh(found, ids, offsets, chat, reasons)
-        except BadTextsError as error:
-            reasons |= {found.kept[i]: reason for i, reason in error.reasons.items()}
-        if len(reasons) == bad:
-            break
-        found = lay_out_conversations(records, chat, reasons)
-    bos = special_ids(rules.bos, "BOS") if rules.add_bos else NO_IDS
-    eos = special_ids(rules.eos, "EOS") if rules.add_eos else NO_IDS
-    layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
-    documents, has_tokens = assemble(
-        layout, NO_IDS, np.zeros(1, np.int64), rules.masks, rules.dtype
-    )
-    origins = np.zeros(len(layout.kept), ORIGIN)
-    origins["line"] = records.lines[layout.kept]
-    origins["offset"] = records.offsets[layout.kept]
-    origins["special_in_text"] = weighed.special
-    errors = [*records.errors, *records.errors_at(reasons)]
-    processed = Processed(
-        documents=documents,
-        origins=origins[has_tokens],
-        errors=tuple(sorted(errors, key=lambda e: e.line)),
-        empty_lines=origins["line"][~has_tokens],
-        next_line=records.next_line,
-        num_bytes=records.num_bytes,
-    )
-    try:
-        return _with_objective(processed, records, layout.kept[has_tokens], rules, places)
-    except _UnfitError as error:
-        good = _without(records, error.reasons)
-        return process_conversations(good, rules, chat, encoder, places)
-
-
-class _UnfitError(Exception):
+class UnfitError(Exception):
     """Some documents do not fit the objective."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -168,7 +117,7 @@ class _UnfitError(Exception):
         self.reasons = reasons  # by record
 
 
-def _with_objective(
+def with_objective(
     processed: Processed, records: Records, kept: Offsets, rules: Rules, places: Places | None
 ) -> Processed:
     """Return what the objective makes of the documents; `kept` is the record of each."""
@@ -177,7 +126,7 @@ def _with_objective(
     keys = _keys(records, kept, rules, places)
     made = rules.objective.of_documents(processed.documents, rules.masks, keys)
     if made.reasons:
-        raise _UnfitError({int(kept[i]): reason for i, reason in made.reasons.items()})
+        raise UnfitError({int(kept[i]): reason for i, reason in made.reasons.items()})
     origins = processed.origins[made.owner]
     # What is counted of a record is counted once.
     again = np.flatnonzero(made.owner[1:] == made.owner[:-1]) + 1
@@ -201,7 +150,7 @@ def _keys(records: Records, kept: Offsets, rules: Rules, places: Places | None) 
     return keys
 
 
-def _without(records: Records, reasons: Mapping[int, str]) -> Records:
+def without(records: Records, reasons: Mapping[int, str]) -> Records:
     """Return the batch with some records turned into errors."""
     rows = records.as_rows()
     good = [i for i in range(len(rows)) if i not in reasons]

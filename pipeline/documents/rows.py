@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataprep.pipeline.documents.assemble import Layout
-from dataprep.pipeline.documents.fields import Field, choose_spec, parse_spec
+from dataprep.pipeline.documents.fields import Field, choose_spec, parse_own_spec
 from dataprep.pipeline.documents.lay_out import (
     add_by_pattern,
     add_document,
@@ -25,39 +26,42 @@ def lay_out_rows(
     """Return the layout of the batch; records that cannot be used are added to `errors`."""
     rows = records.as_rows()
     reasons: dict[int, str] = {}  # why a record cannot be used
+    settler = Settler(rules.fields)
     while True:
-        parts, kept = _gather(records, rows, rules, first_line, reasons)
+        parts, kept = _gather(records, rows, rules, settler, first_line, reasons)
         bad = parts.code_faults(rules.blocks)
         if not bad:
             break
         reasons |= {kept[document]: reason for document, reason in bad.items()}
     errors += records.errors_at(reasons)
-    return parts.wrapped(rules.blocks, kept)
+    return replace(parts.wrapped(rules.blocks, kept), optional=settler.there)
 
 
 def _gather(
     records: Records,
     rows: Sequence[Record],
     rules: Rules,
+    of_input: Settler,
     first_line: int,
     reasons: dict[int, str],
 ) -> tuple[Parts, list[int]]:
     """Return the parts of the records that are not known to be bad, and which these are."""
     parts = Parts()
     kept: list[int] = []
-    specs = {"": Settler(rules.fields)}
+    of_spec: dict[str, Settler] = {}  # where records bring their own
     # By the ids of the fields, which are kept alive here: hashing them would take longest of all.
     patterns: dict[tuple[int, ...], tuple[tuple[Field, ...], Parts | None]] = {}
     for i, record in enumerate(rows):
         if i in reasons:
             continue
         try:
-            spec = ""
+            settler = of_input
             if rules.fields_from:
                 spec = _spec_of(record, rules, first_line + int(records.lines[i]))
-                if spec not in specs:
-                    specs[spec] = Settler(parse_spec(spec, rules.grammar))
-            settled = specs[spec].of_record(record)
+                if spec not in of_spec:
+                    of_spec[spec] = Settler(parse_own_spec(spec, rules.grammar))
+                settler = of_spec[spec]
+            settled = settler.of_record(record)
             values, fields = without_segments(record, settled, lwm=rules.grammar.lwm)
             identity = tuple(map(id, fields))
             if identity not in patterns:

@@ -11,8 +11,8 @@ import numpy as np
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.chat.forms import BESIDE
+from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
 from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.objective import Ends, Objective
@@ -116,7 +116,10 @@ def pairs_of(config: TokenizeConfig, index: int) -> Pairs | None:
 
 
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
-    """Return the fields of an input, or the key under which records name their own."""
+    """Return the fields of an input, or the key under which records name their own.
+
+    What an input says of either goes before both at the top.
+    """
     if chat_of(config, index) is not None:
         return ()
     if pairs_of(config, index) is not None:
@@ -125,7 +128,14 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
         return key
-    return check_spec(item.fields or config.fields, grammar_of(config, from_record=False))
+    spec = config.fields if item.fields is None else item.fields
+    return check_spec(spec, grammar_of(config, from_record=False))
+
+
+def optional_keys(config: TokenizeConfig, index: int) -> list[str]:
+    """Return the keys that records of an input may lack; none if the records name the fields."""
+    fields = fields_of(config, index)
+    return [] if isinstance(fields, str) else sorted({k for f in fields for k in f.optional})
 
 
 def grammar_of(config: TokenizeConfig, *, from_record: bool) -> Grammar:

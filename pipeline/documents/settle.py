@@ -82,6 +82,16 @@ class Settler:
             won = question.field if question.spelled and answers[-1] else won
         return self.settled(tuple(answers))
 
+    @property
+    def there(self) -> frozenset[str]:
+        """Return the optional keys that any record settled so far has."""
+        found: set[str] = set()
+        for answers in self._known:
+            for question, yes in zip(self.questions, answers, strict=True):
+                keys = self._fields[question.field].optional if question.spelled else question.keys
+                found |= {*keys} if yes else set()
+        return frozenset(found)
+
     def settled(self, answers: Answers) -> Fields:
         """Return the fields of records with these answers."""
         if not answers:

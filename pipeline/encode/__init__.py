@@ -2,6 +2,7 @@
 
 recipe      what make_dataset needs to know about this command
 plan        inputs ─► sources of media ─► pieces ─► tasks
+preview     what was found, and what the first of it tells of all, before the run
 worker      a task: read ─► decode ─► encode ─► shards
 careful     records that may kill the worker, tried alone
 kinds       KINDS: what pictures and sounds do differently
@@ -17,9 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.encode.recipe import encode, plan_of
+    from dataprep.pipeline.encode.recipe import encode, plan_of, planned
 
-__all__ = ["encode", "plan_of"]
+__all__ = ["encode", "plan_of", "planned"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,18 +8,22 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.retype import CommittedCodes, common_schema, retyped
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker, code_dtype
 from dataprep.pipeline.encoders import Encoder, find_encoder
-from dataprep.pipeline.jobs.accounts import entry_of, sums_of
+from dataprep.pipeline.jobs.accounts import entry_of, notes_on_sources, sums_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
-from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
+from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSource
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
 from dataprep.pipeline.storage.parquet import stored_columns
+from dataprep.pipeline.storage.reasons import Reason, count_reasons
+from dataprep.pipeline.typed import decode_as
 
 NAME = "codes"
 # Config keys that do not concern the dataset.
@@ -43,7 +47,26 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
             Move(path=c.path, name=_name(i, len(full)), file=c.file) for i, c in enumerate(full)
         ],
         texts=errors,
+        found=Findings(
+            reasons=tuple(_reasons(found)) if manifest.counts["documents_dropped"] else (),
+            notes=tuple(
+                notes_on_sources(manifest.sources, limited=planned.plan.config.limit is not None)
+            ),
+        ),
     )
+
+
+class _BadItem(msgspec.Struct):
+    """What is read of a line of errors.jsonl."""
+
+    file: str
+    reason: str
+    line: int | None
+
+
+def _reasons(found: Sequence[CommittedCodes]) -> list[Reason]:
+    lines = (line for c in found for line in _error_lines(c).splitlines())
+    return count_reasons(decode_as(line, _BadItem) for line in lines)
 
 
 def _error_lines(c: CommittedCodes) -> str:

@@ -195,9 +195,8 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
         num_records += count
         is_last = left is not None and num_records >= left
         if is_last or num_bytes >= size.num_bytes or num_records >= size.num_files:
-            yield make_task(
-                sources, index, pieces, num_bytes, -1 if left is None or not is_last else left
-            )
+            limit = -1 if left is None or not is_last else left
+            yield make_task(sources, index, pieces, num_bytes, limit=limit)
             if is_last:
                 return
             left = None if left is None else left - num_records

@@ -20,6 +20,7 @@ from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.accounts import bad_by_task, num_bad
 from dataprep.pipeline.jobs.commits import make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
+from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import write_plan
 from dataprep.pipeline.jobs.poison import forget_poison
@@ -59,6 +60,15 @@ def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMar
         limits=Limits(max_errors=config.max_errors, allow_empty=config.allow_empty),
         may_change=("on_error",),  # it does not change the shards that are kept
     )
+
+
+def planned(
+    config: EncodeConfig, cache_dir: Path, *, overwrite: bool = False, reads: Sequence[str] = ()
+) -> tuple[Planned, Outcome | None]:
+    """Plan what `encode` would do; with an outcome if there is nothing to do."""
+    recipe = recipe_of(config, cache_dir)
+    plan = recipe.plan()
+    return plan, foresee(recipe, plan, overwrite=overwrite, reads=reads)
 
 
 def plan_of(config: EncodeConfig, cache_dir: Path | None) -> Planned:

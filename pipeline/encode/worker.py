@@ -31,7 +31,7 @@ from dataprep.pipeline.encode.tables import (
 from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
-from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
+from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, ResourceError
 from dataprep.pipeline.excerpts import excerpt_of
 from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
@@ -248,10 +248,15 @@ class EncodeTasks:
     def _refuse(self, item: Item, reason: str, poison: PoisonRecord | None) -> None:
         if self._plan.config.on_error == "fail":
             lacks_memory = poison is not None and poison.lacks_memory
-            raise (ResourceError if lacks_memory else InputError)(
-                f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
-                "or list them with --on-error quarantine"
-            )
+            raise refusal(item, reason, ResourceError if lacks_memory else InputError)
+
+
+def refusal(item: Item, reason: str, kind: type[DataprepError] = InputError) -> DataprepError:
+    """Return the error that ends a run at a bad record."""
+    return kind(
+        f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
+        "or list them with --on-error quarantine"
+    )
 
 
 def _filled(value: str | None) -> str:

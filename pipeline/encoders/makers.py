@@ -19,6 +19,7 @@ import msgspec
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.sources.encoded import KEY
+from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Modality, Source
 
 
@@ -75,7 +76,7 @@ def read_made(source: Source) -> Made:
         return Made()
     value = (schema.metadata or {}).get(KEY, b"[]")
     try:
-        makers = msgspec.json.decode(value, type=tuple[Maker, ...])
+        makers = decode_as(value, tuple[Maker, ...])
     except msgspec.MsgspecError as error:
         raise InputError(
             f"cannot read what {source.path} says about its codes, the metadata {KEY.decode()!r} "

@@ -15,6 +15,8 @@
     texts        an engine fails -> which text it is, and why
     plain        texts in which special tokens are text, and where they are spelled
     in_text      text that spells a special token: parse it, keep it as text, or refuse it
+    places       ids ─► which bytes of the text each stands for
+    content      texts of which parts are content, in which special tokens are text
     select       "auto" -> the first engine that is proven equal; loaded in every worker
     decode       ids -> text for people to read
 
@@ -30,6 +32,7 @@ from dataprep.pipeline.engine.decode import load_decoder, template_ids
 from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import load_fast, single_threaded_environment
 from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
+from dataprep.pipeline.engine.hub import looks_like_hub_name
 from dataprep.pipeline.engine.in_text import (
     SpecialInText,
     mark_literals,
@@ -74,6 +77,7 @@ __all__ = [
     "load_engine",
     "load_fast",
     "load_reference",
+    "looks_like_hub_name",
     "mark_literals",
     "prove",
     "read_vocabulary",

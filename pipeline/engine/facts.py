@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dataprep.pipeline.caches import read_cached, write_cached
+from dataprep.pipeline.typed import decode_as
 
 # Raise it when facts mean something else, or are found in another way.
 FACTS_VERSION = 1
@@ -53,7 +54,7 @@ def remembered(
     known, _, facts = (read_cached(place) or b"").partition(b"\n")
     if known == key:
         try:
-            return msgspec.json.decode(facts, type=of_type)
+            return decode_as(facts, of_type)
         except msgspec.MsgspecError:
             pass  # as if it were missing
     made = make()

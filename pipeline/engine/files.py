@@ -57,6 +57,7 @@ class TokenizerFiles:
     pad_token: str | None = None
     special: tuple[AddedToken, ...] = ()  # what text may spell
     random: str = ""  # its settings that would choose tokens at random; they are switched off
+    note: str = ""  # what a user should know about how it was found
 
 
 def resolve_tokenizer(name: str, cache_dir: Path | None = None) -> TokenizerFiles:
@@ -69,7 +70,8 @@ def resolve_tokenizer(name: str, cache_dir: Path | None = None) -> TokenizerFile
     if path.exists():
         return _describe(path.absolute(), cache_dir)
     if looks_like_hub_name(name):
-        return _describe(fetch(name), cache_dir)
+        found = fetch(name)
+        return replace(_describe(found.path, cache_dir), note=found.note)
     raise not_found(name, "it is not a hub name")
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from dataprep.pipeline.engine.near import DEFINING, near_names
 from dataprep.pipeline.engine.special import CONFIG_FILES
@@ -52,8 +52,13 @@ def not_found(name: str, where: str, cure: str = WAYS) -> ConfigError:
     )
 
 
-def fetch(name: str) -> Path:
-    """Return the defining file of hub repository `name`, with its config files beside it."""
+class Fetched(NamedTuple):
+    path: Path  # the defining file, with its config files beside it
+    note: str  # what to say if the hub was not asked, or did not answer; else ""
+
+
+def fetch(name: str) -> Fetched:
+    """Return the defining file of hub repository `name`."""
     _answer_seconds()  # before the import, which fails for what it refuses
     from huggingface_hub.errors import HFValidationError
 
@@ -70,7 +75,18 @@ def fetch(name: str) -> Path:
         where = f"not in the local cache of the Hugging Face hub, which {unanswered}"
         raise not_found(name, where, "Check the name and the network, or give a local path")
     _fetch_configs(name, found, unanswered)
-    return found
+    return Fetched(found, _note(name, found, unanswered) if unanswered else "")
+
+
+def _note(name: str, found: Path, unanswered: str) -> str:
+    return (
+        f"the Hugging Face hub {unanswered}, so {name} is taken from its local cache, at commit "
+        f"{_commit_of(found)}; the hub may have a newer one"
+    )
+
+
+def _commit_of(path: Path) -> str:
+    return path.parent.name  # snapshots/COMMIT/tokenizer.json
 
 
 def _ask_and_download(name: str) -> Path:
@@ -158,8 +174,7 @@ def _fetch_configs(name: str, path: Path, unanswered: str) -> None:
     from huggingface_hub.constants import HF_HUB_OFFLINE
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    # snapshots/COMMIT/tokenizer.json: all files must be of the same commit.
-    commit = path.parent.name
+    commit = _commit_of(path)  # all files must be of the same one
     for config in CONFIG_FILES:
         # Not None: the file, or that the commit has none.
         if try_to_load_from_cache(name, config, revision=commit) is not None:

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
@@ -26,6 +24,7 @@ from dataprep.pipeline.engine.proof.record import Proof, read_proof, write_proof
 from dataprep.pipeline.engine.proof.sweep import Sweep
 from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.typed import convert_as, decode_as
 
 REFERENCE = "tokenizers"  # as a choice it stands for the reference of every kind of tokenizer
 
@@ -88,9 +87,9 @@ def load_engine(
 ) -> Engine:
     """Load the engine of a selection, which may be JSON."""
     if isinstance(selection, str | bytes):
-        selection = msgspec.json.decode(selection, type=Selection)
+        selection = decode_as(selection, Selection)
     elif not isinstance(selection, Selection):
-        selection = msgspec.convert(selection, Selection)
+        selection = convert_as(selection, Selection)
     proof = selection.proof
     if proof is None:
         return load_reference(files)

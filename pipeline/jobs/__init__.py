@@ -6,6 +6,7 @@
     overlap     an output folder that is, holds or lies in what is read
     plans       plans as files, by which workers know what to do
     tasks       tasks, named by the content that they read
+    foresee     what a run would find in the output folder, for --dry-run
     executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
     crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
     handed      memory that workers share with their parent
@@ -47,9 +48,10 @@ from dataprep.pipeline.jobs.workspace import (
     check_out,
     complete_manifest,
     locked,
+    moved_inputs,
     prepare,
 )
-from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.manifest import WORK, read_manifest
 
 P = TypeVar("P")
 M = TypeVar("M", bound=Marker)
@@ -78,7 +80,10 @@ def make_dataset(
         check_work(out)
         complete = None if overwrite else complete_manifest(out, identity, names)
         if complete is not None:
-            return Outcome(out=out, manifest=complete, was_complete=True)
+            if (out / WORK).exists():  # left by a run that was killed at the very end
+                remove_work(out / WORK)
+            moved = moved_inputs(complete, names)
+            return Outcome(out=out, manifest=complete, was_complete=True, moved=moved)
         check_ours(out)
         if overwrite:
             remove_dataset(out)
@@ -87,9 +92,11 @@ def make_dataset(
         if ready is not None and not is_possible(ready, fingerprint(identity), out, work):
             withdraw(ready, out, work)
             ready = None
-        carry_out(ready or _publication(recipe, plan, out, work, report), out, work)
+        publication = ready or _publication(recipe, plan, out, work, report)
+        carry_out(publication, out, work)
         remove_work(work)
-    return Outcome(out=out, manifest=read_manifest(out), was_complete=False)
+    manifest = read_manifest(out)
+    return Outcome(out=out, manifest=manifest, was_complete=False, found=publication.found)
 
 
 def _publication(

@@ -12,9 +12,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.commits import Markers
 from dataprep.pipeline.jobs.progress import EXAMPLES, Example
 from dataprep.pipeline.types import Source
+
+MOST_NAMED = 3  # sources in a note
 
 
 def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Counter[str]]:
@@ -64,6 +67,39 @@ def bad_by_task(markers: Markers[Any], left: Sequence[int]) -> dict[int, tuple[i
     """Return how many records were bad in each task that is done, and the first of them."""
     done = {task: markers.of(task) for task in set(range(markers.num_tasks)) - set(left)}
     return {task: (num_bad(shards), examples_of(shards)) for task, shards in done.items()}
+
+
+class Accounted(Protocol):
+    """The entry of a source in the manifest."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def written(self) -> int: ...
+    @property
+    def quarantined(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+
+
+def notes_on_sources(sources: Sequence[Accounted], *, limited: bool) -> list[str]:
+    """Name the sources of which nothing was written; under a limit some are not even read."""
+    lost = [s for s in sources if not s.written and not (limited and not s.records)]
+    if not lost or len(lost) == len(sources):  # all: then the run fails, or was told not to
+        return []
+    named = ", ".join(f"{source.path} ({_fate(source)})" for source in lost[:MOST_NAMED])
+    more = len(lost) - MOST_NAMED
+    rest = f" and {more:,} more" if more > 0 else ""
+    return [f"{counted(len(lost), 'source')} of {len(sources):,} gave nothing: {named}{rest}"]
+
+
+def _fate(source: Accounted) -> str:
+    """Return what became of the records of a source that gave nothing."""
+    bad = source.quarantined + source.dropped
+    told = [(bad, "bad"), (source.records - bad, "empty")]
+    return ", ".join(f"{count:,} {what}" for count, what in told if count) or "no records"
 
 
 def entry_of(source: Source, sums: Mapping[str, int], on_error: str) -> dict[str, Any]:

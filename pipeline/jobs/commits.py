@@ -19,6 +19,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from dataprep.pipeline.files import Written, lost, read_sealed, sync_folder, temporary, write_sealed
+from dataprep.pipeline.typed import decode_as
 
 TASKS = "tasks"
 HASHING_THREADS = 8  # hashing and reading both let go of the interpreter
@@ -75,7 +76,7 @@ def read_markers(stem: Path, kind: type[M]) -> list[M]:
     """Return the markers of a task's committed shards, in order, up to one that is damaged."""
     found: list[M] = []
     while (data := read_sealed(marker_file(stem, len(found)))) is not None:
-        found.append(msgspec.json.decode(data, type=kind))
+        found.append(decode_as(data, kind))
     return found
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import read_sealed, write_sealed
+from dataprep.pipeline.typed import decode_as
 
 PLAN = "plan.json"
 
@@ -29,7 +30,7 @@ def write_plan(work: Path, plan: object, name: str = PLAN) -> None:
 def find_plan(work: Path, kind: type[P], name: str = PLAN) -> P | None:
     """Return the plan; None if there is none, or only what is left of a damaged one."""
     data = read_sealed(work / name)
-    return None if data is None else msgspec.json.decode(data, type=kind, dec_hook=_model_of)
+    return None if data is None else decode_as(data, kind, _model_of)
 
 
 def read_plan(work: Path, kind: type[P], name: str = PLAN) -> P:

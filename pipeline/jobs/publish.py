@@ -32,6 +32,8 @@ from dataprep.pipeline.files import (
 from dataprep.pipeline.jobs.commits import HASHING_THREADS
 from dataprep.pipeline.storage.entries import FileEntry
 from dataprep.pipeline.storage.manifest import MANIFEST, Manifest, manifest_text
+from dataprep.pipeline.storage.reasons import Reason
+from dataprep.pipeline.typed import decode_as
 
 ERRORS = "errors.jsonl"
 PUBLISH = "publish.json"
@@ -48,6 +50,17 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a run tells about its records that the dataset itself does not say."""
+
+    reasons: tuple[Reason, ...] = ()  # why records were left out, if no file lists them
+    notes: tuple[str, ...] = ()  # what may be a mistake of the user
+
+
+NOTHING_FOUND = Findings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A dataset that is ready to be published."""
 
@@ -55,6 +68,7 @@ class Draft:
     folders: tuple[str, ...]  # shards, index, …; they are made even if they stay empty
     moves: Sequence[Move]
     texts: Mapping[str, Iterable[str]] = field(default_factory=dict)  # files to write, by name
+    found: Findings = NOTHING_FOUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +79,7 @@ class Publication:
     folders: tuple[str, ...]
     moves: tuple[tuple[str, str, Written], ...]  # path in the work folder, name, size and hash
     manifest: str  # the text of manifest.json
+    found: Findings  # kept here for a run that only publishes
 
 
 def shard_name(folder: str, what: str, number: int, count: int, ending: str) -> str:
@@ -90,6 +105,7 @@ def prepare_publication(draft: Draft, work: Path) -> Publication:
             for move in (*draft.moves, *texts)
         ),
         manifest=manifest_text(manifest),
+        found=draft.found,
     )
     write_sealed(work / PUBLISH, msgspec.json.encode(publication))
     return publication
@@ -98,7 +114,7 @@ def prepare_publication(draft: Draft, work: Path) -> Publication:
 def find_publication(work: Path) -> Publication | None:
     """Return what a run that was killed while it published has written down."""
     data = read_sealed(work / PUBLISH)
-    return None if data is None else msgspec.json.decode(data, type=Publication)
+    return None if data is None else decode_as(data, Publication)
 
 
 def is_possible(publication: Publication, fingerprint: str, out: Path, work: Path) -> bool:

@@ -12,7 +12,7 @@ from dataprep.pipeline.jobs.commits import Marker, Markers
 from dataprep.pipeline.jobs.executors import Message
 from dataprep.pipeline.jobs.limits import Limits, NameRecord, check_counts
 from dataprep.pipeline.jobs.progress import Example
-from dataprep.pipeline.jobs.publish import Draft
+from dataprep.pipeline.jobs.publish import NOTHING_FOUND, Draft, Findings
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
 
@@ -30,6 +30,9 @@ class Outcome:
     out: Path
     manifest: Manifest
     was_complete: bool  # there was nothing to do
+    found: Findings = NOTHING_FOUND  # of this run
+    # Inputs of the same content that were called otherwise when it was made: (then, now).
+    moved: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

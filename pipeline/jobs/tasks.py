@@ -13,7 +13,13 @@ from dataprep.pipeline.types import Piece, Source, Task
 
 
 def make_task(
-    sources: Sequence[Source], index: int, pieces: Sequence[Piece], num_bytes: int, limit: int = -1
+    sources: Sequence[Source],
+    index: int,
+    pieces: Sequence[Piece],
+    num_bytes: int,
+    *,
+    sizes: Sequence[int] = (),
+    limit: int = -1,
 ) -> Task:
     """Return a task of these pieces; it stops after `limit` records, -1 reads all."""
     content = {
@@ -25,6 +31,7 @@ def make_task(
         identity=fingerprint(content).removeprefix("sha256:")[:16],
         pieces=tuple(pieces),
         num_bytes=num_bytes,
+        sizes=tuple(sizes),
         limit=limit,
     )
 

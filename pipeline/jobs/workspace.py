@@ -25,14 +25,13 @@ from dataprep.pipeline.jobs.ownership import (
     check_plain,
     make_work,
     remove_dataset,
-    remove_work,
 )
 from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
 IDENTITY = "identity.json"
-WORK_VERSION = 4  # of plans and markers: changes with them, so that no run reads those of others
+WORK_VERSION = 5  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 
@@ -95,30 +94,53 @@ def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Ma
         )
     for entry in files_of(manifest):
         check_size(out, entry)
-    if (out / WORK).exists():
-        remove_work(out / WORK)  # left by a run that was killed at the very end
     return manifest
+
+
+def refuse_other_run(
+    out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
+) -> None:
+    """Raise ConflictError if an unfinished run of something else has committed work in the folder.
+
+    `may_change` are config keys.
+    """
+    begun = _begun(out / WORK)
+    if begun is None or _is_same(begun, identity, may_change) or not has_commits(out / WORK):
+        return
+    changes = (
+        difference(begun, identity, names)
+        if begun.get("work_version") == WORK_VERSION
+        else "another version of dataprep"
+    )
+    raise ConflictError(
+        f"{out} has an unfinished run of something else ({changes}); "
+        "finish that one, name another --out, or throw it away with --overwrite"
+    )
+
+
+def moved_inputs(manifest: Manifest, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the inputs that have other names than the manifest says: (then, now).
+
+    A dataset is known by the content of its inputs; it says where they were when it was made.
+    """
+    pairs = zip((source.path for source in manifest.sources), names, strict=False)
+    return tuple(
+        (then, now)
+        for then, now in pairs
+        if then != now and os.path.realpath(then) != os.path.realpath(now)
+    )
 
 
 def prepare(
     out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
 ) -> Path:
     """Return the work folder, of a new run or one to continue; `may_change` are config keys."""
+    refuse_other_run(out, identity, names, may_change=may_change)
     work = out / WORK
     begun = _begun(work)
     if begun is not None and _is_same(begun, identity, may_change):
         check_plain(work)
         return work
-    if begun is not None and has_commits(work):
-        changes = (
-            difference(begun, identity, names)
-            if begun.get("work_version") == WORK_VERSION
-            else "another version of dataprep"
-        )
-        raise ConflictError(
-            f"{out} has an unfinished run of something else ({changes}); "
-            "finish that one, name another --out, or throw it away with --overwrite"
-        )
     # There is nothing, nothing that is worth keeping, or what an interrupted removal left.
     remove_dataset(out)
     _check_writable(out)

@@ -10,6 +10,7 @@ keys        values of a key in the raw records, read again
 codes       a record of codes: its shape, its source, its columns; how codes are used
 inspect     a document or row as spans of text, and blocks of codes by their shape
 origins     where a document came from: file, line, byte; which pieces are in a row
+lookup      documents by file and line, and the rows that hold them
 reasons     why records were quarantined, the most frequent first
 listing     documents that packing truncated, dropped or split, and where they are from
 encoded     the dataset of codes that a document's codes are from

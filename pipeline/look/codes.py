@@ -26,7 +26,7 @@ from dataprep.pipeline.storage.manifest import EncodedManifest
 class CodeRecord:
     number: int
     path: Path  # of its shard
-    row: int  # there, from 0
+    row: int  # there, from 1, as `Origin` counts
     name: str  # of the column of codes
     codes: NDArray[Any]  # [frames, tokens], or [codebooks, frames] of sound
     columns: dict[str, Any]  # the others
@@ -44,11 +44,12 @@ def read_record(folder: Path, manifest: EncodedManifest, number: int) -> CodeRec
 
     starts = offsets_of([shard.num_records for shard in manifest.shards])
     shard = int(np.searchsorted(starts, number, side="right")) - 1
-    entry, row = manifest.shards[shard], number - int(starts[shard])
+    entry, before = manifest.shards[shard], number - int(starts[shard])
+    row = before + 1
     check_file(folder, entry)
     name, path = column_name(folder, manifest), folder / entry.path
     try:
-        columns = pq.read_table(path).slice(row, 1).to_pylist()[0]
+        columns = pq.read_table(path).slice(before, 1).to_pylist()[0]
         codes = np.array(columns.pop(name), manifest.token_dtype)
     except (pa.ArrowException, OSError, LookupError, ValueError, TypeError) as error:
         raise CorruptError(f"row {row} of {path} cannot be read: {error}") from None

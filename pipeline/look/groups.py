@@ -2,7 +2,8 @@
 
     source   the inputs that the user named
     file     the files that they are
-    KEY      values of a key in the records: the raw files are read again (`keys`)
+    KEY      values of a key in the records: the raw files are read again (`keys`);
+             key:source is the key `source`
 
     a.jsonl   1,200 documents   340,112 tokens   68.0 %
     b.jsonl     700 documents   160,004 tokens   32.0 %
@@ -12,6 +13,7 @@ Tokens are those in shards or rows: of a packed dataset, what was truncated is n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,8 +26,8 @@ from dataprep.configs.load import recorded
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
 from dataprep.pipeline.look.keys import HowRead, names_of, read_values
-from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.look.row_rules import check_rows, dense_masks, segment_lengths
+from dataprep.pipeline.look.records import read_records, read_rows
+from dataprep.pipeline.look.row_rules import dense_masks, segment_lengths
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.storage.checked import check_file, read_array
@@ -39,10 +41,11 @@ from dataprep.pipeline.storage.manifest import (
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.origins import Origins, origins_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE, OriginFile
-from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 Manifest = TokenizedManifest | PackedManifest
+KEY = "key:"  # before a key that is called like something else
 Between = Callable[[int], None]  # called with the bytes that were read since the last call
 
 
@@ -91,10 +94,19 @@ def groups_of(folder: Path, manifest: Manifest, by: str, between: Between) -> li
     ]
 
 
+def is_path(by: str) -> bool:
+    """Return whether groups are inputs or files, not the values of a key.
+
+    >>> is_path("source"), is_path("key:source"), is_path("lang")
+    (True, False, False)
+    """
+    return by in ("source", "file")
+
+
 def bytes_to_read(manifest: Manifest, by: str | None) -> int:
     """Return how many bytes `stats` reads, for progress."""
     raw = 0
-    if by not in (None, "source", "file") and isinstance(manifest, TokenizedManifest):
+    if by is not None and not is_path(by) and isinstance(manifest, TokenizedManifest):
         raw = sum(max(source.bytes, 0) for source in manifest.sources)
     return raw + sum(shard.num_bytes for shard in manifest.shards)
 
@@ -109,7 +121,7 @@ def _grouping(
     folder: Path, manifest: Manifest, origins: Origins, by: str, between: Between
 ) -> tuple[list[str], Callable[[Offsets], Offsets]]:
     """Return the names of the groups, and the function that gives the group of each document."""
-    if by in ("source", "file"):
+    if is_path(by):
         labels = [file.input if by == "source" else file.path for file in origins.files]
         names = list(dict.fromkeys(labels))
         numbers = {name: i for i, name in enumerate(names)}
@@ -119,16 +131,19 @@ def _grouping(
     found = read_values(
         origins,
         _num_documents(manifest),
-        by,
-        reading_of=_readings(folder, manifest),
+        by.removeprefix(KEY),
+        reading_of=_readings(folder, manifest, origins.files),
         between=between,
     )
     names = names_of(found.spellings)
     return names, lambda documents: found.of_document[documents].astype(np.int64)
 
 
-def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRead]:
-    """Return the function that tells how a file was read."""
+def _readings(
+    folder: Path, manifest: Manifest, files: Sequence[OriginFile]
+) -> Callable[[int], HowRead]:
+    """Return the function that tells how a file, given by its number, was read."""
+    times = _times_before(files)
 
     @cache
     def config_of(dataset: int) -> TokenizeConfig | None:
@@ -144,7 +159,8 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
         is_same = own.fingerprint == source.fingerprint
         return recorded(TokenizeConfig, own.config, place) if is_same else None
 
-    def reading_of(file: OriginFile) -> HowRead:
+    def reading_of(number: int) -> HowRead:
+        file = files[number]
         config = config_of(file.dataset)
         has_separator = file.kind in FORMATS and FORMATS[file.kind].has_separator
         if config is None and has_separator:
@@ -155,7 +171,8 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
             )
         if config is None:
             return HowRead()
-        own = {item.path: item.text_separator for item in config.inputs}.get(file.input)
+        named = [item.text_separator for item in config.inputs if item.path == file.input]
+        own = named[min(times[number], len(named) - 1)] if named else None
         return HowRead(
             separator=config.text_separator if own is None else own,
             max_ratio=config.max_ratio,
@@ -163,6 +180,21 @@ def _readings(folder: Path, manifest: Manifest) -> Callable[[OriginFile], HowRea
         )
 
     return reading_of
+
+
+def _times_before(files: Sequence[OriginFile]) -> list[int]:
+    """Return how many of the files before each are the same one.
+
+    Files are in the order of the inputs, and an input has a file once: so the second time, it is of
+    the second input of that name.
+    """
+    seen = Counter[tuple[int, str, str]]()
+    found = []
+    for file in files:
+        key = file.dataset, file.input, file.path
+        found.append(seen[key])
+        seen[key] += 1
+    return found
 
 
 def _parts(folder: Path, manifest: Manifest, shard: Any) -> Iterator[_Parts]:
@@ -194,14 +226,8 @@ def _pieces(folder: Path, manifest: PackedManifest, shard: Any) -> Iterator[_Par
     if len(pieces) and int(pieces["document"].max()) >= _num_documents(manifest):
         raise CorruptError(f"{path} names a document that no source has")
     layout = RowLayout.of_manifest(manifest)
-    for first, records in read_records(folder, shard):
-        rows = decode_rows(records, layout)
-        wrong = check_rows(
-            rows, layout, max_id=manifest.max_id, pad=manifest.pad, first_has_loss=True
-        )
-        if wrong:
-            raise CorruptError(f"{folder / shard.path} is damaged: {wrong.reason}")
-        start, stop = np.searchsorted(pieces["row"], [first, first + len(records)])
+    for first, rows in read_rows(folder, manifest, shard):
+        start, stop = np.searchsorted(pieces["row"], [first, first + len(rows.tokens)])
         own = pieces[start:stop]
         counts = np.diff(rows.ends.offsets)
         if len(own) != len(rows.ends.values) or (own["row"] - first != owner_of(counts)).any():

@@ -81,17 +81,18 @@ def read_values(
     num_documents: int,
     key: str,
     *,
-    reading_of: Callable[[OriginFile], HowRead],
+    reading_of: Callable[[int], HowRead],
     between: Callable[[int], None],
 ) -> KeyValues:
-    """Read all files again; `between` is called with the bytes of each that was read."""
+    """Read all files again, each as `reading_of` its number tells; `between` is called with the
+    bytes of each that was read."""
     found = KeyValues(key, num_documents)
     sources = []
     for number, file in enumerate(origins.files):
         lines = lines_of(origins, number, num_documents)
         if not len(lines):
             continue
-        reading = reading_of(file)
+        reading = reading_of(number)
         source = _same_source(file, reading)
         sources.append(source)
         documents = _documents_of(origins, number, num_documents)

@@ -19,6 +19,7 @@ from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
+from dataprep.pipeline.typed import decoder_of
 from dataprep.pipeline.types import Offsets
 
 Fate = Literal["truncated", "dropped", "split"]
@@ -60,16 +61,7 @@ def _dropped(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
 
 
 def _lost(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
-    entry = listed(manifest, LOST)
-    if entry is None:
-        return
-    check_file(folder, entry)
-    starts: dict[str, int] = {}
-    firsts = offsets_of([source.records for source in manifest.sources])
-    for source, first in zip(manifest.sources, firsts.tolist(), strict=False):
-        starts.setdefault(source.path, first)
-    origins = RowOrigins(folder, manifest)
-    lines = _lost_lines(folder, starts, int(firsts[-1]))
+    origins, lines = RowOrigins(folder, manifest), _lost_lines(folder, manifest)
     while batch := list(islice(lines, AT_ONCE)):
         found = origins.of(np.array([document for document, _ in batch], np.int64))
         for (_, line), (dataset, own, origin) in zip(batch, found, strict=True):
@@ -83,9 +75,18 @@ def _lost(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
             )
 
 
-def _lost_lines(folder: Path, starts: Mapping[str, int], total: int) -> Iterator[tuple[int, _Line]]:
+def _lost_lines(folder: Path, manifest: PackedManifest) -> Iterator[tuple[int, _Line]]:
     """Yield the lines of the list, each with its document as numbered through all datasets."""
-    decoder = msgspec.json.Decoder(_Line)
+    entry = listed(manifest, LOST)
+    if entry is None:
+        return
+    check_file(folder, entry)
+    starts: dict[str, int] = {}
+    firsts = offsets_of([source.records for source in manifest.sources])
+    for source, first in zip(manifest.sources, firsts.tolist(), strict=False):
+        starts.setdefault(source.path, first)
+    total = int(firsts[-1])
+    decoder = decoder_of(_Line)
     with open(folder / LOST, "rb") as file:
         for number, text in enumerate(file, 1):
             try:
@@ -101,12 +102,17 @@ def _lost_lines(folder: Path, starts: Mapping[str, int], total: int) -> Iterator
 
 
 def _split(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
-    document, length, row = _pieces(folder, manifest)
+    document, length, row, start_in = pieces_of(folder, manifest)
     order = np.argsort(document, kind="stable")
-    document, length, row = document[order], length[order], row[order]
-    starts = np.flatnonzero(np.append(True, np.diff(document) != 0))
+    document, start_in, length, row = (c[order] for c in (document, start_in, length, row))
+    starts = np.flatnonzero(np.diff(document, prepend=-1))
     stops = np.append(starts[1:], len(document))
-    is_split = stops - starts > 1
+    lost = np.array([number for number, _ in _lost_lines(folder, manifest)], np.int64)
+    is_split = np.zeros(len(starts), bool)
+    if len(document):  # a document of which nothing is lost is as long as its last piece reaches
+        whole = np.maximum.reduceat(start_in + length, starts)
+        is_split = np.maximum.reduceat(length, starts) < whole
+        is_split &= ~np.isin(document[starts], lost)  # those are truncated
     starts, stops = starts[is_split], stops[is_split]
     origins = RowOrigins(folder, manifest)
     for first, last in pairwise([*range(0, len(starts), AT_ONCE), len(starts)]):
@@ -123,8 +129,8 @@ def _split(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
             )
 
 
-def _pieces(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, Offsets]:
-    """Return document, length and row of all pieces."""
+def pieces_of(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Return document, length, row and start of all pieces, in the order of the rows."""
     firsts = offsets_of([shard.num_records for shard in manifest.shards]).tolist()
     parts = [np.zeros(0, ROW_PIECE)]
     rows = [np.zeros(0, np.int64)]
@@ -135,8 +141,10 @@ def _pieces(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets, O
     total = sum(source.records for source in manifest.sources)
     if len(pieces) and int(pieces["document"].max()) >= total:
         raise CorruptError(f"the provenance of {folder} names a document that no source has")
-    document, length = (pieces[name].astype(np.int64) for name in ("document", "length"))
-    return document, length, np.concatenate(rows)
+    document, length, start = (
+        pieces[name].astype(np.int64) for name in ("document", "length", "start")
+    )
+    return document, length, np.concatenate(rows), start
 
 
 FATES: Mapping[Fate, Callable[[Path, PackedManifest], Iterator[Listed]]] = {

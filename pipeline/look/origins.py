@@ -111,7 +111,7 @@ class RowOrigins:
 
     def _read_media(self, file: int) -> Sequence[str]:
         is_hashed, self._is_media_checked = not self._is_media_checked, True
-        return read_media(self._folder, self._manifest, [file], is_hashed=is_hashed).get(file, ())
+        return read_media(self._folder, self._manifest, file, is_hashed=is_hashed)
 
     def _read(self, shard: int) -> NDArray[Any]:
         entry = self._manifest.shards[shard].provenance
@@ -134,7 +134,7 @@ def origin_of(folder: Path, manifest: TokenizedManifest, document: int) -> Origi
         raise CorruptError(f"{path} names piece {number} of {len(pieces)}")
     source = manifest.sources[pieces[number].source]
     line = pieces[number].first_line + int(row["line"])
-    media = read_media(folder, manifest, [pieces[number].source]).get(pieces[number].source, ())
+    media = read_media(folder, manifest, pieces[number].source)
     return Origin(
         path=source.path,
         unit=unit_of(folder, source.kind, source.path),

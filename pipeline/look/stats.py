@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.codes import shard_codes
 from dataprep.pipeline.look.groups import Between
-from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.look.row_rules import check_rows, dense_masks, is_of_document
+from dataprep.pipeline.look.records import read_records, read_rows
+from dataprep.pipeline.look.row_rules import dense_masks, is_of_document
 from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.documents import decode_documents, index_dtype
 from dataprep.pipeline.storage.manifest import (
@@ -29,7 +29,7 @@ from dataprep.pipeline.storage.manifest import (
     read_manifest,
 )
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
-from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 TOP = 10
@@ -110,13 +110,7 @@ def _of_rows(folder: Path, manifest: PackedManifest, between: Between) -> dict[s
             raise CorruptError(f"{path} names row {pieces['row'].max()} of {shard.num_records}")
         lengths.append(pieces["length"])
         segments.append(np.bincount(pieces["row"], minlength=shard.num_records))
-        for _, records in read_records(folder, shard):
-            rows = decode_rows(records, layout)
-            wrong = check_rows(
-                rows, layout, max_id=manifest.max_id, pad=manifest.pad, first_has_loss=True
-            )
-            if wrong:
-                raise CorruptError(f"{folder / shard.path} is damaged: {wrong.reason}")
+        for _, rows in read_rows(folder, manifest, shard):
             targets.append(np.count_nonzero(dense_masks(rows, layout)[0][:, 1:], axis=1))
             uses.count(rows.tokens[is_of_document(rows)])
     return {

@@ -1,7 +1,7 @@
 """`dataprep pack`: tokenized documents to rows of seq_len + 1 tokens.
 
 recipe       what make_dataset needs to know about this command
-corpus       tokenized datasets as one sequence of documents, mapped
+corpus       tokenized datasets as one sequence of documents, mapped or read
 inputs       the check of their files, each once in a run
 blocks       blocks of codes that must not be cut, and those that were
 plan         lengths ─► which tokens of which documents are in which row
@@ -19,9 +19,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.pack.recipe import pack, pack_plan_of
+    from dataprep.pipeline.pack.recipe import pack, pack_plan_of, planned
 
-__all__ = ["pack", "pack_plan_of"]
+__all__ = ["pack", "pack_plan_of", "planned"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,19 @@
 """Tokenized datasets as one sequence of documents, for copying parts of them fast.
 
-    document  ─►  dataset, shard, entry of the index  ─►  byte ranges in the mapped shard
+    document  ─►  dataset, shard, entry of the index  ─►  byte ranges in the shard
 
-Holds file maps and indices, never tokens: `riegeli` copies those. Only masks are small enough to be
-decoded here. A file is checked against its manifest before anything in it is used (`inputs`).
+Holds open files, never tokens: `riegeli` copies those. Only masks are small enough to be decoded
+here. A file is checked against its manifest before anything in it is used (`inputs`).
+
+Workers, which copy every token, map the files: one that is cut short ends a worker, and the parent
+says so. The parent itself reads the little that it needs, since such a map would end it silently.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +24,15 @@ from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.alike import difference_among, user_of
-from dataprep.pipeline.storage.checked import map_array
+from dataprep.pipeline.storage.checked import map_array, read_array, read_items
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32, TokenDtype, index_dtype
 from dataprep.pipeline.storage.entries import BlockTags, DocumentShard
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from dataprep.pipeline.storage.masks import MASKS, MaskKind, weights_of
-from dataprep.pipeline.storage.riegeli import MappedShard
+from dataprep.pipeline.storage.riegeli import ShardBytes
 from dataprep.pipeline.types import Offsets
 
-# A map holds a file descriptor, and there may be thousands of shards.
+# An open shard holds file descriptors, and there may be thousands of shards.
 MAX_OPEN_SHARDS = 128
 
 
@@ -56,8 +61,8 @@ class MaskParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shard:
-    mapped: MappedShard
-    index: NDArray[Any]  # memory-mapped
+    stored: ShardBytes
+    entries_of: Callable[[Offsets], NDArray[Any]]  # of the index, by documents of the shard
     masks: tuple[str, ...]
     head: NDArray[np.int64]  # [records, 2 + masks]: the numbers that each record begins with
 
@@ -65,9 +70,13 @@ class _Shard:
 class Corpus:
     """The documents of one or more tokenized datasets, numbered through."""
 
-    def __init__(self, folders: list[Path], marks: Path | None = None) -> None:
-        """Open the datasets; `marks`: a folder in which processes mark the files they checked."""
+    def __init__(
+        self, folders: list[Path], marks: Path | None = None, *, maps: bool = False
+    ) -> None:
+        """Open the datasets; `marks`: a folder in which processes mark the files they checked;
+        `maps`: whether files are mapped."""
         self.folders = folders
+        self._maps = maps
         self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]
         _check_alike(folders, self.manifests)
@@ -144,7 +153,11 @@ class Corpus:
     def lengths(self, shard: int) -> Offsets:
         """Return the lengths of a shard's documents, from its index."""
         self._used.add(shard)
-        return self._load_index(shard)["length"].astype(np.int64)
+        folder, entry, manifest = self._entries[shard]
+        self._checks.check(folder, entry.index)
+        dtype, count = index_dtype(manifest.masks), entry.num_documents
+        index = read_array(folder, entry.index, dtype, count, is_hashed=False)
+        return index["length"].astype(np.int64)
 
     def lengths_of(self, document: Offsets) -> Offsets:
         """Return the lengths of these documents."""
@@ -163,8 +176,8 @@ class Corpus:
         for shard, which, entries in self._by_shard(pieces.document):
             part = pieces[which]
             first = entries["start"].astype(np.int64) + part.start
-            base = shard.mapped.places[entries["record"]] + 4 * shard.head.shape[1]
-            shard.mapped.copy_ranges(
+            base = shard.stored.places[entries["record"]] + 4 * shard.head.shape[1]
+            shard.stored.copy_ranges(
                 base + first * itemsize, part.length * itemsize, target, places[which]
             )
 
@@ -202,11 +215,11 @@ class Corpus:
         head = shard.head[record]
         each = np.array([MASKS[name].numbers for name in shard.masks[:number]], np.int64)
         token_bytes = head[:, 1] * TOKEN_DTYPES[self.token_dtype].itemsize
-        place = shard.mapped.places[record] + 4 * head.shape[1] + token_bytes + -token_bytes % 4
+        place = shard.stored.places[record] + 4 * head.shape[1] + token_bytes + -token_bytes % 4
         place += 4 * (head[:, 0] + head[:, 2 : 2 + number] @ each + first)
         numbers = np.empty(int(count.sum()), U32)
         targets = 4 * offsets_of(count)[:-1]
-        shard.mapped.copy_ranges(place, 4 * count, numbers, targets)
+        shard.stored.copy_ranges(place, 4 * count, numbers, targets)
         return numbers.astype(np.int64)
 
     def _by_shard(self, documents: Offsets) -> Any:
@@ -219,7 +232,7 @@ class Corpus:
             shard = self._shard(number)
             # In the order of the file, so that pages are read once.
             which = which[np.argsort(documents[which], kind="stable")]
-            yield shard, which, shard.index[documents[which] - self._starts[number]]
+            yield shard, which, shard.entries_of(documents[which] - self._starts[number])
 
     def _shard(self, number: int) -> _Shard:
         self._used.add(number)
@@ -227,7 +240,7 @@ class Corpus:
             self._open[number] = self._open.pop(number)  # now the last to be closed
         else:
             if len(self._open) >= MAX_OPEN_SHARDS:
-                self._open.pop(next(iter(self._open))).mapped.close()
+                self._open.pop(next(iter(self._open))).stored.close()
             self._open[number] = self._open_shard(number)
         return self._open[number]
 
@@ -237,26 +250,30 @@ class Corpus:
         sizes = np.array(entry.record_bytes, np.int64)
         width = 2 + len(manifest.masks)
         head = np.zeros((len(sizes), width), U32)
-        mapped = MappedShard(folder / entry.path, entry.num_bytes, sizes)
+        stored = ShardBytes(folder / entry.path, entry.num_bytes, sizes, maps=self._maps)
         if sizes.min(initial=4 * width) >= 4 * width:
             to = np.arange(len(head)) * 4 * width
-            mapped.copy_ranges(mapped.places, np.full(len(head), 4 * width), head, to)
+            stored.copy_ranges(stored.places, np.full(len(head), 4 * width), head, to)
         if not _are_heads(head.astype(np.int64), entry, manifest):
             raise CorruptError(
                 f"{folder / entry.path} does not hold the records that its manifest lists; "
                 "make the dataset again"
             )
         return _Shard(
-            mapped=mapped,
-            index=self._load_index(number),
+            stored=stored,
+            entries_of=self._open_index(folder, entry, manifest),
             masks=manifest.masks,
             head=head.astype(np.int64),
         )
 
-    def _load_index(self, number: int) -> NDArray[Any]:
-        folder, entry, manifest = self._entries[number]
+    def _open_index(
+        self, folder: Path, entry: DocumentShard, manifest: TokenizedManifest
+    ) -> Callable[[Offsets], NDArray[Any]]:
         self._checks.check(folder, entry.index)
-        return map_array(folder, entry.index, index_dtype(manifest.masks), entry.num_documents)
+        dtype, count = index_dtype(manifest.masks), entry.num_documents
+        if self._maps:
+            return map_array(folder, entry.index, dtype, count).__getitem__
+        return partial(read_items, folder, entry.index, dtype, count)
 
 
 def _are_heads(head: NDArray[np.int64], entry: DocumentShard, manifest: TokenizedManifest) -> bool:

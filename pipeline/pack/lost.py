@@ -5,7 +5,8 @@
     lost        {"dataset": "data/tokenized", "document": 1, "kept": 8, "lost": 1}
                 {"dataset": "data/tokenized", "document": 2, "kept": 8, "lost": 12}
 
-By the plan of the rows, window by window, whatever strategy made it.
+By what is in the rows, window by window, whatever strategy planned them: a document is lost also
+with a row that has no target, if such rows are left out.
 """
 
 from __future__ import annotations
@@ -21,43 +22,63 @@ from dataprep.pipeline.types import Offsets
 
 
 class Lost(NamedTuple):
-    """Documents of which tokens are lost."""
+    """Documents of which tokens are lost, and how many of their neighbours are split."""
 
     document: Offsets  # i64[n], numbered through all datasets
     kept: Offsets  # i64[n]
     lost: Offsets  # i64[n], never 0
+    num_split: int  # documents of which nothing is lost, but no row has all
+
+
+class _Held(NamedTuple):
+    """What rows hold of documents that follow each other."""
+
+    kept: Offsets  # i64[n], tokens
+    longest: Offsets  # i64[n], tokens of its longest piece
+    stop: int  # of the last piece of the last document
 
 
 def find_lost(corpus: Corpus, windows: Iterable[DocumentPieces]) -> Iterator[Lost]:
     """Yield the lost documents of all windows, which have ascending documents; memory is that of
     one window."""
-    first, carried = 0, 0  # the first document not told yet, and its tokens in windows before
+    first, last = 0, _Held(np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
     for pieces in windows:
         if not len(pieces.document):
             continue
-        last = int(pieces.document.max())  # it may go on in the next window
-        kept = _kept(pieces, first, last + 1 - first)
-        # Pieces of a document share one token with the one before, in another window too.
-        kept[0] += carried - 1 if carried and kept[0] else carried
-        yield _lost(corpus, first, kept[:-1])
-        first, carried = last, int(kept[-1])
-    rest = np.zeros(corpus.num_documents - first, np.int64)
-    rest[:1] = carried
-    yield _lost(corpus, first, rest)
+        stop = int(pieces.document.max()) + 1  # its last document may go on in the next window
+        held = _held(pieces, first, stop - first, last)
+        yield _lost(corpus, first, held.kept[:-1], held.longest[:-1])
+        first, last = stop - 1, _Held(held.kept[-1:], held.longest[-1:], held.stop)
+    rest = np.zeros((2, corpus.num_documents - first), np.int64)
+    rest[:, :1] = last.kept, last.longest
+    yield _lost(corpus, first, *rest)
 
 
-def _kept(pieces: DocumentPieces, first: int, count: int) -> Offsets:
-    """Return how many tokens of each document are in pieces; neighbours share one token."""
-    places = pieces.document - first
-    tokens = np.bincount(places, weights=pieces.length - 1, minlength=count).astype(np.int64)
-    return tokens + (np.bincount(places, minlength=count) > 0)
+def _held(pieces: DocumentPieces, first: int, count: int, last: _Held) -> _Held:
+    """Return what rows hold of `count` documents; of the first, some was in windows before."""
+    ordered = pieces[np.lexsort((pieces.start, pieces.document))]
+    place, stops = ordered.document - first, ordered.start + ordered.length
+    # A piece may share its first token with the one before, if that is in a row.
+    goes_on = place == np.append(0, place[:-1])
+    shared = np.maximum(np.append(last.stop, stops[:-1]) - ordered.start, 0) * goes_on
+    kept = np.bincount(place, ordered.length - shared, count).astype(np.int64)
+    longest = np.zeros(count, np.int64)
+    np.maximum.at(longest, place, ordered.length)
+    kept[0] += last.kept[0]
+    longest[0] = max(longest[0], last.longest[0])
+    return _Held(kept, longest, int(stops[-1]))
 
 
-def _lost(corpus: Corpus, first: int, kept: Offsets) -> Lost:
+def _lost(corpus: Corpus, first: int, kept: Offsets, longest: Offsets) -> Lost:
     lost = corpus.lengths_of(np.arange(first, first + len(kept))) - kept
     assert not (lost < 0).any(), "rows hold more of a document than it has"
     found = np.flatnonzero(lost)
-    return Lost(document=first + found, kept=kept[found], lost=lost[found])
+    return Lost(
+        document=first + found,
+        kept=kept[found],
+        lost=lost[found],
+        num_split=int(((longest < kept) & (lost == 0)).sum()),
+    )
 
 
 def lost_lines(corpus: Corpus, found: Iterable[Lost]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus, DocumentPieces
-from dataprep.pipeline.pack.lost import find_lost, lost_lines
-from dataprep.pipeline.pack.plan import PackPlan, rows_path
+from dataprep.pipeline.pack.lost import Lost, find_lost, lost_lines
+from dataprep.pipeline.pack.plan import PackPlan
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.alike import sections_of, user_of
 from dataprep.pipeline.storage.documents import ends_dtype
@@ -55,8 +56,10 @@ def _contents(manifest: TokenizedManifest) -> str:
 def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], work: Path) -> Draft:
     committed = [(task, markers.of(task.index)[0]) for task in plan.tasks]
     full = [(task, marker) for task, marker in committed if marker.num_rows]
+    every = [marker for _, marker in committed]
+    counts = {**_counts(plan, every), **_fates(corpus, plan, work, every)}
     return Draft(
-        manifest=_manifest(corpus, plan, [marker for _, marker in committed]),
+        manifest=_manifest(corpus, plan, every, counts),
         folders=tuple(FOLDERS),
         moves=[
             *(
@@ -70,24 +73,57 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in plan.origins.items()),
         ],
-        texts=_texts(corpus, plan, work),
+        texts=_texts(corpus, plan, work, counts),
     )
 
 
-def _texts(corpus: Corpus, plan: PackPlan, work: Path) -> dict[str, Iterator[str]]:
+def _texts(
+    corpus: Corpus, plan: PackPlan, work: Path, counts: Mapping[str, int]
+) -> dict[str, Iterator[str]]:
     """Return the list of documents of which tokens are lost, if there are any."""
-    if not plan.counts.documents_truncated + plan.counts.documents_dropped:
+    if not counts["documents_truncated"] + counts["documents_dropped"]:
         return {}
     return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work)))}
 
 
 def _windows(plan: PackPlan, work: Path) -> Iterator[DocumentPieces]:
-    for window in sorted({task.window for task in plan.tasks}):
+    """Yield what is in the rows of each window."""
+    for _, tasks in groupby(plan.tasks, key=lambda task: task.window):
+        stems = [stem_of(work, task_name(task)) for task in tasks]
+        files = [shard_file(stem, 0, ENDINGS["provenance"]) for stem in stems]
+        pieces = np.concatenate([np.load(file) for file in files])
         names = ("document", "start", "length")
-        yield DocumentPieces(**{name: np.load(rows_path(work, window, name)) for name in names})
+        yield DocumentPieces(**{name: pieces[name].astype(np.int64) for name in names})
 
 
-def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> PackedManifest:
+def _fates(
+    corpus: Corpus, plan: PackPlan, work: Path, markers: Sequence[RowsMarker]
+) -> dict[str, int]:
+    """Count documents by what became of them: by the plan, or, where rows of it were left out, by
+    what is in the others."""
+    counts = plan.counts
+    dropped, truncated = counts.documents_dropped, counts.documents_truncated
+    split = counts.documents_split
+    if sum(marker.num_rows for marker in markers) < counts.rows:
+        found = list(_sums(find_lost(corpus, _windows(plan, work))))
+        dropped, truncated, split = (sum(column) for column in zip(*found, strict=True))
+    return {
+        "documents_written": counts.documents - dropped,
+        "documents_split": split,
+        "documents_truncated": truncated,
+        "documents_dropped": dropped,
+    }
+
+
+def _sums(found: Iterable[Lost]) -> Iterator[tuple[int, int, int]]:
+    for part in found:
+        num_kept = int(np.count_nonzero(part.kept))
+        yield len(part.kept) - num_kept, num_kept, part.num_split
+
+
+def _manifest(
+    corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker], counts: dict[str, int]
+) -> PackedManifest:
     full = [marker for marker in markers if marker.num_rows]
     first, config, identity = corpus.manifests[0], plan.config, identity_of(plan.config, corpus)
     tags: dict[str, Any] = {
@@ -123,7 +159,7 @@ def _manifest(corpus: Corpus, plan: PackPlan, markers: Sequence[RowsMarker]) -> 
         strategy=config.strategy,
         masks=corpus.masks,
         shards=tuple(_shard_entry(marker, i, len(full)) for i, marker in enumerate(full)),
-        counts=_counts(plan, markers, full),
+        counts=counts,
         identity=dict(identity),
         files=tuple(FileEntry(path=name, **asdict(file)) for name, file in plan.origins.items()),
     )
@@ -137,12 +173,10 @@ def _modalities(corpus: Corpus) -> Json:
     return {**sections_of(corpus.manifests[0]), **own}
 
 
-def _counts(
-    plan: PackPlan, markers: Sequence[RowsMarker], full: Sequence[RowsMarker]
-) -> dict[str, int]:
+def _counts(plan: PackPlan, markers: Sequence[RowsMarker]) -> dict[str, int]:
     counts = plan.counts
-    num_rows = sum(marker.num_rows for marker in full)
-    num_tokens = sum(marker.num_tokens for marker in full)
+    num_rows = sum(marker.num_rows for marker in markers)
+    num_tokens = sum(marker.num_tokens for marker in markers)
     return {
         "documents_read": counts.documents,
         "documents_written": counts.documents - counts.documents_dropped,
@@ -156,13 +190,13 @@ def _counts(
         "tokens_shared": counts.tokens_shared,
         "tokens_truncated": counts.tokens_truncated,
         "tokens_dropped": counts.tokens_dropped,
-        "target_tokens": sum(marker.num_targets for marker in full),
+        "target_tokens": sum(marker.num_targets for marker in markers),
         "padding": num_rows * plan.capacity - num_tokens,
         "rows": num_rows,
         "rows_without_target": sum(marker.rows_without_target for marker in markers),
         "rows_dropped": counts.rows - num_rows,
         "tokens_in_dropped_rows": sum(marker.tokens_in_dropped_rows for marker in markers),
-        "segments": sum(marker.num_pieces for marker in full),
+        "segments": sum(marker.num_pieces for marker in markers),
         "blocks_cut": counts.blocks_cut,
     }
 

@@ -18,7 +18,7 @@ from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.origins import (
     files_of_sources,
-    read_media,
+    iter_media,
     runs_of_tokenized,
     write_media,
 )
@@ -53,5 +53,5 @@ def _media(corpus: Corpus, firsts: Sequence[int]) -> Iterator[tuple[int, Sequenc
     """Yield what the rows of files of codes are of; a dataset's files are numbered from its
     number in `firsts` on."""
     for folder, manifest, first in zip(corpus.folders, corpus.manifests, firsts, strict=True):
-        for file, names in read_media(folder, manifest).items():
+        for file, names in iter_media(folder, manifest):
             yield first + file, names

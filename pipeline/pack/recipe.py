@@ -19,6 +19,7 @@ from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
+from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.publish import Draft
@@ -60,9 +61,22 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
     )
 
 
+def planned(
+    config: PackConfig, *, overwrite: bool = False, reads: Sequence[str] = ()
+) -> tuple[Counts, Outcome | None]:
+    """Return what `pack` would count; with an outcome if there is nothing to do."""
+    recipe = recipe_of(config)
+    corpus = recipe.plan()
+    outcome = foresee(recipe, corpus, overwrite=overwrite, reads=reads)
+    return _counts_of(corpus, config), outcome
+
+
 def pack_plan_of(config: PackConfig) -> Counts:
     """Plan the rows and return their counts; write nothing."""
-    corpus = _corpus(config)
+    return _counts_of(_corpus(config), config)
+
+
+def _counts_of(corpus: Corpus, config: PackConfig) -> Counts:
     return sum((window.counts for window in plan_rows(corpus, config)), Counts())
 
 

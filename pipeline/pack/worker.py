@@ -172,7 +172,7 @@ class _Sums:
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, PackPlan)
-    corpus = Corpus([Path(folder) for folder in plan.folders], work / CHECKED)
+    corpus = Corpus([Path(folder) for folder in plan.folders], work / CHECKED, maps=True)
     planned = PlannedRows(plan, work)
 
     def run(job: int, send: Send) -> Commit:

@@ -6,6 +6,7 @@
     read_source     a source                   -> the same for all its pieces
     count_records   a piece                    -> how many records, without decoding them
     lines_before    a piece                    -> the lines of its source before it
+    content_bytes   a source                   -> how much it holds, about, if it is compressed
     format_of       the kind of a source       -> its format, which knows its unit, its schema …
 
 What is inside, in the order of the data:
@@ -16,10 +17,10 @@ What is inside, in the order of the data:
     encoded                                    datasets of codes, checked against their manifest
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
-        decompress                             .gz .zst .xz .bz2 ─► stream
+        decompress  content                    .gz .zst .xz .bz2 ─► stream; how much is in them
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
-        sizes                                  of rows, before they are made
+        table_columns  sizes                   which columns are read; of rows, before they are made
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
     split (cuts)  read (batches)               what others call, and what formats share
@@ -30,6 +31,7 @@ What is inside, in the order of the data:
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """
 
+from dataprep.pipeline.sources.content import content_bytes
 from dataprep.pipeline.sources.find import changed_sources, find_sources, list_left_out
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.known import format_of
@@ -41,6 +43,7 @@ __all__ = [
     "Keys",
     "Spool",
     "changed_sources",
+    "content_bytes",
     "count_records",
     "find_sources",
     "format_of",

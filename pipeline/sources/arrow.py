@@ -17,14 +17,8 @@ from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import is_url, open_file
-from dataprep.pipeline.sources.tables import (
-    Columns,
-    TableRows,
-    broken_table,
-    find_columns,
-    rows_before,
-    table_errors,
-)
+from dataprep.pipeline.sources.table_columns import Columns, find_columns
+from dataprep.pipeline.sources.tables import TableRows, broken_table, rows_before, table_errors
 from dataprep.pipeline.types import Piece, Records, Source
 
 _FILE_MAGIC = b"ARROW1"
@@ -36,6 +30,7 @@ class Arrow(Format):
     """Pieces are record batches."""
 
     kind = "arrow"
+    knows_rows = True
     endings = (".arrow",)
     names_files = True
 

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.excerpts import excerpt_of_bytes
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import count_blocks, read_blocks
@@ -34,9 +34,11 @@ from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.lines import BlockBuilder, LineBlock, without_bom
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason, too_long_reason
 from dataprep.pipeline.sources.stream import ByteStream, is_url, open_stream
-from dataprep.pipeline.sources.tables import check_columns
+from dataprep.pipeline.sources.table_columns import check_columns
 from dataprep.pipeline.types import Offsets, Piece, RecordError, Records, Source
 
+_DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_ENDINGS = {",": ".csv", "\t": ".tsv"}
 _SCAN_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
 _LONGEST_FIELD = (1 << 31) - 1  # the highest limit that the csv module takes on every platform
@@ -96,8 +98,27 @@ class Csv(Format):
             _check_names(names, names if keys is None else keys.names)
         except ValueError as error:
             raise InputError(f"row 1 of {source.path} (byte {block.position}) {error}") from None
+        if keys is not None and keys.lacking(Counter(names)):
+            self._check_delimiter(names, source.path)
         check_columns(keys, names, source.path)
         return names
+
+    def _check_delimiter(self, names: Sequence[str], path: str) -> None:
+        """Raise if the header, which lacks a column, looks separated by something else."""
+        header = self._delimiter.join(names)
+        other = max(_DELIMITERS, key=header.count)
+        if header.count(other) <= header.count(self._delimiter):
+            return
+        fix = (
+            f"rename it to end in {_ENDINGS[other]}"
+            if other in _ENDINGS
+            else "convert it: python3 -c 'import csv, sys; csv.writer(sys.stdout).writerows("
+            f'csv.reader(sys.stdin, delimiter="{other}"))\' < IN > OUT'
+        )
+        raise InputError(
+            f"{path} seems to be separated by {_DELIMITERS[other]}, but .{self.kind} means "
+            f"{_DELIMITERS[self._delimiter]} (row 1: {short(header, 100)!r}); {fix}"
+        )
 
     @contextmanager
     def _open(

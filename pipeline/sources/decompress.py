@@ -15,7 +15,7 @@ import bz2
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import zstandard
@@ -25,19 +25,18 @@ from dataprep.pipeline.errors import InputError
 # A zstd block of 4 bytes can become 128 KiB, so 1 KiB becomes at most 32 MiB. Feeding 1 KiB at a
 # time costs a quarter of the speed: 740 instead of 990 MB/s.
 _ZST_FEED_BYTES = 1024
-# What follows a part is copied when it ends, and one may end every 14 bytes.
-_FEED_BYTES = 1 << 14
 _XZ_MEMORY = 1 << 30  # `xz -9` takes 65 MiB
-_XZ_PADDING = 4  # zeros after a stream come in fours
+_FAULTS = (zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError)  # bz2 raises OSErrors
 
-Decompress = Callable[[Iterator[bytes], str, int], Iterator[bytes]]
+Content = Callable[[Any, bytes, int], Iterator[bytes]]
 
 
 def decompress(
     stored: Iterator[bytes], compression: str, path: str, chunk_bytes: int
 ) -> Iterator[bytes]:
     """Yield the content in chunks of `chunk_bytes` to twice as many, but for the last."""
-    return _in_chunks(COMPRESSIONS[compression](stored, path, chunk_bytes), chunk_bytes)
+    contents = _contents(COMPRESSIONS[compression], stored, path, chunk_bytes)
+    return _in_chunks(contents, chunk_bytes)
 
 
 def _broken(path: str, format_name: str, cause: str) -> InputError:
@@ -47,105 +46,70 @@ def _broken(path: str, format_name: str, cause: str) -> InputError:
     )
 
 
-def _gunzip(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all members of a gzip file; zeros between and after them are padding."""
-    member: Any = None
-    num_members = 0
-    for data in _fed(stored, _FEED_BYTES):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """A kind of compression: files of it are parts that follow each other."""
+
+    name: str
+    begin: Callable[[], Any]  # a decompressor of one part
+    content: Content
+    feed_bytes: int = 1 << 14  # what follows a part is copied, and one may end every 14 bytes
+    padding: int = 0  # zeros after a part come in so many; 0: there are none
+
+
+def _contents(kind: _Kind, stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
+    """Yield the content of all parts of a file; the last must be whole."""
+    part: Any = None
+    num_parts = num_zeros = 0
+    for data in _fed(stored, kind.feed_bytes):
         while data:
-            if member is None:
-                data = data.lstrip(b"\0") if num_members else data
-                if not data:
-                    break
-                member = zlib.decompressobj(wbits=31)
-            try:
-                yield member.decompress(data, chunk_bytes)
-            except zlib.error as error:
-                raise _broken(path, "gzip", str(error)) from error
-            if member.eof:
-                data, member = member.unused_data, None
-                num_members += 1
-            else:
-                data = member.unconsumed_tail
-    if member is not None or num_members == 0:
-        raise _broken(path, "gzip", "it ends too early")
-
-
-def _unzstd(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all frames of a zstd file; the last frame must be complete."""
-    frame: Any = None
-    num_frames = 0
-    for data in _fed(stored, _ZST_FEED_BYTES):
-        while data:
-            frame = frame or zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-            try:
-                content = frame.decompress(data)
-            except zstandard.ZstdError as error:
-                raise _broken(path, "zstd", str(error)) from error
-            data = b""
-            if frame.eof:
-                data, frame = frame.unused_data, None
-                num_frames += 1
-            yield content
-    if frame is not None or num_frames == 0:
-        raise _broken(path, "zstd", "it ends too early")
-
-
-def _unbzip2(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all streams of a bzip2 file."""
-    stream: Any = None
-    num_streams = 0
-    for data in _fed(stored, _FEED_BYTES):
-        while data:
-            stream = stream or bz2.BZ2Decompressor()
-            yield from _content(stream, data, chunk_bytes, path, "bzip2")
-            data = b""
-            if stream.eof:
-                data, stream = stream.unused_data, None
-                num_streams += 1
-    if stream is not None or num_streams == 0:
-        raise _broken(path, "bzip2", "it ends too early")
-
-
-def _unxz(stored: Iterator[bytes], path: str, chunk_bytes: int) -> Iterator[bytes]:
-    """Yield the content of all streams of an xz file; zeros in fours after a stream are padding."""
-    begin = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
-    stream: Any = None
-    num_streams = num_zeros = 0
-    for data in _fed(stored, _FEED_BYTES):
-        while data:
-            if stream is None:
-                rest = data.lstrip(b"\0") if num_streams else data
+            if part is None:
+                rest = data.lstrip(b"\0") if num_parts and kind.padding else data
                 num_zeros += len(data) - len(rest)
                 if not rest:
                     break
-                _check_padding(num_zeros, path)
-                data, stream, num_zeros = rest, begin(), 0
-            yield from _content(stream, data, chunk_bytes, path, "xz")
+                _check_padding(kind, num_zeros, path)
+                data, part, num_zeros = rest, kind.begin(), 0
+            try:
+                yield from kind.content(part, data, chunk_bytes)
+            except _FAULTS as error:
+                raise _broken(path, kind.name, str(error)) from error
             data = b""
-            if stream.eof:
-                data, stream = stream.unused_data, None
-                num_streams += 1
-    if stream is not None or num_streams == 0:
-        raise _broken(path, "xz", "it ends too early")
-    _check_padding(num_zeros, path)
+            if part.eof:
+                data, part = part.unused_data, None
+                num_parts += 1
+    if part is not None or num_parts == 0:
+        raise _broken(path, kind.name, "it ends too early")
+    _check_padding(kind, num_zeros, path)
 
 
-def _check_padding(num_zeros: int, path: str) -> None:
-    if num_zeros % _XZ_PADDING:
-        raise _broken(path, "xz", f"there are {num_zeros} zeros after a stream, not fours of them")
+def _check_padding(kind: _Kind, num_zeros: int, path: str) -> None:
+    if kind.padding and num_zeros % kind.padding:
+        raise _broken(
+            path, kind.name, f"there are {num_zeros} zeros after a stream, not fours of them"
+        )
 
 
-def _content(
-    stream: Any, data: bytes, chunk_bytes: int, path: str, format_name: str
-) -> Iterator[bytes]:
-    """Yield what `data` adds to the content of a bzip2 or xz stream, `chunk_bytes` at a time."""
-    try:
-        yield stream.decompress(data, chunk_bytes)
-        while not stream.eof and not stream.needs_input:
-            yield stream.decompress(b"", chunk_bytes)
-    except (OSError, lzma.LZMAError) as error:  # bz2 raises OSErrors
-        raise _broken(path, format_name, str(error)) from error
+# --- what some bytes add to the content of a part ---
+
+
+def _by_tail(part: Any, data: bytes, chunk_bytes: int) -> Iterator[bytes]:
+    """Feed `zlib`, which hands back what it did not read yet."""
+    while data:
+        yield part.decompress(data, chunk_bytes)
+        data = b"" if part.eof else part.unconsumed_tail
+
+
+def _at_once(part: Any, data: bytes, chunk_bytes: int) -> Iterator[bytes]:
+    """Feed `zstandard`, which knows no limit."""
+    yield part.decompress(data)
+
+
+def _by_need(part: Any, data: bytes, chunk_bytes: int) -> Iterator[bytes]:
+    """Feed `bz2` or `lzma`, which keep what they did not read yet."""
+    yield part.decompress(data, chunk_bytes)
+    while not part.eof and not part.needs_input:
+        yield part.decompress(b"", chunk_bytes)
 
 
 def _fed(stored: Iterator[bytes], size: int) -> Iterator[bytes]:
@@ -168,9 +132,21 @@ def _in_chunks(contents: Iterator[bytes], chunk_bytes: int) -> Iterator[bytes]:
 
 
 # By the ending of file names, without its dot.
-COMPRESSIONS: Mapping[str, Decompress] = {
-    "gz": _gunzip,
-    "zst": _unzstd,
-    "xz": _unxz,
-    "bz2": _unbzip2,
+COMPRESSIONS: Mapping[str, _Kind] = {
+    "gz": _Kind(
+        name="gzip", begin=lambda: zlib.decompressobj(wbits=31), content=_by_tail, padding=1
+    ),
+    "zst": _Kind(
+        name="zstd",
+        begin=lambda: zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj(),
+        content=_at_once,
+        feed_bytes=_ZST_FEED_BYTES,
+    ),
+    "xz": _Kind(
+        name="xz",
+        begin=lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY),
+        content=_by_need,
+        padding=4,
+    ),
+    "bz2": _Kind(name="bzip2", begin=bz2.BZ2Decompressor, content=_by_need),
 }

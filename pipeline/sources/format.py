@@ -50,6 +50,7 @@ class Format(Protocol):
     packed_endings: tuple[str, ...] = ()  # of files that users are told to decompress
     is_found_in_folders: bool = True  # its files are taken when the user names their folder
     has_separator: bool = False  # --text-separator separates its records
+    knows_rows: bool = False  # rows are counted without reading them
     is_stream: bool = False  # comes over a network: rows are counted by reading them all
     holds_media: bool = True  # `encode` may find media in its columns
     tells_of_media: bool = False  # in a folder of media it describes them: not a table to encode

@@ -43,6 +43,19 @@ class Keys:
         """Return the first key of a path; a name that is none as it is."""
         return name.partition(".")[0] if self.nested else name
 
+    @property
+    def ways(self) -> list[str]:
+        """Return the keys under which paths begin, sorted."""
+        return sorted(top for top in self.tops if self.paths_through(top))
+
+    def paths_through(self, top: str) -> list[str]:
+        """Return the names that are paths through the object under this key.
+
+        >>> Keys(needed=frozenset({"meta", "meta.url", "text"}), nested=True).paths_through("meta")
+        ['meta.url']
+        """
+        return sorted(name for name in self.names if name != top and self.top_of(name) == top)
+
     def lacking(self, present: Collection[str]) -> list[str]:
         """Return the needed names for which a record with these keys has no key."""
         return [n for n in self.needed if n not in present and self.top_of(n) not in present]

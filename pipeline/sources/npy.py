@@ -47,6 +47,7 @@ class Npy(Format):
     """Pieces are rows."""
 
     kind = "npy"
+    knows_rows = True
     endings = (".npy",)
     is_found_in_folders = False  # an array may be anything
 

@@ -18,13 +18,8 @@ from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.parquet_bounds import OpenFile, batches_of, bounds_of, chunks_of
 from dataprep.pipeline.sources.stream import is_url, open_file
-from dataprep.pipeline.sources.tables import (
-    TableRows,
-    broken_table,
-    find_columns,
-    rows_before,
-    table_errors,
-)
+from dataprep.pipeline.sources.table_columns import find_columns
+from dataprep.pipeline.sources.tables import TableRows, broken_table, rows_before, table_errors
 from dataprep.pipeline.types import Piece, Records, Source
 
 _NO_COLUMN = Keys(needed=frozenset())
@@ -35,6 +30,7 @@ class Parquet(Format):
 
     kind = "parquet"
     endings = (".parquet",)
+    knows_rows = True
     names_files = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -32,6 +33,13 @@ _FOREIGN_BOMS = (
     (b"\x00\x00\xfe\xff", "UTF-32"),
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
+)
+# How compressed files begin: their name, their ending, and the program that decompresses them.
+_COMPRESSED = (
+    (re.compile(rb"\x1f\x8b"), "gzip", ".gz", "gzip"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "zstd", ".zst", "zstd"),
+    (re.compile(rb"\xfd7zXZ\x00"), "xz", ".xz", "xz"),
+    (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "bzip2", ".bz2", "bzip2"),
 )
 
 
@@ -135,13 +143,32 @@ class _UrlFile(io.RawIOBase):
 
 
 def check_encoding(head: bytes, path: str) -> None:
-    """Refuse a file that starts with the mark of UTF-16 or UTF-32: no line of it is readable."""
+    """Refuse a file that starts with the mark of UTF-16 or UTF-32, or is compressed under the name
+    of one that is not: no line of it is readable."""
     for mark, name in _FOREIGN_BOMS:
         if head.startswith(mark):
             raise InputError(
                 f"{path} is {name}, but only UTF-8 can be read;"
                 f" convert it: iconv -f {name} -t UTF-8 IN > OUT"
             )
+    for start, name, ending, program in _COMPRESSED:
+        if start.match(head):
+            raise InputError(_compressed(path, name, ending, program))
+
+
+def _compressed(path: str, name: str, ending: str, program: str) -> str:
+    """Return what to say of a file that is compressed, which its name does not tell."""
+    if path == "-":
+        return (
+            f"stdin (-) is compressed by {name}, but must be JSONL; decompress it on the way: "
+            f"{program} -dc < IN | dataprep tokenize - …"
+        )
+    if path.endswith(ending):
+        return f"{path} is compressed by {name} twice; decompress it once: {program} -dc IN > OUT"
+    return (
+        f"{path} is compressed by {name}, which its name does not say; "
+        f"rename it to end in {os.path.splitext(path)[1]}{ending}"
+    )
 
 
 class ByteStream:

@@ -83,6 +83,7 @@ class Synthetic(Format):
     """Pieces are records."""
 
     kind = "synthetic"
+    knows_rows = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.rows(int(source.options["n"]), _mean_bytes(source), target_bytes)

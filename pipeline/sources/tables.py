@@ -2,12 +2,11 @@
 
 Values become Python values, null becomes None, and lists of codes become arrays. A value that
 Python cannot represent (text that is not UTF-8, a date before year 1) is an error of its row; data
-that breaks Arrow's own rules is an error of the file.
+that breaks Arrow's own rules is an error of the file. `table_columns` says which columns are read.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
@@ -21,9 +20,9 @@ from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists, taken
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.growth import Growth
-from dataprep.pipeline.sources.keys import Keys, did_you_mean
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
 from dataprep.pipeline.sources.sizes import Sizes, row_sizes
+from dataprep.pipeline.sources.table_columns import Columns, Way, column_at, type_at
 from dataprep.pipeline.types import RecordError, Records
 
 # Rows that are measured at once; there may be very many in one batch.
@@ -45,108 +44,6 @@ def broken_table(path: str, format_name: str, cause: str) -> InputError:
     return InputError(
         f"cannot read {path} as {format_name}: {cause}; the file is damaged, cut off or not"
         f" {format_name} at all: copy or write it again"
-    )
-
-
-def check_columns(keys: Keys | None, names: Sequence[str], path: str) -> None:
-    """Raise an InputError unless every wanted column (None: all) exists exactly once; those that
-    may be missing, at most once."""
-    counts = Counter(names)
-    for key in sorted(keys.lacking(counts) if keys else ()):
-        near = did_you_mean(key, names) or did_you_mean(key.partition(".")[0], names)
-        raise InputError(
-            f"column {key!r} not in {path} (columns: {', '.join(names)}); {near}set --fields"
-        )
-    for key in sorted(counts if keys is None else keys.tops):
-        if counts[key] > 1:
-            raise InputError(f"column {key!r} appears twice in {path}; rename one of them")
-
-
-Way = tuple[str, ...]  # to a column through structs: ("meta", "url")
-# Where each name is. It may be a column and a way, too: where the first is null, the next counts.
-Columns = Mapping[str, tuple[Way, ...]]
-
-
-def find_columns(keys: Keys | None, schema: Any, path: str) -> Columns:
-    """Return where each wanted name (None: all columns) is in the table, by the Arrow schema.
-
-    Names that may be missing are left out if they are. An InputError says what is wrong.
-    """
-    check_columns(keys, schema.names, path)
-    if keys is None:
-        return {name: ((name,),) for name in schema.names}
-    places = {name: _places_of(name, keys, schema, path) for name in sorted(keys.names)}
-    return {name: ways for name, ways in places.items() if ways}
-
-
-def _places_of(name: str, keys: Keys, schema: Any, path: str) -> tuple[Way, ...]:
-    """Return the column, and the ways to it through structs; () if it may be missing and is."""
-    top, rest = keys.top_of(name), name.partition(".")[2]
-    if name not in schema.names and top not in schema.names:
-        return ()
-    ways: list[Way] = [(name,)] if name in schema.names else []
-    if top in schema.names and top != name:
-        kind = schema.field(top).type
-        through = _ways_through(kind, rest, (top,))
-        may_be_missing = name in keys.maybe - keys.needed
-        # A way that ends at nulls gives nulls, which is not what is missing.
-        ways += [w for w in through if not may_be_missing or not _is_null(_type_at(schema, w))]
-        is_absent = may_be_missing and _ends_in_struct(kind, rest)
-        if not ways and not through and not is_absent:
-            raise _not_in(name, kind, rest, (top,), path)
-    return tuple(ways)
-
-
-def _ends_in_struct(kind: Any, rest: str) -> bool:
-    """Return whether a way ends because a struct lacks a field, not because there is no struct."""
-    if not _is_struct(kind):
-        return False
-    child, _, rest_of = rest.partition(".")
-    children = [kind.field(i).name for i in range(kind.num_fields)]
-    if not rest_of or children.count(child) != 1:
-        return True
-    return _ends_in_struct(kind.field(child).type, rest_of)
-
-
-def _is_null(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_null(kind))
-
-
-def _is_struct(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_struct(kind))
-
-
-def _ways_through(kind: Any, rest: str, way: Way) -> list[Way]:
-    """Return the ways to a field through the structs of a column; a column of nulls is one."""
-    if _is_null(kind):  # as a writer types a struct of which it saw none
-        return [way]
-    if not _is_struct(kind):
-        return []
-    children = [kind.field(i).name for i in range(kind.num_fields)]
-    ways = [(*way, rest)] if children.count(rest) == 1 else []
-    child, _, rest_of = rest.partition(".")
-    if rest_of and children.count(child) == 1:
-        ways += _ways_through(kind.field(child).type, rest_of, (*way, child))
-    return ways
-
-
-def _not_in(name: str, kind: Any, rest: str, way: Way, path: str) -> InputError:
-    """Return the error that says where the way to a column ends."""
-    while _is_struct(kind):
-        children = [kind.field(i).name for i in range(kind.num_fields)]
-        child, _, rest_of = rest.partition(".")
-        if not rest_of or children.count(child) != 1:
-            return InputError(
-                f"column {name!r} not in {path} (in {'.'.join(way)!r} are: "
-                f"{', '.join(children)}); {did_you_mean(child, children)}set --fields"
-            )
-        kind, way, rest = kind.field(child).type, (*way, child), rest_of
-    return InputError(
-        f"column {name!r} not in {path}: {'.'.join(way)!r} is {kind}, not a struct; set --fields"
     )
 
 
@@ -236,7 +133,7 @@ class TableRows:
     def _plain(self, batch: Any, way: Way, schema: Any) -> Any:
         """Return a column as the schema has it, if it was read as a dictionary."""
         column = column_at(batch, way)
-        kind = None if schema is None else _type_at(schema, way)
+        kind = None if schema is None else type_at(schema, way)
         if kind is not None and column.type != kind:
             with table_errors(self._path, "Parquet"):
                 column = column.cast(kind)
@@ -268,21 +165,6 @@ def _without_views(column: Any) -> Any:
         if str(column.type) == view:
             return column.cast(plain())
     return column.storage if hasattr(column.type, "storage_type") else column
-
-
-def column_at(batch: Any, way: Way) -> Any:
-    """Return a column, or one inside structs: null where a struct on the way is."""
-    import pyarrow.compute as pc
-
-    column = batch.column(way[0])
-    return pc.struct_field(column, list(way[1:])) if len(way) > 1 else column
-
-
-def _type_at(schema: Any, way: Way) -> Any:
-    kind = schema.field(way[0]).type
-    for name in way[1:]:
-        kind = kind.field(name).type
-    return kind
 
 
 def cut_rows(sizes: Sizes, wanted: Wanted) -> Iterator[tuple[int, int]]:

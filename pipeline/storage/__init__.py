@@ -14,4 +14,5 @@ parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
+reasons       why records are bad, counted
 """

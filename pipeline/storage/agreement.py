@@ -116,8 +116,15 @@ def _differing(what: str, identity: Json, own: Json) -> Iterator[str]:
     """Yield the keys of the identity that are missing or different; those of the encoder are
     compared with its entry."""
     for key in identity:
-        if key.split(" ")[0] != "encoder" and (key not in own or own[key] != identity[key]):
+        if key.split(" ")[0] != "encoder" and not (key in own and _within(identity[key], own[key])):
             yield f"its {what} has another {key} than its identity"
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Return whether a value is the same, but for keys of objects that only the whole has."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and _within(part[key], whole[key]) for key in part)
+    return bool(part == whole)
 
 
 def _ids_of(manifest: TokenizedManifest, modality: str) -> Json | None:

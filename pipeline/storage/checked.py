@@ -2,7 +2,8 @@
 
     check_file      a plain file of the right size and hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
-    map_array       the same, mapped: for files that are large, and checked before
+    read_items      some items of such an array, if the file was checked before
+    map_array       all of it, mapped: for files that are large, and checked before
 
 A read of a map whose file was cut short ends the process: what is read once is not mapped.
 
@@ -15,9 +16,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.storage.kinds import AnyFile
+from dataprep.pipeline.types import Offsets
 
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_FIRST = len(_NPY_MAGIC) + 2  # the magic, then the length of the header in two bytes
@@ -105,18 +108,42 @@ def map_array(
 ) -> NDArray[Any]:
     """Return the array of an .npy file, mapped; None: of any length."""
     path = folder / entry.path
+    with _opened_array(path, dtype, length) as (file, found):
+        if not found:
+            return np.zeros(0, dtype)
+        # A plain array over the map: indexing np.memmap itself is far slower.
+        return np.asarray(np.memmap(path, dtype, "r", file.tell(), (found,)))
+
+
+def read_items(
+    folder: Path, entry: AnyFile, dtype: np.dtype[Any], length: int, numbers: Offsets
+) -> NDArray[Any]:
+    """Return the items with these numbers; all from the first to the last of them are read."""
+    if not len(numbers):
+        return np.zeros(0, dtype)
+    path = folder / entry.path
+    first, stop = int(numbers.min()), int(numbers.max()) + 1
+    with _opened_array(path, dtype, length) as (file, _):
+        file.seek(first * dtype.itemsize, os.SEEK_CUR)
+        data = file.read((stop - first) * dtype.itemsize)
+    if len(data) != (stop - first) * dtype.itemsize:
+        raise CorruptError(f"{path} was cut short while it was read; make the dataset again")
+    return np.frombuffer(data, dtype)[numbers - first]
+
+
+@contextmanager
+def _opened_array(
+    path: Path, dtype: np.dtype[Any], length: int | None
+) -> Iterator[tuple[IO[bytes], int]]:
+    """Open an .npy file; yield it where its items start, and how many it has."""
     try:
         with open(path, "rb") as file:
             first = file.read(_NPY_FIRST)
             head = first + file.read(_start_in(first) - _NPY_FIRST)
             num_bytes = os.fstat(file.fileno()).st_size
+            yield file, _checked_length(path, head, num_bytes, dtype, length)
     except OSError as error:
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
-    found = _checked_length(path, head, num_bytes, dtype, length)
-    if not found:
-        return np.zeros(0, dtype)
-    # A plain array over the map: indexing np.memmap itself is far slower.
-    return np.asarray(np.memmap(path, dtype, "r", len(head), (found,)))
 
 
 def _start_in(first: bytes) -> int:

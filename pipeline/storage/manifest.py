@@ -33,6 +33,7 @@ from dataprep.pipeline.storage.kinds import (
     files_of,
     files_of_shard,
 )
+from dataprep.pipeline.typed import decode_as
 
 __all__ = [
     "FORMAT_VERSION",
@@ -93,7 +94,7 @@ def read_manifest(folder: Path) -> Manifest:
     kind = _kind_in(path, data)
     try:
         values = msgspec.json.decode(data)
-        manifest: Manifest = msgspec.json.decode(data, type=KINDS[kind])
+        manifest: Manifest = decode_as(data, KINDS[kind])
         same = msgspec.json.decode(msgspec.json.encode(manifest))
         is_sealed = values.pop(CHECKSUM, None) == fingerprint(values)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -111,7 +112,7 @@ def read_manifest(folder: Path) -> Manifest:
 def _kind_in(path: Path, data: bytes) -> str:
     """Return the kind; raise CorruptError if this dataprep cannot read such a manifest."""
     try:
-        head = msgspec.json.decode(data, type=_Head)
+        head = decode_as(data, _Head)
     except msgspec.ValidationError as error:
         raise CorruptError(f"{path} is not a manifest of dataprep: {error}") from None
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:

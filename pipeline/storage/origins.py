@@ -11,9 +11,10 @@ says in the same way what the rows of files of codes are of: one row for each ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from dataprep.pipeline.storage.provenance import (
 from dataprep.pipeline.types import Offsets
 
 MAX_LINES = 1 << 62  # of a file, so that sums of them fit 64 bits
-Media = Mapping[int, Sequence[str]]  # by file: what each of its rows is of
+MOST_NAMES = 1 << 15  # of media that are held at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Origins:
 
     files: tuple[OriginFile, ...]
     runs: NDArray[Any]  # ORIGIN_RUN[r], ascending; the first is of document 0
+    count: int  # documents
     _starts: Offsets = field(init=False, repr=False)  # documents; a search would copy the column
 
     def __post_init__(self) -> None:
@@ -58,6 +60,19 @@ class Origins:
         found, first = self.runs[run], self._starts[run]
         return found["file"].astype(np.int64), found["line"].astype(np.int64) + documents - first
 
+    def documents_of(self, file: int, line: int) -> Offsets:
+        """Return the documents of a line of a file, from 0: one, or none if it gave none."""
+        runs = np.flatnonzero(self.runs["file"] == file)
+        lines = self.runs["line"][runs].astype(np.int64)  # they rise
+        place = int(np.searchsorted(lines, line, side="right")) - 1
+        if place < 0:
+            return np.zeros(0, np.int64)
+        document = int(self._starts[runs[place]]) + line - int(lines[place])
+        is_there = (
+            int(self.run_of(np.array([document]))[0]) == runs[place] and document < self.count
+        )
+        return np.array([document] if is_there else [], np.int64)
+
     def run_of(self, documents: Offsets) -> Offsets:
         return np.searchsorted(self._starts, documents, side="right") - 1
 
@@ -65,13 +80,17 @@ class Origins:
 def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Origins:
     """Read where all documents came from; a CorruptError if that is not what it can be."""
     if isinstance(manifest, TokenizedManifest):
-        return Origins(files=files_of_sources(manifest), runs=runs_of_tokenized(folder, manifest))
+        return Origins(
+            files=files_of_sources(manifest),
+            runs=runs_of_tokenized(folder, manifest),
+            count=sum(shard.num_documents for shard in manifest.shards),
+        )
     files = read_files(folder, manifest)
     runs = read_array(folder, must_list(folder, manifest, ORIGINS), ORIGIN_RUN)
     wrong = _wrong_runs(runs, files, [source.records for source in manifest.sources])
     if wrong:
         raise CorruptError(f"{folder / ORIGINS} {wrong}")
-    return Origins(files=files, runs=runs)
+    return Origins(files=files, runs=runs, count=sum(s.records for s in manifest.sources))
 
 
 def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[OriginFile, ...]:
@@ -170,8 +189,9 @@ def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
 # --- media ---
 
 
-def write_media(path: Path, found: Iterator[tuple[int, Sequence[str]]]) -> bool:
-    """Write what the rows of files of codes are of, if there is any such file."""
+def write_media(path: Path, found: Iterator[tuple[int, Iterable[str]]]) -> bool:
+    """Write what the rows of files of codes are of, if there is any such file; what follows for the
+    same file goes on with its rows. Memory is that of `MOST_NAMES`."""
     first = next(found, None)
     if first is None:
         return False
@@ -180,38 +200,63 @@ def write_media(path: Path, found: Iterator[tuple[int, Sequence[str]]]) -> bool:
 
     schema = pa.schema([("file", pa.uint32()), ("media", pa.string())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while first is not None:
-            number, names = first
-            files = np.full(len(names), number, np.uint32)
-            writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
-            first = next(found, None)
+        for number, every in chain((first,), found):
+            rest = iter(every)
+            while names := list(islice(rest, MOST_NAMES)):
+                files = np.full(len(names), number, np.uint32)
+                writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
     return True
+
+
+def iter_media(
+    folder: Path, manifest: TokenizedManifest | PackedManifest
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield what the rows of all files of codes are of, as (file, the next rows of it), at most
+    `MOST_NAMES` rows at a time; they are as many as pictures."""
+    entry = listed(manifest, MEDIA)
+    if entry is None:
+        return
+    check_file(folder, entry)
+    import pyarrow.parquet as pq
+
+    with _media_errors(folder), pq.ParquetFile(folder / MEDIA) as file:
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(MOST_NAMES, [group], ["file", "media"]):
+                number = batch.column("file").to_numpy()
+                edges = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+                for start, stop in pairwise(edges) if len(number) else ():
+                    names = batch.column("media").slice(start, stop - start).to_pylist()
+                    yield int(number[start]), names
 
 
 def read_media(
     folder: Path,
     manifest: TokenizedManifest | PackedManifest,
-    files: Sequence[int] | None = None,
+    file: int,
     *,
     is_hashed: bool = True,
-) -> Media:
-    """Return what the rows of these files (None: of all) are of; files without codes are not
-    among them. The hash of the manifest is compared if it is asked for."""
+) -> Sequence[str]:
+    """Return what the rows of a file are of; nothing if they are no codes. The hash of the manifest
+    is compared if it is asked for."""
     entry = listed(manifest, MEDIA)
     if entry is None:
-        return {}
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+        return ()
     if is_hashed:
         check_file(folder, entry)
-    chosen = [("file", "in", sorted(set(files)))] if files is not None else None
-    try:
-        table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=chosen)
-        number = table.column("file").to_numpy().astype(np.int64)
+    import pyarrow.parquet as pq
+
+    with _media_errors(folder):
+        wanted = [("file", "==", file)]
+        table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=wanted)
         names: list[str] = table.column("media").to_pylist()
+    return names
+
+
+@contextmanager
+def _media_errors(folder: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError, KeyError, IndexError) as error:
         raise CorruptError(f"{folder / MEDIA} cannot be read: {error}") from None
-    cuts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
-    ranges = pairwise(cuts) if len(number) else ()
-    return {int(number[start]): names[start:stop] for start, stop in ranges}

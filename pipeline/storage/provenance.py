@@ -25,6 +25,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.entries import FileEntry, Size, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+from dataprep.pipeline.typed import decode_as
 
 T = TypeVar("T")
 
@@ -88,6 +89,6 @@ def _read_json(
 ) -> T:
     check_file(folder, must_list(folder, manifest, name))
     try:
-        return msgspec.json.decode((folder / name).read_bytes(), type=kind)
+        return decode_as((folder / name).read_bytes(), kind)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise CorruptError(f"{folder / name} is damaged: {error}") from None

@@ -12,10 +12,10 @@ from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.batch import ChatRules
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.forms import Found, detect
-from dataprep.pipeline.documents.chat.templates import ChatTemplates, find_templates
+from dataprep.pipeline.documents.chat.rules import ChatRules
+from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, find_templates
 from dataprep.pipeline.documents.objectives.preference import COMPLETION, PROMPT
 from dataprep.pipeline.documents.rules import chat_of, pairs_of
 from dataprep.pipeline.engine import TokenizerFiles
@@ -36,6 +36,7 @@ class ChatPlan:
     templates: ChatTemplates
     found: Found
     drop_nulls: bool
+    stops: bool = True  # a token that ends a turn has loss
 
     def rules(self, config: ChatConfig, files: TokenizerFiles) -> ChatRules:
         return ChatRules(
@@ -81,9 +82,16 @@ def find_chats(
             ),
             drop_nulls=all(source.kind in TABLES for source in own),
         )
-        _check_templates(plan.rules(chat, files))
-        found.append(plan)
+        stops = _check_templates(plan.rules(chat, files))
+        found.append(replace(plan, stops=stops))
     return tuple(found)
+
+
+def template_files(config: TokenizeConfig) -> list[str]:
+    """Return the files of chat templates that the config names."""
+    chats = [chat_of(config, i) for i in range(len(config.inputs))]
+    found = {file_of(chat) for chat in chats if chat is not None}
+    return sorted(found - {""})
 
 
 def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> Found:
@@ -104,9 +112,13 @@ def _first_records(source: Source) -> Iterator[Record]:
             yield record
 
 
-def _check_templates(rules: ChatRules) -> None:
+def _check_templates(rules: ChatRules) -> bool:
+    """Return whether the loss is also on a token that ends a turn; raise if it is no template."""
+    from dataprep.pipeline.documents.chat.batch import layer_of, trains_to_stop  # and jinja2
+
     for has_tools in (False, True):
         try:
-            rules.layer(has_tools=has_tools)
+            layer_of(rules, has_tools=has_tools)
         except TemplateFailedError as error:
             raise ConfigError(f"the chat template {error}; name another: --chat-template") from None
+    return trains_to_stop(rules)

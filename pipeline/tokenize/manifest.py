@@ -14,7 +14,7 @@ from dataprep.pipeline.engine import TokenizerFiles, reference_name
 from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.accounts import entry_of, sums_of, total_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
-from dataprep.pipeline.jobs.publish import ERRORS, Draft, Move, shard_name
+from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import (
     BlockTags,
@@ -27,7 +27,9 @@ from dataprep.pipeline.storage.entries import (
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.storage.reasons import count_reasons
 from dataprep.pipeline.tokenize.media import write_media_of
+from dataprep.pipeline.tokenize.notes import notes_on_result
 from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.types import Task
@@ -63,9 +65,12 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
         {"source": piece.source, "first_line": first_lines[i]}
         for i, piece in enumerate(p for task in plan.tasks for p in task.pieces)
     ]
+    entries = _error_entries(plan, committed, first_lines)
     errors = {}
     if plan.config.on_error == "quarantine" and manifest.counts["documents_quarantined"]:
-        errors = {ERRORS: _error_lines(plan, committed, first_lines)}
+        errors = {ERRORS: (json.dumps(asdict(entry)) + "\n" for entry in entries)}
+    there = [(int(s), keys) for c in committed for s, keys in c.marker.optional.items()]
+    dropped = manifest.counts["documents_dropped"]
     return Draft(
         manifest=manifest,
         folders=tuple(ENDINGS),
@@ -82,6 +87,10 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
         texts={PIECES: [json.dumps(pieces, indent=0)], **errors},
+        found=Findings(
+            reasons=tuple(count_reasons(entries)) if dropped else (),
+            notes=tuple(notes_on_result(plan, manifest.sources, there)),
+        ),
     )
 
 
@@ -213,20 +222,30 @@ def _first_lines(plan: TokenizePlan, committed: Sequence[_Committed]) -> list[in
     return result
 
 
-def _error_lines(
+@dataclass(slots=True, kw_only=True)
+class _ErrorEntry:
+    """A line of errors.jsonl."""
+
+    file: str
+    line: int | None
+    byte_offset: int
+    reason: str
+    excerpt: str
+
+
+def _error_entries(
     plan: TokenizePlan, committed: Sequence[_Committed], first_lines: Sequence[int]
-) -> Iterator[str]:
+) -> Iterator[_ErrorEntry]:
     for c in committed:
         c.marker.files["errors"].check_at(c.path("errors"))
         with open(c.path("errors"), encoding="utf-8") as file:
             for line in file:
                 error = json.loads(line)
                 source = c.task.pieces[error["piece"]].source
-                entry = {
-                    "file": plan.sources[source].path,
-                    "line": first_lines[c.first_piece + error["piece"]] + error["line"] + 1,
-                    "byte_offset": error["offset"],
-                    "reason": error["reason"],
-                    "excerpt": error["excerpt"],
-                }
-                yield json.dumps(entry) + "\n"
+                yield _ErrorEntry(
+                    file=plan.sources[source].path,
+                    line=first_lines[c.first_piece + error["piece"]] + error["line"] + 1,
+                    byte_offset=error["offset"],
+                    reason=error["reason"],
+                    excerpt=error["excerpt"],
+                )

@@ -36,11 +36,11 @@ def write_media_of(plan: TokenizePlan, work: Path) -> dict[str, Written]:
     return written
 
 
-def _media(plan: TokenizePlan) -> Iterator[tuple[int, list[str]]]:
+def _media(plan: TokenizePlan) -> Iterator[tuple[int, Iterator[str]]]:
     for number, source in enumerate(plan.sources):
         made = read_made(source)
         if made.makers and COLUMN in made.columns:
-            yield number, list(_values(source))
+            yield number, _values(source)
 
 
 def _values(source: Source) -> Iterator[str]:

@@ -1,18 +1,56 @@
-"""What a user should know about a run before it starts, although nothing is wrong with it."""
+"""What a user should know about a run, before it starts or at its end, although nothing failed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.rules import adds_bos, blocks_of, named_modalities
+from dataprep.pipeline.documents.rules import (
+    adds_bos,
+    blocks_of,
+    named_modalities,
+    optional_keys,
+)
 from dataprep.pipeline.engine import Selection
 from dataprep.pipeline.errors import short
+from dataprep.pipeline.jobs.accounts import notes_on_sources
+from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.tokenize.plan import TokenizePlan
+
+MOST_NOTES = 5  # on optional fields
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
-    return [*_on_randomness(plan), *_on_bos(plan), *_on_codes(plan)]
+    found = plan.vocabulary.files.note
+    return [
+        *([found] if found else []),
+        *_on_randomness(plan),
+        *(_on_bos(plan) if not all(plan.chats) or not plan.chats else ()),
+        *_on_chats(plan),
+        *_on_codes(plan),
+    ]
+
+
+def notes_on_result(
+    plan: TokenizePlan, sources: Sequence[TextSource], there: Iterable[tuple[int, Iterable[str]]]
+) -> Iterator[str]:
+    """Yield what the records of a run that is done may have been meant otherwise.
+
+    `there` are the optional keys that records have, each with a source of their input.
+    """
+    found = {(plan.inputs[source], key) for source, keys in there for key in keys}
+    usable = {i for i, s in zip(plan.inputs, sources, strict=True) if s.written + s.empty}
+    notes = [
+        f"no record of {plan.config.inputs[i].path} has the optional field {key!r}; "
+        "is it spelled right?"
+        for i in sorted(usable)
+        for key in optional_keys(plan.config, i)
+        if (i, key) not in found
+    ]
+    yield from notes[:MOST_NOTES]
+    if len(notes) > MOST_NOTES:
+        yield f"{len(notes) - MOST_NOTES:,} more optional fields are in no record of their input"
+    yield from notes_on_sources(sources, limited=plan.config.limit is not None)
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
@@ -48,6 +86,21 @@ def _on_bos(plan: TokenizePlan) -> Iterator[str]:
         )
     if files.eos_id is None and plan.config.add_eos == "auto":
         yield "the tokenizer names no EOS, so documents end without one; --eos-token names it"
+
+
+def _on_chats(plan: TokenizePlan) -> Iterator[str]:
+    """Say what the records were taken for, and if nothing would teach a model to stop."""
+    for item, chat in zip(plan.config.inputs, plan.chats, strict=False):
+        if chat is None:
+            continue
+        keys = ", ".join(chat.found.keys)
+        yield f"{item.path} has conversations: {chat.found.form} ({keys})"
+        if not chat.stops:
+            known = ", ".join(chat.templates.stop) or "none is known"
+            yield (
+                f"no token that ends a turn has loss ({known}), so a model may not learn to stop; "
+                "name the token with --set chat.stop=['TOKEN']"
+            )
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

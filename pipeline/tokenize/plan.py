@@ -56,6 +56,7 @@ NEUTRAL = frozenset(
         *("encode", "pack"),  # sections of other commands
     }
 )
+CHAT_NEUTRAL = {"replay", "template"}  # the template itself is part of the identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,12 +179,17 @@ def _identity(
     chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
     own = ("fields", "fields_from", "text_separator", "chat", "objective")
-    items = [item.model_dump(mode="json", include=set(own)) for item in config.inputs]
+    items = [
+        item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
+        for item in config.inputs
+    ]
     return {
         "format_version": FORMAT_VERSION,
         "kind": "tokenized",
         "masks": list(masks),
-        "config": config.model_dump(mode="json", exclude=set(NEUTRAL)),
+        "config": config.model_dump(
+            mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "chat": CHAT_NEUTRAL}
+        ),
         "tags": {
             modality: {"start": list(tags.start), "end": list(tags.end)}
             for modality, tags in vocabulary.tags.items()
@@ -217,6 +223,7 @@ def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:
 def _make_tasks(plan: TokenizePlan) -> list[Task]:
     tasks: list[Task] = []
     pieces: list[Piece] = []
+    sizes: list[int] = []
     num_bytes = 0
     rules_by_input = [rules_of(plan, i) for i in range(len(plan.config.inputs))]
     for i, source in enumerate(plan.sources):
@@ -228,13 +235,14 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
             source, i, plan.task_bytes, keys_wanted(rules), count_lines
         ):
             pieces.append(piece)
-            num_bytes += size if size >= 0 else plan.task_bytes
+            sizes.append(size if size >= 0 else plan.task_bytes)
+            num_bytes += sizes[-1]
             if len(pieces) < MAX_PIECES and num_bytes < plan.task_bytes * 3 // 4:
                 continue
-            tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes))
-            pieces, num_bytes = [], 0
+            tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes, sizes=sizes))
+            pieces, sizes, num_bytes = [], [], 0
     if pieces:
-        tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes))
+        tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes, sizes=sizes))
     return tasks
 
 
@@ -267,7 +275,12 @@ def _limit(plan: TokenizePlan, tasks: Sequence[Task], limit: int) -> list[Task]:
             if count >= limit:
                 break
         if count >= limit:
-            kept.append(make_task(plan.sources, task.index, task.pieces, task.num_bytes, limit))
+            sizes = task.sizes
+            kept.append(
+                make_task(
+                    plan.sources, task.index, task.pieces, task.num_bytes, sizes=sizes, limit=limit
+                )
+            )
             return kept
         kept.append(task)
         limit -= count

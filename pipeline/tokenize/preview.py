@@ -2,7 +2,8 @@
 
     sources   a.jsonl 800 MB, b.parquet 200 MB
     sample    the first 64 kB of each: documents, tokens, bad records, CPU seconds
-    all       tokens, bytes on disk and seconds in the same proportion
+    all       tokens, bytes on disk and seconds in the same proportion: by bytes, by what a
+              compressed file holds, or by the rows of a table in which texts repeat
 
 Nothing is written. The reference encodes the sample, so that no engine must be proven for it.
 """
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
@@ -20,24 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.lookup import find_value
 from dataprep.pipeline.documents.process import Processed
-from dataprep.pipeline.documents.rules import Rules, blocks_of, keys_wanted
+from dataprep.pipeline.documents.rules import Rules, blocks_of, keys_wanted, optional_keys
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.sources import read_piece
+from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_tokens
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.worker import LEAVE_OUT, bad_record, name_record, take_records
-from dataprep.pipeline.types import Piece, Record, Records
+from dataprep.pipeline.types import Piece, Records
 
 SAMPLE_BYTES = 1 << 16  # of each source
 SHOWN_TOKENS = 400
+LENGTH_BYTES = 4  # that a table stores before each text
+MOSTLY = 0.8  # texts that differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class Preview:
     empty: int
     bad: int
     first_bad: str  # place and reason, or ''
-    never_there: tuple[str, ...]  # optional fields that none of these records has
+    never_there: tuple[str, ...]  # optional fields that no record of an input has here
     example: Example | None
     all_tokens: int | None  # None: the size of a source is not known
     all_bytes: int | None  # on disk
@@ -75,11 +78,10 @@ def preview_of(plan: TokenizePlan) -> Preview:
     )
     loaded = time.process_time()
     for group in gather(_first_batches(plan)):
-        for item in group:
-            sample.look_for_optional(item)
         batch, lines = process_together(group, engine)
+        sample.look_for_optional(group[0], batch)
         owners = lines.owners(batch.origins["line"])
-        sample.add(batch, [item.place for item in group], owners, lines.firsts)
+        sample.add(batch, group, owners, lines.firsts)
     return sample.preview(loaded - began, time.process_time() - loaded)
 
 
@@ -128,28 +130,33 @@ class _Sample:
         }
         self._documents = self._tokens = self._empty = self._bad = 0
         self._num_bytes = np.zeros(len(plan.sources))
+        self._records_of = np.zeros(len(plan.sources))
+        self._text_of = np.zeros(len(plan.sources))  # bytes, of tables whose texts differ
         self._tokens_of = np.zeros(len(plan.sources))
         self._documents_of = np.zeros(len(plan.sources))
         self._first_bad = ""
-        self._optional: dict[str, bool] = {}  # keys that may be absent: is any there?
+        self._optional: dict[tuple[int, str], bool] = {}  # by input and key: is it there?
         self._example: Example | None = None
 
     def add(
         self,
         batch: Processed,
-        sources: list[int],
+        group: Sequence[PieceRecords],
         owners: NDArray[Any],
         firsts: NDArray[Any],
     ) -> None:
-        documents = batch.documents
+        documents, sources = batch.documents, [item.place for item in group]
         lengths = np.diff(documents.ends, prepend=0)
         self._documents += len(lengths)
         self._tokens += len(documents.tokens)
         self._empty += len(batch.empty_lines)
         self._bad += len(batch.errors)
-        share = batch.num_bytes / max(1, len(sources))
         for number, source in enumerate(sources):
-            self._num_bytes[source] += share
+            records = group[number].records
+            is_compressed = bool(self._plan.sources[source].compression)
+            self._num_bytes[source] += _content_of(records) if is_compressed else records.num_bytes
+            self._records_of[source] += len(records.lines) + len(records.errors)
+            self._text_of[source] += _distinct_text(records)
             self._tokens_of[source] += lengths[owners == number].sum()
             self._documents_of[source] += np.count_nonzero(owners == number)
         if batch.errors and not self._first_bad:
@@ -164,13 +171,13 @@ class _Sample:
             line = int(batch.origins["line"][0]) - int(firsts[owner])
             self._example = self._shown(batch, self._name(sources[owner], line))
 
-    def look_for_optional(self, item: PieceRecords) -> None:
-        """Note which of the optional fields the records of a batch have."""
-        for key in sorted({key for field in item.rules.fields for key in field.optional}):
-            if not self._optional.get(key) and len(item.records.lines):
-                rows = item.records.as_rows()
-                found = any(_has(row, key) or _has(row, f"{key}?") for row in rows)
-                self._optional[key] = found
+    def look_for_optional(self, item: PieceRecords, batch: Processed) -> None:
+        """Note which of the optional fields the records of a batch have, as those of `item`."""
+        if len(batch.origins) + len(batch.empty_lines):
+            number = self._plan.inputs[item.piece.source]
+            for key in optional_keys(self._plan.config, number):
+                found = self._optional.get((number, key), False)
+                self._optional[number, key] = found or key in batch.optional
 
     def _name(self, source: int, line: int) -> str:
         task, piece = self._first_of[source]
@@ -202,7 +209,9 @@ class _Sample:
             empty=self._empty,
             bad=self._bad,
             first_bad=self._first_bad,
-            never_there=tuple(key for key, found in self._optional.items() if not found),
+            never_there=tuple(
+                dict.fromkeys(key for (_, key), found in self._optional.items() if not found)
+            ),
             example=self._example,
             all_tokens=all_tokens,
             all_bytes=all_bytes,
@@ -210,24 +219,57 @@ class _Sample:
         )
 
     def _all_tokens(self) -> int | None:
-        """Return the tokens of all tasks, each in the proportion of its sources' samples."""
-        total = 0.0
+        """Return the tokens of all sources, each in the proportion of its sample."""
+        sizes, rows = Counter[int](), dict[int, Piece]()
         for task in self._plan.tasks:
-            sources = np.array([*{piece.source for piece in task.pieces}])
-            if any(self._plan.sources[source].num_bytes < 0 for source in sources.tolist()):
-                return None
-            num_bytes = self._num_bytes[sources].sum()
-            total += task.num_bytes * self._tokens_of[sources].sum() / max(1.0, num_bytes)
+            for piece, size in zip(task.pieces, task.sizes, strict=True):
+                sizes[piece.source] += size
+                rows[piece.source] = replace(rows.get(piece.source, piece), stop=piece.stop)
+        if any(self._plan.sources[i].num_bytes < 0 for i in sizes):
+            return None
+        total = sum(self._tokens_in(i, size, rows[i]) for i, size in sizes.items())
+        return round(self._limited(total))
+
+    def _tokens_in(self, number: int, num_bytes: int, whole: Piece) -> float:
+        """Return the tokens of a source: by its bytes, or by the rows of a table.
+
+        The first rows of a table may be longer than others, which its bytes tell, unless it stores
+        once what repeats: then only its rows tell how much there is.
+        """
+        source, tokens = self._plan.sources[number], float(self._tokens_of[number])
+        if format_of(source.kind).knows_rows and self._text_of[number]:
+            return tokens * num_bytes / float(self._text_of[number])
+        if format_of(source.kind).knows_rows:
+            count = count_records(source, whole, sys.maxsize)
+            return tokens * count / max(1.0, float(self._records_of[number]))
+        content = content_bytes(source) if source.compression else num_bytes
+        return tokens * content / max(1.0, float(self._num_bytes[number]))
+
+    def _limited(self, total: float) -> float:
         limit = self._plan.config.limit
         if limit is not None:  # documents like those of the first sources
             first = int(np.searchsorted(np.cumsum(self._documents_of), limit)) + 1
             documents = max(1.0, self._documents_of[:first].sum())
             total = min(total, limit * self._tokens_of[:first].sum() / documents)
-        return round(total)
+        return total
 
 
-def _has(row: Record, key: str) -> bool:
-    try:
-        return find_value(row, key) is not None
-    except ValueError:  # the path leads through something else, which the run refuses
-        return True
+def _distinct_text(records: Records) -> int:
+    """Return the bytes of the texts of a batch; 0 if many are the same, or others are there."""
+    values = [value for column in (records.columns or {}).values() for value in column]
+    if not all(isinstance(value, str) for value in values):
+        return 0
+    sizes = [len(value.encode("utf-8", "replace")) + LENGTH_BYTES for value in values]
+    distinct = sum(dict(zip(values, sizes, strict=True)).values())
+    return sum(sizes) if distinct > sum(sizes) * MOSTLY else 0
+
+
+def _content_of(records: Records) -> float:
+    """Return about how many bytes of content the first records of a compressed file have; what
+    was read of it says nothing, since it is read in large parts."""
+    offsets = [int(records.offsets.max(initial=-1)), *(error.offset for error in records.errors)]
+    count = len(records.lines) + len(records.errors)
+    if count > 1 and max(offsets) > 0:  # where the last one begins
+        return max(offsets) * count / (count - 1)
+    values = [value for row in records.as_rows() for value in row.values()]
+    return sum(len(str(value).encode("utf-8", "replace")) for value in values)

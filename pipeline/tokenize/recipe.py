@@ -32,6 +32,7 @@ from dataprep.pipeline.jobs.commits import (
     trusted_markers,
 )
 from dataprep.pipeline.jobs.executors import Message, usable_cores
+from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.poison import forget_poison
@@ -40,7 +41,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWor
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
-from dataprep.pipeline.tokenize.chats import find_chats
+from dataprep.pipeline.tokenize.chats import find_chats, template_files
 from dataprep.pipeline.tokenize.engines import choose_engine
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
@@ -66,10 +67,17 @@ def tokenize(
 
 
 @contextmanager
-def planned(config: TokenizeConfig, cache_dir: Path) -> Iterator[TokenizePlan]:
-    """Plan what `tokenize` would do; the sources can be read meanwhile, stdin too."""
+def planned(
+    config: TokenizeConfig, cache_dir: Path, *, overwrite: bool = False, reads: Sequence[str] = ()
+) -> Iterator[tuple[TokenizePlan, Outcome | None]]:
+    """Plan what `tokenize` would do; the sources can be read meanwhile, stdin too.
+
+    With the plan comes the outcome, if there is nothing to do; a conflict is raised.
+    """
     with spooled([item.path for item in config.inputs]) as spool:
-        yield plan_of(config, cache_dir, spool)
+        recipe = recipe_of(config, cache_dir, spool)
+        plan = recipe.plan()
+        yield plan, foresee(recipe, plan, overwrite=overwrite, reads=reads)
 
 
 def recipe_of(
@@ -80,7 +88,7 @@ def recipe_of(
         plan=partial(plan_of, config, cache_dir, spool),
         identity=lambda plan: plan.identity,
         names=_paths,
-        reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path],
+        reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path, *template_files(config)],
         begin=partial(_begin, config, cache_dir),
         changed=partial(_changed, cache_dir),
         draft=_draft,

@@ -81,6 +81,7 @@ class DocumentsMarker:
     num_tokens: int
     tallies: dict[str, Tally]  # by source index
     examples: list[Example]  # its first bad records
+    optional: dict[str, list[str]]  # optional keys that records have, by a source of their input
     lines: dict[str, int]  # lines seen so far of each piece that the task has touched
     files: dict[str, Written]  # by role
     cursor: Cursor
@@ -99,6 +100,7 @@ class _Open:
     num_records: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
+    optional: dict[str, list[str]] = field(default_factory=dict)
 
 
 class ShardSink:
@@ -127,6 +129,7 @@ class ShardSink:
     def add(self, batch: Processed, lines: PieceLines) -> None:
         """Write a batch; commit every shard that becomes full. `lines` say whose records it has."""
         documents, origins = batch.documents, batch.origins
+        self._note_optional(batch, lines)
         line = 0
         while True:
             room = RECORD_TOKENS - self._pending_tokens
@@ -207,6 +210,13 @@ class ShardSink:
             self._lines[str(piece)] = line
             self._cursor = Cursor(piece=piece, line=line)
 
+    def _note_optional(self, batch: Processed, lines: PieceLines) -> None:
+        """Note the optional keys that are there: of the whole batch, which is of one input."""
+        if batch.optional:
+            source = str(self._sources[int(lines.places[0])])
+            known = self._open.optional.get(source, [])
+            self._open.optional[source] = sorted({*known, *batch.optional})
+
     def _tally(self, piece: int) -> Tally:
         source = str(self._sources[piece])
         tally = self._open.tallies.get(source)
@@ -257,6 +267,7 @@ class ShardSink:
                 num_tokens=int(index["length"].sum(dtype=np.int64)),
                 tallies=shard.tallies,
                 examples=shard.examples,
+                optional=shard.optional,
                 lines=lines,
                 files=commit_files(paths),
                 cursor=cursor,

@@ -35,6 +35,7 @@ from dataprep.pipeline.engine import (
     encode_texts,
     load_decoder,
     load_reference,
+    looks_like_hub_name,
     resolve_tokenizer,
 )
 from dataprep.pipeline.errors import ConfigError, InputError, short
@@ -109,7 +110,7 @@ def tokenize_text(
 ) -> Ids | list[Ids]:
     """Return the ids of a text, or of each of several, without BOS and EOS.
 
-    A tokenizer is loaded once in a process.
+    A tokenizer is loaded once in a process, and again when its files change; the hub is asked once.
 
     >>> tokenize_text("hi", "bytes").tolist()
     [104, 105]
@@ -117,7 +118,7 @@ def tokenize_text(
     texts = _texts(text)
     files = _tokenizer(os.fspath(tokenizer))
     try:
-        ids, offsets = encode_texts(_reference(os.fspath(tokenizer)), texts)
+        ids, offsets = encode_texts(_reference(files), texts)
         settled = SpecialInText(files, special_in_text, {}).settle(texts, ids, offsets)
     except BadTextsError as error:
         number, reason = min(error.reasons.items())
@@ -138,7 +139,7 @@ def detokenize(ids: Sequence[int] | NDArray[np.integer[Any]], tokenizer: PathLik
         raise InputError(f"ids must be a list of whole numbers: {error}") from None
     if min(numbers, default=0) < 0:
         raise InputError(f"id {min(numbers)} is negative; the first id of a tokenizer is 0")
-    return _decoder(os.fspath(tokenizer))(numbers)
+    return _decoder(_tokenizer(os.fspath(tokenizer)))(numbers)
 
 
 def _texts(given: str | Sequence[str]) -> list[str]:
@@ -154,19 +155,28 @@ def _texts(given: str | Sequence[str]) -> list[str]:
     return texts
 
 
-@lru_cache(maxsize=8)
 def _tokenizer(name: str) -> TokenizerFiles:
+    """Look at the files anew: the working folder, or what is saved there, may be another by now."""
+    is_there = os.path.exists(os.path.expanduser(name))
+    if looks_like_hub_name(name) and not is_there:
+        return _tokenizer_of_hub(name)
     return resolve_tokenizer(name, default_cache())
 
 
 @lru_cache(maxsize=8)
-def _reference(tokenizer: str) -> Engine:
-    return load_reference(_tokenizer(tokenizer))
+def _tokenizer_of_hub(name: str) -> TokenizerFiles:
+    return resolve_tokenizer(name, default_cache())
+
+
+# By all that is known of the files, their hash and their special tokens among it.
+@lru_cache(maxsize=8)
+def _reference(files: TokenizerFiles) -> Engine:
+    return load_reference(files)
 
 
 @lru_cache(maxsize=8)
-def _decoder(tokenizer: str) -> Callable[[Sequence[int]], str]:
-    return load_decoder(_tokenizer(tokenizer))
+def _decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
+    return load_decoder(files)
 
 
 def _config(
@@ -183,10 +193,12 @@ def _config(
         files = [os.fspath(given)]
     elif given is not None:
         files = _files(given)
-    flags = {key: _plain(value) for key, value in {**values, **settings}.items()}
-    if isinstance(flags.get("inputs"), str | Mapping):
-        flags["inputs"] = [flags["inputs"]]
-    config = load_config(model, files=files, section=section, flags=flags, by_hand="the arguments")
+    chosen = {key: _plain(value) for key, value in {**values, **settings}.items()}
+    if isinstance(chosen.get("inputs"), str | Mapping):
+        chosen["inputs"] = [chosen["inputs"]]
+    config = load_config(
+        model, files=files, section=section, settings=chosen, by_hand="the arguments"
+    )
     return config, files
 
 

@@ -226,11 +226,12 @@ main()
 """
 
 
-def test_a_signal_when_all_is_done_ends_the_process_without_a_traceback() -> None:
+def test_a_signal_when_all_is_done_ends_the_process_and_is_said() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WHEN_ALL_IS_DONE], capture_output=True, text=True, timeout=30
     )
-    assert (done.returncode, done.stderr) == (143, "")
+    said = "dataprep: stopped by SIGTERM; run the same command again to continue\n"
+    assert (done.returncode, done.stderr) == (143, said)
 
 
 def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.rules import fields_of
 from dataprep.pipeline.errors import ConfigError
 
 
@@ -72,10 +73,10 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
         ("inputs=x", r"inputs must be a list, got 'x'; write \[x\]"),
         (
             "eos_token=999999999999",
-            "line: eos_token must be less than 2147483648, got 999999999999",
+            "999: eos_token must be less than 2147483648, got 999999999999",
         ),
         ("eos_token=[1]", r"eos_token must be text or a whole number, got \[1\]"),
-        ("modalities.vision.start=[-1]", r"line: modalities.vision.start.0 must be at least 0"),
+        ("modalities.vision.start=[-1]", r"\[-1\]: modalities.vision.start.0 must be at least 0"),
         ("modalities.vision.end_of_frame=3", "vision end_of_frame 3 is also a code"),
         ("encode.settings.a=[1]", "encode.settings.a must be true or false or a whole number or"),
         ("add_bos=maybe", "add_bos must be true or false or 'auto', got 'maybe'"),
@@ -128,6 +129,7 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
         "quiet",
         "verbose",
         "log_format",
+        "chat_template",  # chat.template
     }
     assert flags - of_the_command == keys
 
@@ -233,3 +235,52 @@ def test_fields_index_needs_fields_from() -> None:
         load_config(TokenizeConfig, flags={"fields_index": 0})
     load_config(TokenizeConfig, flags={"fields_index": 0, "fields_from": "f"})
     load_config(TokenizeConfig, sets=["inputs=[{path: a, fields_from: f}]", "fields_index=0"])
+
+
+def test_a_problem_is_named_by_the_set_or_the_file_that_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("fields: a\n")
+    files = [str(file)]
+    with pytest.raises(ConfigError, match=r"^config error in --set limit=0: limit must be at"):
+        load_config(TokenizeConfig, files=files, sets=["fields=b", "limit=0"])
+    with pytest.raises(
+        ConfigError, match=r"in --set modalities\.vision\.end_of_frame=3: "
+    ) as error:
+        load_config(TokenizeConfig, files=files, sets=["modalities.vision.end_of_frame=3"])
+    assert "c.yaml" not in str(error.value)
+    with pytest.raises(ConfigError, match=r"in the command line: limit must be at least 1, got 0"):
+        load_config(TokenizeConfig, files=files, flags={"limit": 0})
+    file.write_text("fields: a\nlimit: 0\n")
+    with pytest.raises(ConfigError, match=r"c\.yaml: limit .*; in --set on_error=no: on_error"):
+        load_config(TokenizeConfig, files=files, sets=["on_error=no"])
+
+
+def test_a_set_that_is_wrong_is_named_by_every_command(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("tokenizer: bytes\nout: out\n")
+    ended = run_cli("tokenize", "-c", "c.yaml", "--set", "fieldz=a", check=False)
+    assert ended.code == 2
+    assert "config error in --set fieldz=a: unknown key 'fieldz'" in ended.stderr
+    assert "c.yaml" not in ended.stderr
+
+
+def test_an_input_has_fields_or_fields_from_of_its_own_not_both() -> None:
+    wanted = r"inputs\.1 has both fields 'a' and fields_from 'f'; leave one of them out"
+    with pytest.raises(ConfigError, match=wanted):
+        load_config(TokenizeConfig, sets=["inputs=[b, {path: a, fields: a, fields_from: f}]"])
+
+
+def test_what_an_input_says_of_its_fields_goes_before_what_is_said_at_the_top() -> None:
+    inputs = "inputs=[{path: a, fields: x}, {path: b, fields_from: own}, c]"
+
+    def names(top: dict[str, str], index: int) -> list[str] | str:
+        found = fields_of(load_config(TokenizeConfig, sets=[inputs], flags=top), index)
+        return found if isinstance(found, str) else [key for f in found for key in f.keys]
+
+    tops = {"fields": "t"}, {"fields": "t", "fields_from": "top"}
+    assert [[names(top, i) for i in range(3)] for top in tops] == [
+        [["x"], "own", ["t"]],
+        [["x"], "own", "top"],
+    ]
+    config = load_config(TokenizeConfig, sets=["inputs=[{path: a, fields: ''}]"])
+    with pytest.raises(ConfigError, match="names an empty field"):
+        fields_of(config, 0)

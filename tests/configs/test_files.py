@@ -259,3 +259,30 @@ def test_any_file_and_any_set_is_a_config_or_a_config_error(
     for model, section in ((TokenizeConfig, None), (PackConfig, "pack"), (EncodeConfig, "encode")):
         with suppress(ConfigError):
             load_config(model, files=[str(file)], section=section, sets=sets)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("pack: {out: ${X}/a, seq_len: 8}\n", '"${X}/a"'),
+        ("inputs: [data/${X}.jsonl, ${Y}]\n", '"data/${X}.jsonl"'),
+        ("pack: {\n  out: ${X}\n}\n", '"${X}"'),
+    ],
+)
+def test_a_bare_variable_within_braces_is_said_to_need_quotes(
+    tmp_path: Path, text: str, quoted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "c.yaml", text)
+    with pytest.raises(ConfigError) as error:
+        load_config(TokenizeConfig, files=[file])
+    assert str(error.value).endswith(f"; quote a variable within {{…}} or […]: {quoted}")
+    write(tmp_path / "c.yaml", text.replace(quoted.strip('"'), quoted).replace(", ${Y}", ""))
+    monkeypatch.setenv("X", "there")
+    load_config(TokenizeConfig, files=[file])  # as the hint says
+
+
+def test_other_mistakes_of_yaml_are_not_taken_for_variables(tmp_path: Path) -> None:
+    file = write(tmp_path / "c.yaml", 'out: "${X}"\npack: {seq_len: {8}\n')
+    with pytest.raises(ConfigError) as error:
+        load_config(TokenizeConfig, files=[file])
+    assert "quote a variable" not in str(error.value)

@@ -142,6 +142,18 @@ def test_a_record_may_bring_every_form_in_its_own_spec(tmp_path: Path, spec: str
     assert texts_of(path, tmp_path / "out", fields_from="m.spec") == CASES[spec]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize("spec", ["", "[]", "a,"])
+@pytest.mark.parametrize("others", [[], ["a"]])  # all specs are alike, or they are not
+def test_a_record_whose_own_spec_names_an_empty_field_is_bad(
+    tmp_path: Path, kind: str, spec: str, others: list[str]
+) -> None:
+    records = [{"spec": each, "": "x", "a": "y"} for each in (*others, spec)]
+    path = WRITERS[kind](records, tmp_path)
+    with pytest.raises(InputError, match=re.escape(f"fields {spec!r} names an empty field")):
+        texts_of(path, tmp_path / "out", fields_from="spec")
+
+
 def test_weights_hold_for_optional_fields_and_for_texts(tmp_path: Path) -> None:
     path = as_jsonl(RECORDS[:2], tmp_path)
     fields = "hint?*0.5,'ab'*0.25,a,meta.n*2"

@@ -373,7 +373,9 @@ FIM: dict[str, Any] = {
 
 
 @settings(max_examples=25)
-@given(st.lists(st.text("abc", max_size=12), min_size=1, max_size=12), st.integers(0, 9))
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=12), st.integers(0, 9)
+)
 def test_fim_of_characters_equals_the_oracle_and_inverts(
     tmp_path_factory: pytest.TempPathFactory, toy_folder: Path, texts: list[str], seed: int
 ) -> None:

@@ -20,6 +20,7 @@ from dataprep.pipeline.engine import hub as hub_module
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.engine.near import nearest
 from dataprep.pipeline.errors import ConfigError
+from support.installed import python_path
 from support.toy import write_toy_tokenizer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -73,12 +74,17 @@ def resolve(name: str, cache: Path, **env: str) -> subprocess.CompletedProcess[s
     script = (
         "import sys; from dataprep.pipeline.engine import resolve_tokenizer\n"
         "from dataprep.pipeline.errors import ConfigError\n"
-        "try: print(resolve_tokenizer(sys.argv[1]).eos_token)\n"
+        "try: found = resolve_tokenizer(sys.argv[1]); print(found.eos_token, found.note)\n"
         "except ConfigError as error: print(error); sys.exit(2)\n"
     )
     return subprocess.run(
         [sys.executable, "-c", script, name],
-        env={"HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1", **env},
+        env={
+            "PYTHONPATH": python_path(cache),
+            "HF_HUB_CACHE": str(cache),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            **env,
+        },
         cwd=cache,
         capture_output=True,
         text=True,
@@ -121,13 +127,16 @@ def test_a_tokenizer_of_the_hub_is_downloaded_once_and_serves_without_the_hub(
     files = write_toy_tokenizer(tmp_path / "files")
     with hub(files, 404, {"X-Error-Code": "EntryNotFound"}) as (address, asked):
         first = resolve("some/toy", cache, HF_ENDPOINT=address)
-        assert (first.stdout, first.returncode) == ("</s>\n", 0), first.stderr
+        assert (first.stdout, first.returncode) == ("</s> \n", 0), first.stderr
         asked.clear()
         again = resolve("some/toy", cache, HF_ENDPOINT=address)
         # That it has no special_tokens_map.json is remembered, too.
         assert asked == ["HEAD /some/toy/resolve/main/tokenizer.json"]
     gone = resolve("some/toy", cache, HF_ENDPOINT=address)
-    assert again.stdout == gone.stdout == first.stdout
+    assert again.stdout == first.stdout
+    said = f"so some/toy is taken from its local cache, at commit {COMMIT}; "
+    assert gone.stdout.startswith("</s> the Hugging Face hub cannot be reached (")
+    assert said in gone.stdout
     assert (again.stderr, gone.stderr) == ("", "")
     near = resolve("some/toi", cache, HF_ENDPOINT=address)
     assert "Did you mean some/toy?" in near.stdout
@@ -135,7 +144,27 @@ def test_a_tokenizer_of_the_hub_is_downloaded_once_and_serves_without_the_hub(
     (next(cache.glob("models--*")) / ".no_exist" / COMMIT / "special_tokens_map.json").unlink()
     unsure = resolve("some/toy", cache, HF_ENDPOINT=address)
     assert "cannot fetch special_tokens_map.json" in unsure.stdout
-    assert resolve("some/toy", cache, HF_HUB_OFFLINE="1").stdout == first.stdout
+    offline = resolve("some/toy", cache, HF_HUB_OFFLINE="1").stdout
+    assert offline.startswith("</s> the Hugging Face hub is not asked, because of HF_HUB_OFFLINE")
+    assert said in offline
+
+
+def test_a_run_says_which_commit_it_uses_if_the_hub_does_not_answer(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "a"}))
+    snapshot = tmp_path / "cache" / "models--some--toy" / "snapshots" / COMMIT
+    write_toy_tokenizer(snapshot)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text(COMMIT)
+    env = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "cache")}
+    words = ("tokenize", "a.jsonl", "--tokenizer", "some/toy", "--out", "out")
+    preview = run_cli(*words, "--dry-run", env=env)
+    assert f"at commit {COMMIT}" in preview.stdout
+    said = run_cli(*words, env=env).stderr
+    assert f"some/toy is taken from its local cache, at commit {COMMIT}" in said
+    # It says nothing about the content, so it is in no identity.
+    assert COMMIT not in (tmp_path / "out" / "manifest.json").read_text()
 
 
 def test_a_misspelt_name_is_one_short_error_of_the_command(run_cli: RunCli, tmp_path: Path) -> None:

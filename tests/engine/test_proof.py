@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -227,6 +228,32 @@ def fake(
 
 def prove_fake(files: TokenizerFiles, cache: Path, is_wrong: Callable[[str], bool]) -> Proof:
     return prove("fake", files, cache_dir=cache, sweep=SMALL, adapters=fake(is_wrong))
+
+
+def test_few_texts_of_a_proof_are_held_at_a_time_and_their_characters_are_known_before(
+    tokenizers: dict[str, TokenizerFiles], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dataprep.pipeline.engine.proof.prove.BATCH_CHARACTERS", 4000)
+    sweep = replace(SMALL, in_rows=((0x40000, 0x6FFFF),), num_fuzz=10)
+    told: list[tuple[int, int]] = []
+    tracemalloc.start()
+    try:
+        proof = prove(
+            "fake",
+            tokenizers["gpt2"],
+            cache_dir=tmp_path,
+            sweep=sweep,
+            adapters=fake(lambda text: False),
+            tell=lambda engine, done, total: told.append((done, total)),
+        )
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert proof.equal
+    assert peak < 8 << 20  # the characters of the rows alone are 15 MB
+    assert told[0] == (0, 0)
+    assert {total for _, total in told[1:]} == {proof.swept.num_characters}
+    assert told[-1] == (proof.swept.num_characters,) * 2
 
 
 # What the installed engines must be able to do; none may silently fall out of use.

@@ -30,7 +30,7 @@ def check(seen: Kills, mid_run: int) -> None:
 def test_1_a_run_killed_at_random_moments_ends_in_the_same_bytes(
     server: ForkServer, jobs: Mapping[str, Job], tmp_path: Path, name: str
 ) -> None:
-    check(kill_loop(server, jobs[name], tmp_path, mid_run=20), 20)
+    check(kill_loop(server, jobs[name], tmp_path, mid_run=10), 10)
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_9_a_run_killed_after_each_of_its_commits_ends_in_the_same_bytes(
 def test_9_a_kill_at_a_system_call_ends_in_the_same_bytes(
     server: ForkServer, small_jobs: Mapping[str, Job], tmp_path: Path, name: str, call: str
 ) -> None:
-    numbers = range(1, 8, 3)
+    numbers = range(1, 8, 4)
     fired, wrong = kill_at_calls(server, small_jobs[name], call, tmp_path, numbers)
     assert wrong == []
     assert fired >= 1

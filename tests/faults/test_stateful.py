@@ -161,7 +161,7 @@ class Runs(RuleBasedStateMachine):
     @rule()
     def load_it(self) -> None:
         dataset = open_dataset(self.out)
-        assert len(dataset) == 36 + (3 if self.complete and self.complete[1] else 0)
+        assert len(dataset) == 36
         counts = manifest_json(self.out)["counts"]
         parts = ("documents_written", "documents_empty", "documents_quarantined")
         assert counts["documents_read"] == sum(counts[part] for part in parts)  # I2
@@ -174,7 +174,7 @@ class Runs(RuleBasedStateMachine):
 
 TestRuns = Runs.TestCase
 TestRuns.settings = settings(
-    max_examples=30,
+    max_examples=20,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking would take minutes
     stateful_step_count=14,
     deadline=None,

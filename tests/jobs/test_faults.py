@@ -31,6 +31,7 @@ from support.inprocess import tokenize_here, write_lines
 from support.installed import COMMAND
 from support.manifests import edit_manifest
 from support.parents import workers_of
+from support.proofs import keep_proof
 from support.trees import tree
 
 
@@ -114,11 +115,11 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(
 
 
 def test_a_difference_found_in_the_run_throws_the_work_away_and_rules_the_engine_out(
-    sample: Sample, tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A cache of its own: the engine is to be ruled out here and nowhere else.
     cache = tmp_path / "cache"
-    shutil.copytree(cache_dir, cache)
+    keep_proof(cache, sample.tokenizer)
     config = TokenizeConfig.model_validate(
         {
             "inputs": [str(sample.text)],

@@ -28,9 +28,15 @@ def test_an_array_is_saved_as_numpy_saves_it_and_a_full_disk_has_its_number(tmp_
         assert caught.value.errno
 
 
+OTHER_LIMITS = (("tokenize", 2), ("pack", 2), ("pack", 100))
+
+
 @pytest.mark.parametrize(
     ("command", "kilobytes"),
-    [("tokenize", 2), ("tokenize", 100), ("pack", 2), ("pack", 20), ("pack", 100), ("encode", 2)],
+    [
+        *(("tokenize", 100), ("pack", 20), ("encode", 2)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in OTHER_LIMITS),
+    ],
 )
 def test_no_file_may_grow(run_cli: RunCli, tmp_path: Path, command: str, kilobytes: int) -> None:
     path = write_lines(tmp_path / "in.jsonl", [{"text": f"{i} " * 60} for i in range(2000)])

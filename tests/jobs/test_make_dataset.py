@@ -31,6 +31,35 @@ def pictures(tmp_path: Path) -> Path:
     return folder
 
 
+# --- the same content under another name ----------------------------------------------------------
+
+
+def test_a_complete_dataset_says_if_its_inputs_have_other_names_now(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    """It is known by its content, and says where that was when it was made."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": name}))
+    words = ("tokenize", "--tokenizer", "bytes", "--out", "tok")
+    run_cli(*words, "a.jsonl", "b.jsonl")
+    assert run_cli(*words, tmp_path / "a.jsonl", "./b.jsonl").stdout.count("\n") == 1
+    (tmp_path / "a.jsonl").rename(tmp_path / "c.jsonl")
+    said = run_cli(*words, "c.jsonl", "b.jsonl").stdout
+    assert said.startswith("nothing to do: tok is complete")
+    assert "a.jsonl is now " in said
+    assert "c.jsonl; --overwrite makes it again" in said
+    shown = json.loads(run_cli(*words, "c.jsonl", "b.jsonl", "--json").stdout)
+    assert [Path(path).name for path in (*shown["moved"], *shown["moved"].values())] == [
+        "a.jsonl",
+        "c.jsonl",
+    ]
+    run_cli("pack", "tok", "--seq-len", "4", "--out", "p")
+    (tmp_path / "tok").rename(tmp_path / "tok2")
+    assert "tok is now tok2" in run_cli("pack", "tok2", "--seq-len", "4", "--out", "p").stdout
+    run_cli(*words[:-1], "tok2", "c.jsonl", "b.jsonl", "--overwrite")
+    assert "c.jsonl" in run_cli("inspect", "tok2", "--doc", "0").stdout
+
+
 # --- an output that is, holds or lies in an input -------------------------------------------------
 
 

@@ -162,8 +162,14 @@ def test_what_a_worker_prints_goes_to_stderr(tmp_path: Path) -> None:
     assert sorted(result.stderr.splitlines()) == sorted(lines)
 
 
+ALL_CLOSED = (0, 1, 2)
+SOME_CLOSED = ((0,), (2,), (0, 1), (1, 2))
+
+
 @pytest.mark.parametrize("taken", [False, True], ids=["free", "taken"])
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize(
+    "closed", [ALL_CLOSED, (1,), *(pytest.param(c, marks=pytest.mark.slow) for c in SOME_CLOSED)]
+)
 def test_it_works_without_standard_streams(
     tmp_path: Path, closed: tuple[int, ...], taken: bool
 ) -> None:

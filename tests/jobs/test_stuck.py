@@ -65,7 +65,7 @@ def test_signs_of_life_keep_a_slow_job_alive(tmp_path: Path) -> None:
 
 
 def test_a_slow_start_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    act_out(tmp_path, {0: []}, task_timeout=1.0, SLOW_START="3")
+    act_out(tmp_path, {0: []}, task_timeout=1.0, SLOW_START="2")
     assert jobs_of(tmp_path, "run") == [0]
     monkeypatch.setattr(crew, "START_TIMEOUT", 0.5)
     with pytest.raises(ResourceError, match="no sign of life"):
@@ -79,10 +79,10 @@ def test_time_in_which_the_run_itself_was_stopped_does_not_count(
 
     def sleep_once(message: dict[str, Any]) -> None:  # as if the parent were stopped
         if not slept:
-            slept.append(6.0)
-            time.sleep(6.0)
+            slept.append(3.0)
+            time.sleep(3.0)
 
-    act_out(tmp_path, {0: ["pause"] * 5, 1: []}, on_message=sleep_once, task_timeout=4.0)
+    act_out(tmp_path, {0: ["pause"] * 5, 1: []}, on_message=sleep_once, task_timeout=2.0)
     assert slept
     assert jobs_of(tmp_path, "run") == [0, 1]
 

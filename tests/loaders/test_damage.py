@@ -301,7 +301,6 @@ except CorruptError as error:
 def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(
     original: Packed, tmp_path: Path, prefetch: int
 ) -> None:
-    pytest.importorskip("numba")
     runs = []
     for seed in range(3):
         copy = shutil.copytree(original.folder, tmp_path / f"c{seed}")
@@ -313,7 +312,6 @@ def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(
 
 
 def test_a_read_of_what_is_gone_is_zeros_and_known(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
     from dataprep.loaders.paging import MappedFiles
 
     path = tmp_path / "f"
@@ -345,7 +343,6 @@ with open(other, "rb") as file:
 os.truncate(other, 0)
 print(foreign.sum())
 """
-    pytest.importorskip("numba")
     command = [sys.executable, "-c", code, str(tmp_path / "f")]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
     assert done.returncode == -7
@@ -376,7 +373,6 @@ def read_foreign(size=8192):
 
 
 def run_bus(folder: Path, code: str) -> tuple[int, str, str]:
-    pytest.importorskip("numba")
     command = [sys.executable, "-c", BUS + code, str(folder)]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
     return done.returncode, done.stdout, done.stderr
@@ -507,7 +503,6 @@ print("here")
 def test_two_threads_that_guard_at_once_both_see_what_is_torn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("numba")
     from dataprep.loaders import bus_errors
     from dataprep.loaders.paging import MappedFiles
 
@@ -575,7 +570,6 @@ def test_without_numba_a_failing_import_is_tried_once(
 def test_numba_compiles_where_it_cannot_keep_or_load_its_code(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pytest.importorskip("numba")
     import numba
     from numba.core.caching import IndexDataCacheFile
 
@@ -597,7 +591,6 @@ def test_numba_compiles_where_it_cannot_keep_or_load_its_code(
 
 
 def test_no_two_guards_take_one_slot() -> None:
-    pytest.importorskip("numba")
     from dataprep.loaders.bus_errors import Guard
 
     for _ in range(100):

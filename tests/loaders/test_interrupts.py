@@ -176,7 +176,7 @@ print("good" if interrupts > 20 and batches > 20 else (interrupts, batches))
 
 
 def test_a_storm_of_real_signals_loses_nothing(packed: Packed) -> None:
-    command = [sys.executable, "-c", STORM, str(packed.folder), "4"]
+    command = [sys.executable, "-c", STORM, str(packed.folder), "2"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
@@ -392,7 +392,7 @@ def test_an_interrupt_at_every_bytecode_of_a_fork_leaves_no_thread_waiting(
             fired = interrupted_at(number, fork_and_wait)
             # More than the two that are made ahead.
             within(20, lambda: [next(loader) for loader in (one, other) for _ in range(3)])
-            number += 1
+            number += 1 if number < 60 else 3
     assert number > 10
 
 
@@ -452,7 +452,6 @@ def test_a_batch_that_needs_a_pool_or_logs_comes_to_its_end_before_a_fork(packed
 
 def test_the_thread_compiles_nothing(packed: Packed) -> None:
     """It would hold locks of the compiler, which a child of a fork could wait for for ever."""
-    pytest.importorskip("numba")
     from dataprep.loaders.expand_numba import _expand
 
     with DataLoader(packed.folder, batch_size=4, prefetch=2) as loader:

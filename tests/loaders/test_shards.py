@@ -18,6 +18,7 @@ from array_record.python import array_record_module
 
 from dataprep.loaders import PackedDataset, open_dataset
 from dataprep.loaders import expand as with_numpy
+from dataprep.loaders import expand_numba as with_numba
 from dataprep.loaders.expand import ABSENT, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import Expand, empty_arrays
@@ -138,13 +139,8 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 
 def expansions() -> list[Any]:
-    def compiled(*arguments: Any) -> None:
-        pytest.importorskip("numba")
-        from dataprep.loaders.expand_numba import expand
-
-        expand(*arguments)
-
-    return [pytest.param(with_numpy.expand, id="numpy"), pytest.param(compiled, id="numba")]
+    compiled = pytest.param(with_numba.expand, id="numba")
+    return [pytest.param(with_numpy.expand, id="numpy"), compiled]
 
 
 @pytest.fixture(scope="module")

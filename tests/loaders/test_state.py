@@ -80,7 +80,7 @@ def test_a_state_is_small_and_says_what_it_belongs_to(packed: Packed) -> None:
     next(loader)
     state = loader.get_state()
     assert state == {
-        "version": 2,
+        "version": 3,
         "step": 1,
         "seed": 4,
         "shuffle": True,
@@ -88,6 +88,8 @@ def test_a_state_is_small_and_says_what_it_belongs_to(packed: Packed) -> None:
         "datasets": {"": loader.datasets[""].fingerprint},
         "phases": [[0, [1]]],
         "rows": 200,
+        "epochs": 2,
+        "exhausted": "stop",
     }
     assert len(json.dumps(state)) < 300
 
@@ -148,7 +150,7 @@ def test_a_state_of_another_dataset_is_an_error(packed: Packed, other: Packed) -
 
 @pytest.mark.parametrize(
     "state",
-    [{}, b"{", "[]", "7", {"version": 2}, {"version": 2, "step": -1}, {"version": 1, "step": 0}],
+    [{}, b"{", "[]", "7", {"version": 3}, {"version": 3, "step": -1}, {"version": 2, "step": 0}],
 )
 def test_what_is_no_state_is_an_error(packed: Packed, state: Any) -> None:
     with pytest.raises(ConflictError, match="state"):
@@ -201,7 +203,7 @@ def test_epochs_may_change_unless_the_last_batch_was_padded(packed: Packed) -> N
         longer = loader_of(packed.folder, epochs=epochs, prefetch=0)
         longer.set_state(states[-2])
         assert len(longer.rows_of(8)) == BATCH
-        with pytest.raises(ConflictError, match=r"rows 100, this .* the last batch .* was padded"):
+        with pytest.raises(ConflictError, match=r"epochs 1, this .* the last batch .* was padded"):
             longer.set_state(states[-1])
     with pytest.raises(ConflictError, match="rows '100'"):
         loader.set_state({**states[-1], "rows": "100"})
@@ -228,3 +230,23 @@ def test_a_state_is_json_whatever_kind_of_ints_were_given(packed: Packed) -> Non
 def test_what_is_no_whole_number_is_named(packed: Packed, wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be a whole number"):
         loader_of(packed.folder, **wrong)
+
+
+def test_a_state_that_differs_in_exhausted_or_epochs_names_that_and_both_values(
+    packed: Packed, other: Packed
+) -> None:
+    def mixed(exhausted: str, *, epochs: int = 1, weight: int = 1) -> DataLoader:
+        data = {"a": (packed.folder, weight), "b": (other.folder, 1)}
+        return loader_of(data, epochs=epochs, exhausted=exhausted, prefetch=0)
+
+    dropped = mixed("drop")
+    early, late = dropped._state_at(4), dropped._state_at(12)  # b has 60 rows: used up at step 10
+    mixed("repeat").set_state(early)
+    with pytest.raises(
+        ConflictError, match=r"with exhausted 'drop', this loader has 'repeat'; .* set exhausted"
+    ):
+        mixed("repeat").set_state(late)
+    with pytest.raises(ConflictError, match=r"with epochs 1, this loader has 2; .* set the epochs"):
+        mixed("drop", epochs=2).set_state(late)
+    with pytest.raises(ConflictError, match=r"with phases .*; weights may change"):
+        mixed("repeat", weight=2).set_state(early)

@@ -343,6 +343,36 @@ def test_a_key_is_read_from_any_format(run_cli: RunCli, tmp_path: Path, ending: 
         assert documents("meta.n") == {"0": 10, "1": 9, **rest}
 
 
+def test_a_text_file_that_is_read_twice_is_split_again_as_each_input_of_it_says(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("one. two. three|four|five")
+    (tmp_path / "b.txt").write_text("six|seven")
+    texts = str(tmp_path / "*.txt")
+    inputs = [
+        {"path": texts, "text_separator": "|"},
+        {"path": str(tmp_path / "a.txt"), "text_separator": ". "},
+        {"path": texts, "text_separator": "e"},
+        texts,
+    ]
+    config = {"tokenizer": "bytes", "text_separator": "t", "allow_duplicates": True}
+    for name, given in (("tok", inputs), ("other", inputs[::-1])):
+        tokenize_here(tmp_path / name, inputs=given, **config)
+    run_cli("pack", "tok", "other", "--seq-len", 8, "--out", "packed", "-q")
+    for dataset, times in (("tok", 1), ("packed", 2)):
+        shown = json.loads(run_cli("stats", dataset, "--by", "text", "--json").stdout)
+        found = {group["name"]: group["documents"] for group in shown["groups"]}
+        documents = [piece for item in inputs for piece in pieces_of(item, tmp_path)]
+        assert found == {text: times * count for text, count in Counter(documents).items()}
+
+
+def pieces_of(item: Any, folder: Path) -> list[str]:
+    separator = item["text_separator"] if isinstance(item, dict) else "t"
+    names = ["a.txt"] if isinstance(item, dict) and "a.txt" in item["path"] else ["a.txt", "b.txt"]
+    texts = [(folder / name).read_text() for name in names]
+    return [piece for text in texts for piece in text.split(separator) if piece]
+
+
 def test_padding_is_said_once_and_not_rounded_twice(run_cli: RunCli, packed_alone: Path) -> None:
     text = run_cli("stats", packed_alone).stdout
     found = json.loads(run_cli("stats", packed_alone, "--json").stdout)
@@ -467,7 +497,7 @@ def test_a_record_of_codes_is_shown_with_its_shape_source_and_columns(
         assert shown["shape"] == [1, 4]
         assert shown["columns"] == {"text": row["text"], "source": row["source"]}
     text = run_cli("inspect", codes, "--doc", 3, "--media", "seen").stdout
-    assert "record 3: row 1 of " in text
+    assert "record 3: row 2 of " in text
     assert "  vision: 1×4 codes: " in text
     assert "  source: 3.png" in text
     assert "seen/doc-3-frame-0.png" in text
@@ -476,6 +506,17 @@ def test_a_record_of_codes_is_shown_with_its_shape_source_and_columns(
     words = ["inspect", codes, "--step", 0, "--batch-size", 1]
     assert "holds codes; run dataprep tokenize" in run_cli(*words, check=False).stderr
     assert run_cli("inspect", codes, "--doc", 5, check=False).code == 2
+
+
+def test_a_record_of_codes_has_the_row_that_a_document_of_it_says_it_came_from(
+    run_cli: RunCli, codes: Path, tmp_path: Path
+) -> None:
+    tokenize_here(tmp_path / "out", inputs=[str(codes)], tokenizer="bytes", fields="vision")
+    for number in range(5):
+        record = rows_shown(run_cli, codes, "--doc", number)
+        origin = rows_shown(run_cli, tmp_path / "out", "--doc", number)["origin"]
+        assert (origin["unit"], origin["line"]) == ("row", record["row"])
+        assert origin["path"] == record["file"]
 
 
 def test_stats_of_codes_tell_how_they_are_used(run_cli: RunCli, codes: Path) -> None:

@@ -129,3 +129,19 @@ def test_names_and_values_do_not_act_on_the_terminal(run_cli: RunCli, tmp_path: 
         assert "\\x1b[2J" in done.stdout + done.stderr
         assert "\x1b" not in done.stdout + done.stderr
         assert "\n.jsonl" not in done.stdout
+
+
+def test_a_key_that_is_called_source_or_file_can_be_asked_for(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    rows = [
+        {"text": "a", "source": "web", "file": 1, "key:x": 2},
+        {"text": "b", "source": "books", "file": 1, "key:x": 2},
+    ]
+    path = write_lines(tmp_path / "in.jsonl", rows)
+    tokenize_here(tmp_path / "tok", inputs=[str(path)], tokenizer="bytes")
+    assert documents_by(run_cli, "tok", "key:source") == {"web": 1, "books": 1}
+    assert documents_by(run_cli, "tok", "key:file") == {"1": 2}
+    assert documents_by(run_cli, "tok", "key:text") == {"a": 1, "b": 1}
+    assert documents_by(run_cli, "tok", "key:key:x") == {"2": 2}
+    assert documents_by(run_cli, "tok", "source") == {str(path): 2}

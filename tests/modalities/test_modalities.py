@@ -410,10 +410,7 @@ def test_prepended_text_stands_before_a_first_segment_of_text(toy: Path, tmp_pat
 
 def test_no_segments_are_an_empty_document(toy: Path, tmp_path: Path) -> None:
     records: list[Any] = [{"segments": []}, {"segments": [{"type": "text", "text": ""}]}]
-    assert [s.tokens for s in documents_of(tmp_path, toy, records, fields="segments")] == [
-        [1, 2],
-        [1, 2],
-    ]
+    assert documents_of(tmp_path, toy, records, fields="segments") == []
 
 
 def test_documents_without_any_part_are_empty(toy: Path, tmp_path: Path) -> None:
@@ -494,7 +491,7 @@ documents = st.lists(
 numbers = iter(range(10**9))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(documents, st.booleans(), st.sampled_from([None, 2]), st.sampled_from(["flatten", "delay"]))
 def test_columns_records_specs_and_segments_give_the_same_documents(
     toy: Path,
@@ -687,7 +684,7 @@ odd_records = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(odd_records, min_size=1, max_size=6), st.sampled_from([None, "vision", "segments"]))
 def test_documents_and_errors_do_not_depend_on_how_a_line_was_read(
     toy: Path, tmp_path: Path, records: list[dict[str, Any]], fields: str | None

@@ -388,3 +388,39 @@ def test_a_file_that_is_cut_short_under_a_worker_is_named(
         pack(config)
     assert fired.read_text() == "cut"
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+PLANNING = """
+import os, sys
+from dataprep.cli.main import main
+from dataprep.pipeline.pack import blocks
+
+find = blocks.find_blocks
+
+def find_and_cut(*args):
+    find(*args)  # from here on the files are open
+    os.truncate({file!r}, 0)
+    return find(*args)
+
+blocks.find_blocks = find_and_cut
+sys.argv = ["dataprep", "pack", {tokenized!r}, "--seq-len", "100", "--out", {out!r}]
+main()
+"""
+
+
+@pytest.mark.parametrize("part", ["shards", "index"])
+def test_a_file_that_is_cut_short_while_blocks_are_planned_ends_pack_with_5(
+    tokenized: Path, tmp_path: Path, part: str
+) -> None:
+    """The parent reads it; a map of it would end the process with SIGBUS."""
+    file = max((tokenized / part).iterdir())
+    names = {"file": str(file), "tokenized": str(tokenized), "out": str(tmp_path / "out")}
+    ended = subprocess.run(
+        [sys.executable, "-c", PLANNING.format(**names)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 5, ended.stderr
+    assert file.name in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conftest import RunCli, Sample
@@ -135,7 +135,7 @@ records = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     records=records,
     seq_len=st.integers(3, 40),
@@ -152,6 +152,7 @@ def test_rows_hold_every_token_once_with_its_masks(
     side = config.pop("side")
     corpus = corpus_of(tmp_path, toy, records, fields_from="fields", fields_index=0)
     documents = open_dataset(corpus.folders[0])
+    assume(len(documents) > 0)
     packed = Packed(corpus, truncate_side=side, pad_side=side, **config)
     seen: dict[int, np.ndarray] = {
         i: np.zeros(len(documents[i]["tokens"]), int) for i in range(len(documents))
@@ -202,7 +203,7 @@ def test_a_block_is_not_cut_unless_told(toy: Path, tmp_path: Path, strategy: str
     assert sorted(p[3:] for p in cut.pieces) == [(0, 12), (11, 12), (22, 3)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     segments=st.lists(segments, min_size=1, max_size=8),
     seq_len=st.integers(12, 40),
@@ -211,6 +212,7 @@ def test_a_block_is_not_cut_unless_told(toy: Path, tmp_path: Path, strategy: str
 def test_no_block_that_fits_a_row_is_cut(
     toy: Path, tmp_path: Path, segments: list[dict[str, Any]], **config: Any
 ) -> None:
+    assume(any(segment.get("text") != "" for segment in segments))  # else it is empty
     corpus = corpus_of(tmp_path, toy, [{"segments": segments}], fields="segments")
     packed = Packed(corpus, overflow="split", **config)
     cuts = {start + length for *_, start, length in packed.pieces}
@@ -229,7 +231,7 @@ def test_no_block_that_fits_a_row_is_cut(
     assert place + 1 == max(cuts)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     documents=st.lists(st.lists(segments, min_size=1, max_size=4), min_size=1, max_size=5),
     seq_len=st.integers(1, 30),
@@ -242,6 +244,9 @@ def test_no_block_that_fits_a_row_is_cut(
 def test_cut_blocks_are_counted_where_none_are_kept(
     toy: Path, tmp_path: Path, documents: list[list[dict[str, Any]]], **config: Any
 ) -> None:
+    # A record without text or codes is empty, and none of the documents.
+    documents = [parts for parts in documents if any(part.get("text") != "" for part in parts)]
+    assume(documents)
     corpus = corpus_of(tmp_path, toy, [{"segments": s} for s in documents], fields="segments")
     packed = Packed(corpus, keep_blocks=False, **config)
     num_cut = 0

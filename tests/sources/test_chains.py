@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources import find_sources, read_piece, split_source
+from dataprep.pipeline.sources import find_sources, growth, read_piece, split_source
 from dataprep.pipeline.sources.stream import ByteStream
 from dataprep.pipeline.types import Source
 
@@ -76,12 +76,13 @@ def num_records(source: Source) -> int:
 
 @pytest.mark.parametrize(("scheme", "name"), [("zip", "a.zip"), ("tar", "a.tar.gz")])
 def test_the_ratio_of_a_member_of_an_archive_is_bounded(
-    tmp_path: Path, scheme: str, name: str
+    tmp_path: Path, scheme: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(growth, "FREE_BYTES", 4 << 20)
     small = archive(tmp_path / f"small-{name}", LINE * 100)
     (source,) = find_sources(f"{scheme}://a.jsonl::{small}")
     assert num_records(source) == 100
-    large = archive(tmp_path / name, LINE[:-1] + b" " * (65 << 20) + b"\n")
+    large = archive(tmp_path / name, LINE[:-1] + b" " * (5 << 20) + b"\n")
     for spec in (f"{scheme}://a.jsonl::{large}", f"{scheme}://*.jsonl::file://{large}"):
         with pytest.raises(
             InputError, match=r"grows from .* times; if that is right, raise --max-r"
@@ -90,10 +91,13 @@ def test_the_ratio_of_a_member_of_an_archive_is_bounded(
         assert len(find_sources(spec, max_ratio=2000)) == 1
 
 
-def test_an_archive_in_an_archive_is_bounded_too(tmp_path: Path) -> None:
+def test_an_archive_in_an_archive_is_bounded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "FREE_BYTES", 4 << 20)
     inner = archive(tmp_path / "inner.zip", LINE)
     with zipfile.ZipFile(tmp_path / "outer.zip", "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("inner.zip", bytes(65 << 20) + inner.read_bytes())
+        file.writestr("inner.zip", bytes(5 << 20) + inner.read_bytes())
     spec = f"zip://a.jsonl::zip://inner.zip::{tmp_path}/outer.zip"
     with pytest.raises(InputError, match="grows from"):
         find_sources(spec)

@@ -273,10 +273,15 @@ def test_lines_of_json_are_read_as_python_reads_them(
     read = {line: row for line, _, row in records}
     assert len(read) + len(refused) == len(lines)
     for i, line in enumerate(lines):
-        pairs = json.loads(line, object_pairs_hook=list)
-        names = [name for name, _ in pairs]
-        watched = [name for name in names if keys is None or name in keys]
-        assert (i in refused) == (len(set(watched)) < len(watched))
+        objects: list[list[str]] = []  # the names in each, inner objects first
+
+        def note(pairs: list[tuple[str, Any]], objects: list[list[str]] = objects) -> None:
+            objects.append([name for name, _ in pairs])
+
+        json.loads(line, object_pairs_hook=note)
+        names = objects[-1]
+        watched = objects if keys is None else [[name for name in names if name in keys]]
+        assert (i in refused) == any(len(set(found)) < len(found) for found in watched)
         if i in read:
             expected = json.loads(line)
             if keys is not None and keys <= set(names):

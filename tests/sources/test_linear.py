@@ -12,17 +12,22 @@ import pytest
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media.decode import _no_key_twice
+from dataprep.pipeline.ragged import nothing_held
 from dataprep.pipeline.sources.csv import _check_names
-from dataprep.pipeline.sources.json.records import SegmentChecker, WholeDecoder
+from dataprep.pipeline.sources.json.records import WholeDecoder
+from dataprep.pipeline.sources.json.repeats import check_inside_text
+from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.reasons import DuplicateKeyError
 from dataprep.pipeline.sources.stream import ByteStream
-from dataprep.pipeline.sources.tables import check_columns
+from dataprep.pipeline.sources.table_columns import check_columns
 
 # Each of these takes a second or two, or else many minutes.
 pytestmark = pytest.mark.timeout(120)
 COUNT = 400_000
 NAMES = [f"k{i}" for i in range(COUNT)]
 TWICE = [*NAMES, NAMES[-1]]
+S = Keys(needed=frozenset({"s"}))
+PATH = Keys(needed=frozenset({f"s.{NAMES[-1]}"}), nested=True)
 OBJECT = "{" + ",".join(f'"{name}":1' for name in TWICE) + "}"
 
 
@@ -30,14 +35,19 @@ CASES: dict[str, tuple[type[Exception], Callable[[], object]]] = {
     "keys of a record": (DuplicateKeyError, lambda: WholeDecoder(None).one(OBJECT.encode())),
     "keys of segments": (
         DuplicateKeyError,
-        lambda: SegmentChecker().check(f'{{"s":[{OBJECT}]}}'.encode(), ["s"]),
+        lambda: check_inside_text(f'{{"s":[{OBJECT}]}}'.encode(), S, lambda key: "segments"),
     ),
     "many segments": (
         DuplicateKeyError,
-        lambda: SegmentChecker().check(
+        lambda: check_inside_text(
             f'{{"s":[{",".join(json.dumps({name: 1}) for name in NAMES)},{OBJECT}]}}'.encode(),
-            ["s"],
+            S,
+            lambda key: "segments",
         ),
+    ),
+    "keys on a path": (
+        DuplicateKeyError,
+        lambda: check_inside_text(f'{{"s":{OBJECT}}}'.encode(), PATH, nothing_held),
     ),
     "columns of a csv": (ValueError, lambda: _check_names(TWICE, TWICE)),
     "columns of a table": (InputError, lambda: check_columns(None, TWICE, "t.parquet")),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE
 from dataprep.pipeline.storage.riegeli import (
     BLOCK_BYTES,
-    MappedShard,
+    ShardBytes,
     footer_start,
     locate,
     physical,
@@ -105,9 +105,10 @@ def test_bytes_of_records_are_where_the_logical_places_say(
         max_size=40,
     ),
     seed=st.integers(0, 1000),
+    maps=st.booleans(),
 )
 def test_ranges_equal_the_official_readers_bytes(
-    tmp_path: Path, sizes: list[int], seed: int
+    tmp_path: Path, sizes: list[int], seed: int, maps: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     records = [rng.bytes(size) for size in sizes]
@@ -116,7 +117,7 @@ def test_ranges_equal_the_official_readers_bytes(
     for record in records:
         writer.write(record)
     writer.close()
-    shard = MappedShard(path, path.stat().st_size, np.array(sizes))
+    shard = ShardBytes(path, path.stat().st_size, np.array(sizes), maps=maps)
     which = rng.integers(0, len(records), 50)
     starts = np.array([rng.integers(0, sizes[i]) for i in which])
     lengths = np.array(

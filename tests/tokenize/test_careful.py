@@ -56,7 +56,7 @@ spans = st.tuples(st.integers(0, 62), st.integers(0, 62)).map(sorted)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(lines=spans, limit=st.none() | st.integers(1, 50))
 def test_looking_at_suspects_one_by_one_changes_no_byte(
     kind: str, lines: list[int], limit: int | None

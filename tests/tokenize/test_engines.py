@@ -17,10 +17,7 @@ import pytest
 
 from conftest import PLAIN, RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.engine import Proof, Selection, Sweep, resolve_tokenizer
-from dataprep.pipeline.engine.fast import ADAPTERS
-from dataprep.pipeline.engine.proof.prove import proof_key
-from dataprep.pipeline.engine.proof.record import write_proof
+from dataprep.pipeline.engine import Selection
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.tokenize import engines, recipe
@@ -28,22 +25,9 @@ from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.tokenize.worker import ENGINE
 from support.inprocess import write_lines
 from support.installed import COMMAND
+from support.proofs import keep_proof
 from support.toy import write_toy_tokenizer
 from support.trees import tree
-
-
-def keep_proof(cache: Path, tokenizer: Path) -> None:
-    """Put the proof into a cache that fastokens is exact."""
-    files = resolve_tokenizer(str(tokenizer))
-    key = proof_key("fastokens", files, Sweep(), ADAPTERS)
-    proof = Proof(
-        engine="fastokens",
-        version=key.version,
-        reference=key.reference,
-        reference_version=key.reference_version,
-        equal=True,
-    )
-    write_proof(cache, key, proof)
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import random
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 from conftest import RunCli, Sample
 from support.trees import tree
@@ -123,3 +127,47 @@ def test_an_optional_field_that_no_record_has_is_told(run_cli: RunCli, tmp_path:
     told = json.loads(run_cli(*words, *fields, "--json").stdout)
     assert told["sample"]["never_there"] == ["m.v", "texts"]
     assert "none of these records has the optional field 'texts'" in run_cli(*words, *fields).stdout
+
+
+def test_the_estimate_of_compressed_files_and_tables_is_near_too(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    """Apart and together: a compressed file grows, a table stores what repeats once."""
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts(4000, 0)).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "b.jsonl.bz2").write_bytes(bz2.compress(lines))
+    (tmp_path / "c.jsonl.xz").write_bytes(lzma.compress(lines))
+    (tmp_path / "d.jsonl.zst").write_bytes(zstandard.compress(lines))
+    table = pa.table({"text": texts(3000, 1), "more": ["unread" * 50] * 3000})
+    pq.write_table(table, tmp_path / "e.parquet", compression="zstd", row_group_size=1000)
+    pq.write_table(pa.table({"text": texts(1, 2) * 9000}), tmp_path / "f.parquet")
+    files = sorted(tmp_path.glob("?.*"))
+    words = ("tokenize", "--tokenizer", "bytes", "--out", "out", "--dry-run", "--json")
+    told = {p.name: json.loads(run_cli(*words, p).stdout)["estimated_tokens"] for p in files}
+    made = json.loads(run_cli(*words[:-2], *files, "--json").stdout)["counts"]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    true = {Path(source["path"]).name: source["tokens"] for source in manifest["sources"]}
+    assert told == pytest.approx(true, rel=0.15)
+    whole = json.loads(run_cli(*words, *files, "--overwrite").stdout)["estimated_tokens"]
+    assert whole == pytest.approx(made["tokens"], rel=0.1)
+
+
+def test_the_estimate_of_one_compressed_text_is_near(run_cli: RunCli, tmp_path: Path) -> None:
+    text = " ".join(texts(3000, 0)).encode()
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(text))
+    words = ("tokenize", tmp_path / "a.txt.gz", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
+    assert told["estimated_tokens"] == pytest.approx(len(text), rel=0.1)
+
+
+def test_a_table_whose_first_rows_are_unlike_the_others_is_estimated_by_its_bytes(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    short, long = texts(6000, 0), [text * 20 for text in texts(900, 1)]
+    long = [f"{i} {text}" for i, text in enumerate(long)]
+    words = ("tokenize", "--tokenizer", "bytes", "--out", "out", "--dry-run", "--json")
+    true = sum(len(text) + 2 for text in (*short, *long))
+    for rows in (short + long, long + short):
+        pq.write_table(pa.table({"text": rows, "id": range(6900)}), tmp_path / "a.parquet")
+        told = json.loads(run_cli(*words, "a.parquet").stdout)
+        assert told["estimated_tokens"] == pytest.approx(true, rel=0.2)

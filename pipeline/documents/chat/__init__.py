@@ -2,6 +2,7 @@
 
 forms        the forms in which datasets hold conversations; FORMS
 messages     nulls, JSON in strings, calls without a wrapper ─► messages for templates
+rules        what is known about the conversations of an input
 read         a record ─► conversations, each message with its weight
 templates    a tokenizer's chat templates, its special tokens, the tokens that end a turn
 bounds       what a template may make
@@ -9,6 +10,7 @@ filters      filters and tests that keep the origins of texts
 sandbox      the environment that templates run in
 json_text    tojson of texts that know their origin
 tape         what a template did, as a function that does it again
+origins      parts of texts, each with its origin: cut, stripped, joined
 texts        texts that know where each of their characters came from
 marks        marks in the output: which message the template is at
 render       a conversation ─► parts, of which each has an origin and an owner

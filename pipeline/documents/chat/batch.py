@@ -14,15 +14,14 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.forms import BESIDE, Found
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
 from dataprep.pipeline.documents.chat.read import conversations_of
-from dataprep.pipeline.documents.chat.render import Renderer
-from dataprep.pipeline.documents.chat.spans import SpanRules
-from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE, ChatTemplates
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer
+from dataprep.pipeline.documents.chat.rules import ChatRules
+from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
+from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE
 from dataprep.pipeline.documents.chat.weigh import strings_at, token_weights
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.engine.content import ContentEncoder
@@ -30,36 +29,30 @@ from dataprep.pipeline.engine.interface import EngineFailedError
 from dataprep.pipeline.engine.places import PlaceFinder
 from dataprep.pipeline.engine.plain import places_of
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.sources import Keys
 from dataprep.pipeline.types import Ids, Offsets, Records
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRules:
-    """How the conversations of one input become documents."""
+def layer_of(rules: ChatRules, *, has_tools: bool) -> Layer:
+    """Return what lays out conversations; the same one for every task of a worker."""
+    sources = rules.templates.sources
+    name = TOOL_USE if has_tools and TOOL_USE in sources else DEFAULT
+    config = rules.config
+    spans = SpanRules(
+        span=config.span, stop=rules.templates.stop, is_everything=config.train_on == "all"
+    )
+    return _layer(sources[name], config.now, spans, config.replay)
 
-    config: ChatConfig
-    templates: ChatTemplates
-    found: Found
-    files: TokenizerFiles
-    drop_nulls: bool  # of tables: nulls stand for keys that other rows have
 
-    @property
-    def keys(self) -> Keys:
-        """Return the keys of a record that are read."""
-        maybe = {*self.found.maybe, self.config.tools, *BESIDE} - {*self.found.keys}
-        return Keys(needed=frozenset(self.found.keys), maybe=frozenset(maybe), nested=True)
-
-    def layer(self, *, has_tools: bool) -> Layer:
-        """Return what lays out conversations; the same one for every task of a worker."""
-        sources = self.templates.sources
-        name = TOOL_USE if has_tools and TOOL_USE in sources else DEFAULT
-        rules = SpanRules(
-            span=self.config.span,
-            stop=self.templates.stop,
-            is_everything=self.config.train_on == "all",
-        )
-        return _layer(sources[name], self.config.now, rules, self.config.replay)
+def trains_to_stop(rules: ChatRules) -> bool:
+    """Return whether a token that ends a turn has loss in a plain conversation."""
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 2
+    given = Conversation(messages=messages, variables=rules.templates.variables)
+    try:
+        laid = layer_of(rules, has_tools=False).lay(given, (0.0, 1.0) * 2)
+    except (RefusedError, TemplateFailedError):
+        return True  # records will be refused with the reason
+    trained = [s for s, weight in zip(laid.strings, laid.weights, strict=True) if weight]
+    return any(token in text for token in rules.templates.stop for text in trained)
 
 
 @lru_cache(maxsize=16)
@@ -98,8 +91,8 @@ def lay_out_conversations(
             continue
         try:
             found = [
-                rules.layer(has_tools=each.conversation.tools is not None).lay(
-                    each.conversation, each.weights
+                layer_of(rules, has_tools=each.conversation.tools is not None).lay(
+                    each.conversation, each.weights, each.details
                 )
                 for each in conversations_of(
                     record, rules.found, rules.config, variables, drop_nulls=rules.drop_nulls
@@ -199,6 +192,7 @@ def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> L
         is_text=np.zeros(len(starts), np.bool_),
         weight=weights[starts],
         mask=np.zeros(len(starts), np.int8),
+        is_added=np.zeros(len(starts), np.bool_),
         document_ends=np.searchsorted(starts, offsets[1:], side="left"),
         kept=np.array(kept, np.int64),
         codes_dropped=none,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.origins import Origin
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Renderer, Rendering
-from dataprep.pipeline.documents.chat.texts import Origin
 from dataprep.pipeline.documents.chat.traits import SYNTHETIC_TOOL, Traits
 
 _USER = {"role": "user", "content": "What is it?"}
@@ -80,12 +80,9 @@ class Headers:
     def _prompt(self, conversation: Conversation) -> str:
         suited = replace(conversation, messages=self._traits.applied(conversation.messages))
         without, asked = (self._renderer.render(suited, prompt=p) for p in (False, True))
-        if asked.text.startswith(without.text):
-            return asked.text[len(without.text) :]
         last = max((i for i, p in enumerate(asked.parts) if p.owner >= 0), default=-1)
-        if last >= 0:
-            return "".join(part.part.value for part in asked.parts[last + 1 :])
-        return asked.text[num_common(without.text, asked.text) :]
+        after = "".join(part.part.value for part in asked.parts[last + 1 :]) if last >= 0 else ""
+        return after or asked.text[num_common(without.text, asked.text) :]
 
     def _without_prompt(self, base: Conversation, before: Sequence[Mapping[str, Any]]) -> Header:
         """Return what two different answers have in common before their text."""
@@ -172,6 +169,12 @@ def block_of(rendering: Rendering, number: int) -> range | None:
     own = [i for i, part in enumerate(rendering.parts) if part.owner == number]
     if not own:
         own = _unowned_of(rendering, number)
+    if own and own[-1] - own[0] + 1 != len(own):  # blanks after another message are no text
+        own = [
+            i
+            for i in own
+            if rendering.parts[i].part.origin or rendering.parts[i].part.value.strip()
+        ]
     if not own or own[-1] - own[0] + 1 != len(own):
         return None
     return range(own[0], own[-1] + 1)

@@ -10,30 +10,35 @@ again and compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.json_text import quoted
+from dataprep.pipeline.documents.chat.origins import UNKNOWN, Part
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
 from dataprep.pipeline.documents.chat.spans import (
     Cut,
+    Details,
     RefusedError,
     SpanRules,
     check_nothing_lost,
     messages_of,
     spans_of,
+    with_details,
 )
 from dataprep.pipeline.documents.chat.tape import Replay
-from dataprep.pipeline.documents.chat.texts import UNKNOWN, Part
 from dataprep.pipeline.documents.chat.traits import Traits, find_traits
 from dataprep.pipeline.errors import DataprepError
 
 MAX_PROGRAMS = 2048  # replays that are kept; more shapes than that are rendered each time
 MAX_OF_SHAPE = 8
 CHECKED_FIRST, CHECKED_EVERY = 2, 512  # replays that are rendered again
+
+NO_DETAILS: Mapping[int, Details] = MappingProxyType({})
 
 
 class InexactReplayError(DataprepError):
@@ -68,15 +73,20 @@ class Layer:
         self._programs: dict[Any, list[_Program]] = {}
         self._num_programs = 0
 
-    def lay(self, conversation: Conversation, weights: Sequence[float]) -> Laid:
+    def lay(
+        self,
+        conversation: Conversation,
+        weights: Sequence[float],
+        details: Mapping[int, Details] = NO_DETAILS,
+    ) -> Laid:
         """Return the layout, given the weight of each message; RefusedError or TemplateFailedError
-        if there is none."""
+        if there is none. With details, the template is run."""
         traits, headers = self._traits_of(conversation)
         conversation = replace(conversation, messages=traits.applied(conversation.messages))
         leaves: list[str] = []
         shape = tuple([shape_of(message, leaves) for message in conversation.messages])
-        key = shape, tuple(weights), _frozen(conversation)
-        known = self._programs.get(key, ())
+        key: Any = (shape, tuple(weights), _frozen(conversation))
+        known = self._programs.get(key, ()) if not details else ()
         for program in known:
             strings = _played(program.replay, leaves)
             if strings is not None:
@@ -88,7 +98,8 @@ class Layer:
                     messages=program.messages,
                 )
         is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
-        return self._render(conversation, weights, headers, None if is_full else key)
+        key = None if is_full or details else key
+        return self._render(conversation, weights, headers, key, details)
 
     def _traits_of(self, conversation: Conversation) -> tuple[Traits, Headers]:
         key = json.dumps(dict(conversation.variables), sort_keys=True, default=str)
@@ -98,7 +109,12 @@ class Layer:
         return self._known[key]
 
     def _render(
-        self, conversation: Conversation, weights: Sequence[float], headers: Headers, key: Any
+        self,
+        conversation: Conversation,
+        weights: Sequence[float],
+        headers: Headers,
+        key: Any,
+        details: Mapping[int, Details],
     ) -> Laid:
         """Run the template; what it did is kept under the key, if there is one."""
         rendering = self._renderer.render(conversation)
@@ -113,6 +129,8 @@ class Layer:
             weights = (1.0,)
         else:
             found = spans_of(rendering, conversation, trained, headers, self._rules)
+        if details:
+            found = with_details(found, details, rendering)
         if all(owner < 0 for owner in found.owners):
             raise RefusedError("the template writes nothing of what has loss")
         groups = _grouped(found, weights)

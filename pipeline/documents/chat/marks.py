@@ -15,8 +15,9 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
+from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import Mark, Part, make
+from dataprep.pipeline.documents.chat.texts import make
 
 BEGIN, ENTER, SET, END = (f"_dataprep_{name}" for name in ("begin", "enter", "set", "end"))
 TRAIN, STOP = "train", "stop"
@@ -41,6 +42,7 @@ def mark_functions(tape: Callable[[], Tape]) -> dict[str, Callable[..., str]]:
     """Return the functions that an instrumented template calls, by name."""
 
     def mark(kind: str, value: int) -> str:
+        tape().count_step()
         return make(tape(), [Part("", Mark(kind, value))])
 
     return {

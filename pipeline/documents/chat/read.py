@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.documents.chat.forms import Found, read_kwargs, read_messages, read_tools
-from dataprep.pipeline.documents.chat.messages import ANNOTATIONS
+from dataprep.pipeline.documents.chat.messages import ANNOTATIONS, parsed
 from dataprep.pipeline.documents.chat.render import Conversation
+from dataprep.pipeline.documents.chat.spans import Details
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.types import Record
 
@@ -22,6 +23,7 @@ from dataprep.pipeline.types import Record
 class Weighed:
     conversation: Conversation
     weights: tuple[float, ...]  # of each message
+    details: Mapping[int, Details] = field(default_factory=dict)  # by message
 
 
 def conversations_of(
@@ -43,6 +45,7 @@ def conversations_of(
             variables={**variables, **kwargs} if kwargs else variables,
         ),
         weights=tuple(weights),
+        details=_details(given),
     )
     if not any(weights) and config.train_on != "all":
         roles = ", ".join(dict.fromkeys(str(message["role"]) for message in given))
@@ -59,6 +62,28 @@ def _weights(messages: Sequence[Mapping[str, Any]], config: ChatConfig) -> list[
         trained = ("assistant",) if isinstance(config.train_on, str) else config.train_on
         wanted = [role in trained for role in roles]
     return [_weight(m, float(w), i) for i, (m, w) in enumerate(zip(messages, wanted, strict=True))]
+
+
+def _details(messages: Sequence[Mapping[str, Any]]) -> dict[int, Details]:
+    """Return the characters of contents that have loss: axolotl's `training_detail`."""
+    found: dict[int, Details] = {}
+    for number, message in enumerate(messages):
+        value = parsed(message.get("training_detail"), f"training_detail of message {number + 1}")
+        if value is None:
+            continue
+        try:
+            ranges = [
+                (int(item["begin_offset"]), int(item["end_offset"]) + 1)
+                for item in value
+                if item["train"]
+            ]
+        except (TypeError, KeyError, ValueError):
+            raise ValueError(
+                f"message {number + 1} has training_detail {short(repr(value))}; use a list of "
+                "begin_offset, end_offset and train"
+            ) from None
+        found[number] = tuple(ranges)
+    return found
 
 
 def _weight(message: Mapping[str, Any], usual: float, number: int) -> float:

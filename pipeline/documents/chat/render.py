@@ -16,16 +16,10 @@ import jinja2
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.marks import Message
+from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Origin, Part
 from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import (
-    NO_MESSAGE,
-    Mark,
-    Origin,
-    Part,
-    make,
-    parts_of,
-)
+from dataprep.pipeline.documents.chat.texts import make, parts_of
 from dataprep.pipeline.errors import short
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -56,7 +50,7 @@ class Rendering:
     parts: tuple[OwnedPart, ...]
     tape: Tape
     has_tags: bool
-    leaves: tuple[str, ...]
+    leaves: Mapping[Origin, Sequence[tuple[str, str]]]  # texts and their names on the tape
 
     @property
     def text(self) -> str:
@@ -82,7 +76,7 @@ class Renderer:
         return str(self._run(self._plain, conversation, messages, conversation.tools, prompt))
 
     def render(self, conversation: Conversation, *, prompt: bool = False) -> Rendering:
-        leaves: list[str] = []
+        leaves: dict[Origin, list[tuple[str, str]]] = {}
         tape = Tape()
         messages = [
             Message(i, with_reasoning(_with_origins(message, i, leaves, tape)))
@@ -93,7 +87,7 @@ class Renderer:
         output = self._run(self._marked, conversation, messages, tools, prompt)
         parts = owned_parts(parts_of(output))
         has_tags = any(part.is_tagged for part in parts)
-        return Rendering(parts=parts, tape=tape, has_tags=has_tags, leaves=tuple(leaves))
+        return Rendering(parts=parts, tape=tape, has_tags=has_tags, leaves=leaves)
 
     def _run(
         self,
@@ -190,15 +184,18 @@ def shape_of(value: Any, leaves: list[str]) -> Any:
 
 
 def _with_origins(
-    message: Mapping[str, Any], number: int, leaves: list[str], tape: Tape
+    message: Mapping[str, Any],
+    number: int,
+    leaves: dict[Origin, list[tuple[str, str]]],
+    tape: Tape,
 ) -> dict[str, Any]:
-    """Return the message with texts that know it; the order of `leaves` is that of `shape_of`."""
+    """Return the message with texts that know it, in the order of `shape_of`."""
 
     def given(value: Any, field: str) -> Any:
         if isinstance(value, str):
-            leaves.append(value)
-            source = tape.leaf(len(leaves) - 1)
-            return make(tape, [Part(value, Origin(number, field), source, 0)])
+            origin, source = Origin(number, field), tape.new_text()
+            leaves.setdefault(origin, []).append((value, source))
+            return make(tape, [Part(value, origin, source, 0)])
         if isinstance(value, dict):
             return {
                 key: inner
@@ -207,7 +204,9 @@ def _with_origins(
                 for key, inner in value.items()
             }
         if isinstance(value, list | tuple):
-            return [given(inner, field) for inner in value]
+            # The items of a field are told apart, those of its items are not.
+            is_field = field.isidentifier()
+            return [given(v, f"{field}[{i}]" if is_field else field) for i, v in enumerate(value)]
         return value
 
     found: dict[str, Any] = given(message, "")

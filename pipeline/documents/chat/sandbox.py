@@ -31,16 +31,9 @@ from dataprep.pipeline.documents.chat.bounds import (
 )
 from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_filter, text_of
 from dataprep.pipeline.documents.chat.marks import STOP, TRAIN, mark_functions, marked
+from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import (
-    Mark,
-    Part,
-    first_text,
-    joined,
-    make,
-    of_any,
-    parts_of,
-)
+from dataprep.pipeline.documents.chat.texts import first_text, joined, make, of_any, parts_of
 
 SECONDS = 20.0  # a template takes a few milliseconds for a conversation
 
@@ -93,7 +86,7 @@ class _GenerationTag(jinja2.ext.Extension):
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
     # Their results are bounded; jinja then does not compute constants while it compiles, either.
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
-    concat = staticmethod(joined)
+    concat = staticmethod(lambda values: _joined(values))
 
     def __init__(self, now: datetime.datetime) -> None:
         super().__init__(
@@ -123,8 +116,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         code = self.compile(marked(tree) if with_marks else tree)
         names = {"environment": self, "__file__": "<template>"}
         exec(code, names)  # what jinja made of the template, which the sandbox holds in bounds
+        names |= {"concat": _joined, "str_join": _joined_any}
         if with_marks:
-            names |= {"concat": joined, "str_join": _joined_any, "str": text_of}
+            names["str"] = text_of
         return self.template_class._from_namespace(self, names, self.make_globals(None))
 
     def around_generation(self, text: str) -> str:
@@ -156,8 +150,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return checked(super().call(__context, __obj, *args, **named))
 
 
+def _joined(values: Iterable[str]) -> str:
+    return str(checked(joined(values)))
+
+
 def _joined_any(values: Iterable[Any]) -> str:
-    return joined(map(text_of, values))
+    return _joined(map(text_of, values))
 
 
 def _of_constant(found: Any, obj: str, attribute: str, *args: Any, **named: Any) -> Any:
@@ -183,8 +181,9 @@ def _strftime(now: datetime.datetime, pattern: str) -> str:
 
 
 @contextmanager
-def time_limit(seconds: float = SECONDS) -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     """Raise TemplateFailedError in here after some seconds; only the main thread has signals."""
+    seconds = SECONDS
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -194,7 +193,8 @@ def time_limit(seconds: float = SECONDS) -> Iterator[None]:
 
     # Of the processor, so that a slow machine changes nothing; commands use SIGALRM otherwise.
     before = signal.signal(signal.SIGVTALRM, ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # Again and again: whoever catches all exceptions would run on.
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
     try:
         yield
     finally:

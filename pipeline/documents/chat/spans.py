@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dataprep.pipeline.documents.chat.headers import (
     Headers,
@@ -20,8 +19,11 @@ from dataprep.pipeline.documents.chat.headers import (
     block_of,
     find_header,
 )
+from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Origin, Part
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Rendering
-from dataprep.pipeline.documents.chat.texts import Origin, Part, Text, make
+from dataprep.pipeline.documents.chat.texts import Text, make
+
+Details = tuple[tuple[int, int], ...]  # characters of a content that have loss
 
 
 class RefusedError(ValueError):
@@ -241,30 +243,52 @@ def _place(rendering: Rendering, parts: range, characters: int) -> tuple[int, in
 
 
 def check_nothing_lost(rendering: Rendering, conversation: Conversation) -> None:
-    """Raise if the template leaves out the text of a message, or one of its tool calls."""
-    written: dict[int, set[str]] = {}
-    for owned in rendering.parts:
-        origin = owned.part.origin
-        if isinstance(origin, Origin):
-            written.setdefault(origin.message, set()).add(origin.field)
-    for number, message in enumerate(conversation.messages):
-        found = written.get(number, set())
-        for field in ("content", "tool_calls"):
-            value = message.get(field)
-            if field not in found and "several fields" not in found and _says_something(value):
-                raise RefusedError(
-                    _told(conversation, number, f"has {field} that the template leaves out")
-                )
+    """Raise if the template leaves out the text of a message, or one of its tool calls.
 
-
-def _says_something(value: Any) -> bool:
-    if isinstance(value, str):
-        return bool(value.strip())
-    if isinstance(value, Mapping):
-        return any(map(_says_something, value.values()))
-    return isinstance(value, list) and any(map(_says_something, value))
+    A text of blanks may be left out, so that it is blank becomes a condition of the tape.
+    """
+    origins = {owned.part.origin for owned in rendering.parts}
+    for origin, texts in rendering.leaves.items():
+        name = origin.field.partition("[")[0]
+        several = Origin(origin.message, SEVERAL_FIELDS)
+        if name not in ("content", "tool_calls") or {origin, several} & origins:
+            continue
+        for text, source in texts:
+            if text.strip():
+                told = f"has {origin.field} that the template leaves out"
+                raise RefusedError(_told(conversation, origin.message, told))
+            rendering.tape.condition(f"bool({source}.strip())", False)
 
 
 def _told(conversation: Conversation, number: int, what: str) -> str:
     role = conversation.messages[number].get("role")
     return f"message {number + 1} ({role}) {what}"
+
+
+def with_details(found: Cut, details: Mapping[int, Details], rendering: Rendering) -> Cut:
+    """Return the spans without those characters of contents that are not to be trained on."""
+    parts: list[Part] = []
+    owners: list[int] = []
+    messages: list[int] = []
+    for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True):
+        is_content = isinstance(part.origin, Origin) and part.origin.field == "content"
+        if owner not in details or not is_content:
+            pieces = [(0, part)]
+        elif part.start < 0:
+            raise RefusedError(
+                f"message {owner + 1} has training_detail, but the template changes its content"
+            )
+        else:
+            ends = {end - part.start for ends in details[owner] for end in ends}
+            pieces = _cut_part(part, sorted(ends), rendering)
+        for start, piece in pieces:
+            first = part.start + start
+            has_loss = (
+                owner not in details
+                or not is_content
+                or any(a <= first < b for a, b in details[owner])
+            )
+            parts.append(piece)
+            owners.append(owner if has_loss else -1)
+            messages.append(message)
+    return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+
+MAX_STEPS = 200_000  # of loops; a conversation of a thousand messages needs thousands
 MAX_LINES = 4000  # a longer function would take longer than the template
 
 Replay = Callable[[Sequence[str]], list[str] | None]
@@ -25,11 +28,13 @@ class Tape:
         self._known: dict[str, str] = {}  # expression -> the variable that has its value
         self._constants: dict[tuple[type, Any], str] = {}
         self._num_texts = 0
+        self._num_steps = 0
         self._conditions: set[str] = set()
 
-    def leaf(self, place: int) -> str:
-        self._num_texts = max(self._num_texts, place + 1)
-        return f"t{place}"
+    def new_text(self) -> str:
+        """Return the name of the next text that the function is given."""
+        self._num_texts += 1
+        return f"t{self._num_texts - 1}"
 
     def constant(self, value: Any) -> str:
         """Return the name of a constant; values that cannot be told apart later break the tape."""
@@ -53,6 +58,12 @@ class Tape:
         if line not in self._conditions:
             self._conditions.add(line)
             self._add(line)
+
+    def count_step(self) -> None:
+        """Count a turn of a loop: a template that never ends is stopped, on any machine alike."""
+        self._num_steps += 1
+        if self._num_steps > MAX_STEPS:
+            raise TemplateFailedError("the template goes round its loops without end")
 
     def breaks(self, why: str) -> None:
         self.broken = self.broken or why

@@ -21,6 +21,15 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.opening import read_bounded
 
 DEFAULT, TOOL_USE = "default", "tool_use"
+# For base models, whose tokenizers have none.
+BUILT_IN = {
+    "chatml": (
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+        "{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
+}
 TOKEN_NAMES = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 
 
@@ -36,23 +45,23 @@ class ChatTemplates:
 def find_templates(config: ChatConfig, files: TokenizerFiles) -> ChatTemplates:
     folder = Path(files.path).parent if files.path else None
     named = _templates_in(folder) if folder else {}
-    if config.template is not None:
-        path = os.path.expanduser(config.template)
-        if os.path.isfile(path):
+    if config.template:
+        path = file_of(config)
+        if path:
             named = {DEFAULT: _read(Path(path))}
-        elif config.template in named:
-            named = {DEFAULT: named[config.template]}
+        elif config.template in (known := {**BUILT_IN, **named}):
+            named = {DEFAULT: known[config.template]}
         else:
-            known = f"; the tokenizer has {', '.join(sorted(named))}" if named else ""
             raise ConfigError(
-                f"chat template {config.template!r} is neither a file nor the name of one{known}; "
-                "name a file with --chat-template FILE"
+                f"chat template {config.template!r} is neither a file nor the name of one (known: "
+                f"{', '.join(sorted(known))}); name a file with --chat-template FILE"
             )
     if DEFAULT not in named:
         has = f"has only {', '.join(sorted(named))}" if named else "has no chat template"
         raise ConfigError(
             f"tokenizer {files.path or files.kind} {has} (looked for chat_template.jinja and "
-            "chat_template in tokenizer_config.json); name one with --chat-template FILE|NAME"
+            "chat_template in tokenizer_config.json); name one with --chat-template FILE|NAME: "
+            "chatml comes with dataprep"
         )
     tokens = _special_tokens(folder, files)
     return ChatTemplates(
@@ -60,6 +69,12 @@ def find_templates(config: ChatConfig, files: TokenizerFiles) -> ChatTemplates:
         variables={**tokens, **config.variables},
         stop=_stop_tokens(folder, files, config),
     )
+
+
+def file_of(config: ChatConfig) -> str:
+    """Return the file of the template that the user names; "" if it is no file."""
+    path = os.path.expanduser(config.template)
+    return path if config.template and os.path.isfile(path) else ""
 
 
 def _templates_in(folder: Path) -> dict[str, str]:

@@ -10,37 +10,18 @@ several. What a template asks about a text (`in`, ==, length) is recorded on the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from dataprep.pipeline.documents.chat.origins import (
+    UNKNOWN,
+    Mark,
+    Part,
+    Parts,
+    common_origin,
+    cut_parts,
+    strip_parts,
+)
 from dataprep.pipeline.documents.chat.tape import Tape
-
-
-class Origin(NamedTuple):
-    message: int  # NO_MESSAGE: of the tools or other arguments; MIXED: of several messages
-    field: str
-
-
-class Mark(NamedTuple):
-    """A place in the output, at which the template began or ended something."""
-
-    kind: str  # begin | enter | set | end | train | stop
-    value: int = -1
-
-
-NO_MESSAGE, SEVERAL = -1, -2
-MIXED = Origin(SEVERAL, "")
-
-
-class Part(NamedTuple):
-    value: str
-    origin: Origin | Mark | None = None  # None: of the template
-    source: str = ""  # the tape's name for it; "": a constant, or unknown
-    start: int = -1  # of its first character in the message's own text, where that is known
-
-
-UNKNOWN = "?"  # a source that no tape has: whoever uses it breaks the tape
-
-Parts = tuple[Part, ...]
 
 
 class Text(str):
@@ -142,9 +123,11 @@ class Text(str):
         count = named.pop("count", count)
         replaced = str.replace(self, old, new, count, **named)
         source = _called(self, "{}.replace({}, {}, {})", (old, new, count))
-        origins = {part.origin for part in (*self._parts, *parts_of(new)) if part.value}
+        given = (*self._parts, *parts_of(new))
+        origins = {part.origin for part in given if part.value or part.source}
         if len(origins) == 1 or not plain(old):
             return _whole(self, replaced, origins, source)
+        self._tape.breaks("a part of a text of several is replaced")
         pieces: list[str] = []
         place = 0
         while count != 0:
@@ -206,22 +189,8 @@ def joined(pieces: Iterable[str]) -> str:
 
 
 def cut(text: Text, start: int, stop: int, source: str) -> Text:
-    """Return a substring; marks stay where they are, those outside at its ends."""
-    parts: list[Part] = []
-    place = 0
-    is_one = sum(bool(part.value) for part in text._parts) == 1
-    for part in text._parts:
-        a, b = max(start - place, 0), min(stop - place, len(part.value))
-        place += len(part.value)
-        if isinstance(part.origin, Mark):
-            parts.append(part)
-        elif a < b or (is_one and part.value):
-            first = part.start + a if part.start >= 0 else -1
-            name = "" if not part.source else (source if is_one else UNKNOWN)
-            if a == 0 and b == len(part.value) and not is_one:
-                name = part.source
-            parts.append(Part(part.value[a:b] if a < b else "", part.origin, name, first))
-    return make(text._tape, parts)
+    """Return a substring; `source` is the tape's name for it."""
+    return make(text._tape, cut_parts(text._parts, start, stop, source, text._tape))
 
 
 def of_whole(text: Text, args: Sequence[Any], result: str, call: str) -> Text:
@@ -277,15 +246,8 @@ def _asked(text: Text, call: str, answer: Any, args: Sequence[Any] = ()) -> Any:
 
 
 def _whole(text: Text, result: str, origins: set[Any], source: str) -> Text:
-    of_message = {origin for origin in origins if isinstance(origin, Origin)}
-    messages = {origin.message for origin in of_message}
-    origin: Origin | None = None
-    if len(of_message) == 1:
-        (origin,) = of_message
-    elif messages:
-        origin = Origin(messages.pop(), "several fields") if len(messages) == 1 else MIXED
     marks = [part for part in text._parts if isinstance(part.origin, Mark)]
-    return make(text._tape, [Part(result, origin, source), *marks])
+    return make(text._tape, [Part(result, common_origin(origins), source), *marks])
 
 
 def _origins(values: Iterable[Any]) -> set[Any]:
@@ -316,42 +278,20 @@ def first_text(values: Iterable[Any]) -> Text | None:
 
 
 def _lstrip(text: str, chars: str | None) -> str:
-    return _stripped(text, chars, "lstrip", from_left=True)
+    return _stripped(text, chars, "lstrip")
 
 
 def _rstrip(text: str, chars: str | None) -> str:
-    return _stripped(text, chars, "rstrip", from_left=False)
+    return _stripped(text, chars, "rstrip")
 
 
-def _stripped(text: str, chars: str | None, method: str, *, from_left: bool) -> str:
-    """Strip part by part: where one is left empty, the next is stripped, too."""
+def _stripped(text: str, chars: str | None, method: str) -> str:
     if not isinstance(text, Text):
         return str(getattr(str, method)(text, chars))
-    tape = text._tape
-    order = text._parts if from_left else text._parts[::-1]
-    parts: list[Part] = []
-    rest = iter(order)
-    for part in rest:
-        if isinstance(part.origin, Mark):
-            parts.append(part)
-            continue
-        value = str(getattr(str, method)(part.value, chars))
-        start = part.start
-        if start >= 0 and from_left:
-            start += len(part.value) - len(value)
-        if part.source and part.source != UNKNOWN:
-            names = tape.constant(plain(chars) if chars is not None else None)
-            source = tape.value(f"{part.source}.{method}({names})")
-            tape.condition(f"bool({source})", bool(value))
-        else:
-            source = part.source
-        parts.append(Part(value, part.origin, source, start))
-        if value:
-            break
-    parts += rest
     if isinstance(chars, Text):
-        tape.breaks("a text says what to strip")
-    return make(tape, parts if from_left else parts[::-1])
+        text._tape.breaks("a text says what to strip")
+        chars = plain(chars)
+    return make(text._tape, strip_parts(text._parts, chars, method, text._tape))
 
 
 def _split(text: Text, method: str, sep: str | None, maxsplit: int) -> list[str]:

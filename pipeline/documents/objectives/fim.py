@@ -15,7 +15,7 @@ well as the middle, as the papers do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -164,18 +164,17 @@ def cut_texts(layout: Layout, parts: Offsets, chosen: Choices, around: Ids) -> L
     special = np.zeros(len(layout.texts) + 2 * len(cut), np.int64)
     sizes = np.where(chosen.is_fim, 3, 1)
     special[offsets_of(sizes)[:-1]] = layout.special
-    return Layout(
+    return replace(
+        layout,
         texts=[text for each in texts for text in each],
         special=special,
         literals=literals,
         lengths=lengths,
         is_text=is_text,
+        is_added=np.where(new == -2, layout.is_added[old], new >= 0),
         weight=layout.weight[old],
         mask=layout.mask[old],
         document_ends=offsets_of(counts)[layout.document_ends],
-        kept=layout.kept,
-        codes_dropped=layout.codes_dropped,
-        codes_thinned=layout.codes_thinned,
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -102,10 +102,10 @@ def _is_uniform(char: str) -> bool:
     return any(ord(char) in part for part in UNIFORM)
 
 
-def characters(ranges: Ranges) -> list[str]:
-    """Return every character of the ranges; surrogates are not characters."""
+def characters(ranges: Ranges) -> Iterator[str]:
+    """Yield every character of the ranges; surrogates are not characters."""
     codes = (code for first, last in ranges for code in range(first, last + 1))
-    return [chr(code) for code in codes if code not in SURROGATES]
+    return (chr(code) for code in codes if code not in SURROGATES)
 
 
 @cache

@@ -8,7 +8,7 @@ tokens, tokens of the vocabulary end to end; a few have 200,000 characters.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dataprep.pipeline.engine.proof.specimens import (
@@ -40,20 +40,19 @@ class Ingredients:
     marks: Sequence[str]
 
 
-def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> list[str]:
+def fuzz_texts(num_texts: int, seed: int, ingredients: Ingredients) -> Iterator[str]:
     fuzzer = _Fuzzer(random.Random(seed), ingredients)
-    texts = [fuzzer.text() for _ in range(num_texts)]
-    texts += [fuzzer.soup() for _ in range(SOUPS_PER_TEXT * num_texts)]
+    yield from (fuzzer.text() for _ in range(num_texts))
+    yield from (fuzzer.soup() for _ in range(SOUPS_PER_TEXT * num_texts))
     few = num_texts < FEW
     runs = RUN_LENGTHS[::5] if few else (*RUN_LENGTHS, *LONG_RUN_LENGTHS)
-    texts += [fuzzer.edged(c * n) for c in RUN_CHARACTERS for n in runs]
-    texts += [c * n for c in RUN_CHARACTERS for n in runs]
+    yield from (fuzzer.edged(c * n) for c in RUN_CHARACTERS for n in runs)
+    yield from (c * n for c in RUN_CHARACTERS for n in runs)
     words = RUN_LENGTHS[-4:] if few else (*RUN_LENGTHS[-4:], *LONG_RUN_LENGTHS, LONG_WORD)
-    texts += [fuzzer.some(script, n, n) for script in SCRIPTS for n in words]
+    yield from (fuzzer.some(script, n, n) for script in SCRIPTS for n in words)
     if not few:
         lengths = (LONG_DOCUMENT, LONG_DOCUMENT, LONG_DOCUMENT, LONGEST_DOCUMENT)
-        texts += [fuzzer.long_text(n) for n in lengths]
-    return texts
+        yield from map(fuzzer.long_text, lengths)
 
 
 class _Fuzzer:

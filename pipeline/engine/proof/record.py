@@ -16,6 +16,7 @@ import msgspec
 
 from dataprep.pipeline.caches import read_cached, write_cached
 from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep, Swept
+from dataprep.pipeline.typed import decode_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class ProofKey:
 def read_proof(cache_dir: Path, key: ProofKey) -> Proof | None:
     data = read_cached(cache_dir / "engines" / key.file_name)
     try:
-        proof = None if data is None else msgspec.json.decode(data, type=Proof)
+        proof = None if data is None else decode_as(data, Proof)
     except msgspec.MsgspecError:
         return None
     is_its = proof is not None and (proof.engine, proof.version) == (key.engine, key.version)

@@ -20,6 +20,7 @@ import msgspec
 from dataprep.pipeline.engine.proof.record import Proof, ProofKey
 from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep
 from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.typed import decode_as
 
 FILE = Path(__file__).with_name("shipped.json")
 
@@ -51,7 +52,7 @@ def shipped_proof(key: ProofKey, file: Path = FILE) -> Proof | None:
 @lru_cache(maxsize=4)
 def _by_key(file: Path) -> dict[ProofKey, Proof]:
     try:
-        shipment = msgspec.json.decode(read_bounded(file), type=Shipment)
+        shipment = decode_as(read_bounded(file), Shipment)
     except (OSError, msgspec.MsgspecError):
         return {}
     if shipment.machine != this_machine():

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.proof.code_points import (
@@ -98,6 +99,12 @@ class Chain:
     def text(self) -> str:
         return self.context.chain(self.elements)
 
+    @property
+    def num_characters(self) -> int:
+        """Return the length of the text, without making it."""
+        around = len(self.context.before) + len(self.context.after)
+        return self.context.times * sum(map(len, self.elements)) + around * len(self.elements)
+
 
 @dataclass(frozen=True)
 class Material:
@@ -137,11 +144,17 @@ class Material:
         )
         yield from fuzz_texts(self.sweep.num_fuzz, self.sweep.seed, ingredients)
 
+    def num_characters(self) -> int:
+        """Return how many characters all texts have, of which few are held at a time."""
+        phases = (self.code_points(), self.pairs())
+        in_chains = sum(chain.num_characters for phase in phases for chain in phase)
+        return in_chains + sum(map(len, self.strict()))
+
     def swept(self, num_characters: int) -> Swept:
         ranges = (*self.sweep.in_contexts, *self.sweep.in_rows)
         pairs = len(composing_pairs()) + len(hangul_pairs()) if self.sweep.pairs else 0
         return Swept(
-            code_points=len(characters(ranges)),
+            code_points=sum(1 for _ in characters(ranges)),
             contexts=1 + len(CONTEXTS) + len(self._own_contexts),
             pairs=pairs,
             vocabulary=len(self.token_texts),
@@ -186,7 +199,8 @@ def make_material(files: TokenizerFiles, sweep: Sweep) -> Material:
 
 
 def _cut(
-    context: Context, elements: Sequence[str], size: int = UNITS_PER_DOCUMENT
+    context: Context, elements: Iterable[str], size: int = UNITS_PER_DOCUMENT
 ) -> Iterator[Chain]:
-    for start in range(0, len(elements), size):
-        yield Chain(context, elements[start : start + size])
+    rest = iter(elements)
+    while own := list(islice(rest, size)):
+        yield Chain(context, own)

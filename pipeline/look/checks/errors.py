@@ -9,6 +9,7 @@ import msgspec
 from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.storage.agreement import ERRORS
 from dataprep.pipeline.storage.manifest import Manifest
+from dataprep.pipeline.typed import decoder_of
 
 
 class ErrorLine(msgspec.Struct):
@@ -25,7 +26,7 @@ def check_errors(folder: Path, manifest: Manifest) -> None:
     wanted = manifest.counts["documents_quarantined"]
     if not wanted:
         return  # then there is no such file: see `storage.agreement`
-    path, decoder, count = folder / ERRORS, msgspec.json.Decoder(ErrorLine), 0
+    path, decoder, count = folder / ERRORS, decoder_of(ErrorLine), 0
     with open(path, "rb") as file:
         for count, line in enumerate(file, 1):
             try:

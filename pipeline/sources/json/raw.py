@@ -24,17 +24,19 @@ import numpy as np
 
 from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds
 from dataprep.pipeline.sources.json.digits import parse_digit_lists
+from dataprep.pipeline.sources.json.repeats import (
+    RAW,
+    RAW_LISTS,
+    RAW_OBJECTS,
+    RawObject,
+    may_repeat,
+    may_repeat_inside,
+)
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.types import ABSENT, Record
 
-_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PLAIN = msgspec.json.Decoder(dict[str, Any])
 _ANY = msgspec.json.Decoder()
-_RAW_OBJECTS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
-_RAW_LISTS = msgspec.json.Decoder(list[msgspec.Raw])
-_COLON, _BACKSLASH = b":\\"
-
-RawObject = Mapping[str, Any]  # values are msgspec.Raw: bytes-like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,8 @@ class DecodedObjects:
 def decode_raw(data: memoryview, keys: Keys | None, held_by: HeldBy) -> DecodedObjects | None:
     """Decode the wanted keys (None: all) of all objects, with lists of codes as arrays; return None
     if an object lacks a needed key or may have a key twice. Raises what msgspec raises."""
-    objects: Sequence[RawObject] = _RAW.decode_lines(data)
-    if _may_repeat_a_key(objects, data):
+    objects: Sequence[RawObject] = RAW.decode_lines(data)
+    if may_repeat(objects, data) or may_repeat_inside(objects, data, keys):
         return None
     if keys is None:
         names = list(objects[0]) if objects else []
@@ -71,25 +73,6 @@ def _column(raws: list[Any], holds: Holds) -> Sequence[Any]:
         return _DECODE[holds](raws)
     decoded = iter(_DECODE[holds]([raw for raw in raws if raw is not None]))
     return [ABSENT if raw is None else next(decoded) for raw in raws]
-
-
-def _may_repeat_a_key(objects: Sequence[RawObject], data: bytes | memoryview) -> bool:
-    """Return whether an object may have a key twice: the decoder would keep only the last.
-
-    Found by counting: each colon of the text is in a value, in a key, or between key and value. If
-    a pair was dropped, there are more. Colons in keys cannot be counted if they may be escaped.
-    """
-    raws = list(chain.from_iterable(found.values() for found in objects))
-    expected = len(raws) + _count(b"".join(raws), _COLON)
-    if any(":" in key for key in set(chain.from_iterable(objects))):
-        if _count(data, _BACKSLASH):
-            return True
-        expected += sum(key.count(":") for key in chain.from_iterable(objects))
-    return _count(data, _COLON) > expected
-
-
-def _count(data: bytes | memoryview, byte: int) -> int:
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte))
 
 
 def _rows(objects: Sequence[RawObject], data: memoryview, held_by: HeldBy) -> Sequence[Record]:
@@ -134,7 +117,7 @@ def _codes(raws: Sequence[Any]) -> Sequence[Any]:
 
 def _nested(raws: Sequence[Any]) -> list[Any]:
     """Return lists of arrays if all are lists of lists of digits, else Python values."""
-    inner = _RAW_LISTS.decode_lines(b"\n".join(raws))
+    inner = RAW_LISTS.decode_lines(b"\n".join(raws))
     lists, taken = parse_digit_lists(list(chain.from_iterable(inner)))
     if not taken.all():
         return _values(raws)
@@ -146,9 +129,9 @@ def _segments(raws: Sequence[Any]) -> list[Any]:
     """Return lists of objects with their codes as arrays; raises for anything else, which is then
     decoded line by line."""
     text = b"\n".join(raws)
-    documents = _RAW_OBJECTS.decode_lines(text)
+    documents = RAW_OBJECTS.decode_lines(text)
     objects = list(chain.from_iterable(documents))
-    if _may_repeat_a_key(objects, text):
+    if may_repeat(objects, text):
         raise msgspec.DecodeError("a segment may have a key twice")
     names = set(chain.from_iterable(objects))
     kinds: dict[str, Holds] = {name: "codes" if name in CODE_KEYS else "" for name in names}

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain, repeat
+from collections.abc import Mapping
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +33,7 @@ from dataprep.pipeline.sources.json.array import JSON_SPACE
 from dataprep.pipeline.sources.json.layout import lay_out_elements, lay_out_lines
 from dataprep.pipeline.sources.json.lenient import decode_leniently
 from dataprep.pipeline.sources.json.raw import DecodedObjects, decode_raw
+from dataprep.pipeline.sources.json.repeats import RawTops, check_inside_text
 from dataprep.pipeline.sources.keys import Keys, tops_of
 from dataprep.pipeline.sources.lines import LineBlock
 from dataprep.pipeline.sources.reasons import DuplicateKeyError, explain, too_long_reason
@@ -62,6 +63,7 @@ class WantedDecoder:
 
     def __init__(self, wanted: Keys) -> None:
         self._wanted = wanted
+        self._inside = RawTops(wanted)
         fixed = sorted(wanted.fixed)
         self.keys = (*fixed, *sorted(wanted.tops - wanted.fixed))
         types = [type(f"_Wanted{i}", (), {}) for i in range(len(self.keys))]
@@ -100,11 +102,9 @@ class WantedDecoder:
         self._forget()  # the caller's columns are the only ones that hold the values
         if any(len(column) != len(objects) for column in columns.values()):
             return None
-        return (
-            None
-            if _lack(columns, self._wanted)
-            else DecodedObjects(count=len(objects), columns=columns)
-        )
+        if _lack(columns, self._wanted) or self._inside.may_repeat(data, columns):
+            return None
+        return DecodedObjects(count=len(objects), columns=columns)
 
     def one(self, data: bytes) -> dict[str, Any]:
         self._forget()
@@ -163,33 +163,6 @@ class WholeDecoder:
         return record
 
 
-class SegmentChecker:
-    """Finds a key that appears twice in one of the objects of a list."""
-
-    def __init__(self) -> None:
-        self._seen: list[str] = []
-        self._values = msgspec.json.Decoder(dict[str, msgspec.Raw])
-        self._objects = msgspec.json.Decoder(list[dict[_Key, Any]], dec_hook=self._see)
-
-    def _see(self, kind: type, key: Any) -> Any:
-        self._seen.append(key)
-        return key
-
-    def check(self, data: bytes, keys: Sequence[str]) -> None:
-        """Check the lists under `keys`; values of other types are refused elsewhere."""
-        values = self._values.decode(data)
-        for key in keys:
-            self._seen = []
-            try:
-                objects: list[dict[Any, Any]] = self._objects.decode(values[key])
-            except msgspec.ValidationError:
-                continue
-            kept = Counter(chain.from_iterable(objects))
-            for name, count in Counter(self._seen).items():
-                if count > kept[name]:
-                    raise DuplicateKeyError(name)
-
-
 class JsonRecords:
     """Turns blocks into records; `in_lines`: records are lines, and blank lines hold none."""
 
@@ -206,9 +179,12 @@ class JsonRecords:
         usable = tops is not None and not any(map(_UNUSABLE.search, tops))
         self._wanted = WantedDecoder(keys) if keys is not None and usable else None
         self._whole = WholeDecoder(tops)
-        self._segments = SegmentChecker()
         self._held_by = held_by
         self._may_have_codes = tops is None or (usable and any(map(held_by, tops)))
+        # Whether keys of objects inside a record are read.
+        self._reads_inside = (
+            keys is None or bool(keys.ways) or any(held_by(top) == "segments" for top in keys.tops)
+        )
         self._in_lines = in_lines
         self._max_record_bytes = max_record_bytes
 
@@ -289,9 +265,8 @@ class JsonRecords:
     def _decode(self, data: bytes) -> Record:
         try:
             record = self._decode_strictly(data)
-            segments = [key for key in record if self._held_by(key) == "segments"]
-            if segments:
-                self._segments.check(data, segments)
+            if self._reads_inside:
+                check_inside_text(data, self._keys, self._held_by)
             return record
         except DuplicateKeyError:
             raise

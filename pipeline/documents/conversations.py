@@ -1,0 +1,69 @@
+"""Make documents of records that are conversations, as `process` does of fields."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dataprep.pipeline.documents.assemble import assemble
+from dataprep.pipeline.documents.chat.batch import lay_out_conversations, layout_of, weigh
+from dataprep.pipeline.documents.chat.rules import ChatRules
+from dataprep.pipeline.documents.lay_out import special_ids
+from dataprep.pipeline.documents.objectives.draws import Places
+from dataprep.pipeline.documents.parts import NO_IDS
+from dataprep.pipeline.documents.process import (
+    ORIGIN,
+    Processed,
+    TextEncoder,
+    UnfitError,
+    with_objective,
+    without,
+)
+from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.engine import BadTextsError
+from dataprep.pipeline.types import Records
+
+
+def process_conversations(
+    records: Records,
+    rules: Rules,
+    chat: ChatRules,
+    encoder: TextEncoder,
+    places: Places | None = None,
+) -> Processed:
+    """Make documents of a batch of conversations."""
+    reasons: dict[int, str] = {}
+    found = lay_out_conversations(records, chat, reasons)
+    while True:
+        bad = len(reasons)
+        try:
+            ids, offsets = encoder.encode_parsed(found.texts)
+            weighed = weigh(found, ids, offsets, chat, reasons)
+        except BadTextsError as error:
+            reasons |= {found.kept[i]: reason for i, reason in error.reasons.items()}
+        if len(reasons) == bad:
+            break
+        found = lay_out_conversations(records, chat, reasons)
+    bos = special_ids(rules.bos, "BOS") if rules.add_bos else NO_IDS
+    eos = special_ids(rules.eos, "EOS") if rules.add_eos else NO_IDS
+    layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
+    documents, has_tokens = assemble(
+        layout, NO_IDS, np.zeros(1, np.int64), rules.masks, rules.dtype
+    )
+    origins = np.zeros(len(layout.kept), ORIGIN)
+    origins["line"] = records.lines[layout.kept]
+    origins["offset"] = records.offsets[layout.kept]
+    origins["special_in_text"] = weighed.special
+    errors = [*records.errors, *records.errors_at(reasons)]
+    processed = Processed(
+        documents=documents,
+        origins=origins[has_tokens],
+        errors=tuple(sorted(errors, key=lambda e: e.line)),
+        empty_lines=origins["line"][~has_tokens],
+        next_line=records.next_line,
+        num_bytes=records.num_bytes,
+    )
+    try:
+        return with_objective(processed, records, layout.kept[has_tokens], rules, places)
+    except UnfitError as error:
+        good = without(records, error.reasons)
+        return process_conversations(good, rules, chat, encoder, places)
