@@ -33,6 +33,7 @@ from dataprep.configs.base import (
     TokenId,
     Workers,
 )
+from dataprep.configs.budget import BudgetConfig
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
@@ -124,6 +125,9 @@ class TokenizeConfig(Model):
     )
     objective: ObjectiveConfig | None = Field(
         None, description="what is made of each document: fill in the middle, span corruption …"
+    )
+    budget: BudgetConfig | None = Field(
+        None, description="how many tokens a document and its fields may have; longer ones are cut"
     )
     add_bos: bool | Auto = Field(
         "auto",

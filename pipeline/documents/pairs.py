@@ -43,7 +43,8 @@ def _of_records(
     origins = sides.origins[first].copy()
     origins["line"] = line[first]
     if is_pair and len(first):
-        origins["special_in_text"] += sides.origins["special_in_text"][first + 1]
+        for name in ("special_in_text", "tokens_cut"):
+            origins[name] += sides.origins[name][first + 1]
     documents = sides.documents
     if len(documents.ends):
         is_rejected = sides.origins["line"] % 2 == 1

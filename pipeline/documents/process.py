@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, assemble
+from dataprep.pipeline.documents.budgets import Encode, fit
 from dataprep.pipeline.documents.columns import lay_out_columns
 from dataprep.pipeline.documents.objectives.draws import Keys, Places, mixed
 from dataprep.pipeline.documents.rows import lay_out_rows
@@ -32,6 +33,7 @@ ORIGIN = np.dtype(
         ("codes_dropped", "<i8"),  # of partial frames
         ("codes_thinned", "<i8"),  # of frames or codebooks that the config leaves out
         ("special_in_text", "<i8"),  # special tokens that its texts spell
+        ("tokens_cut", "<i8"),  # by the budget
     ]
 )
 
@@ -83,13 +85,21 @@ def process(
     except BadTextsError as error:
         good = _without_bad(records, layout, error)
         return process(good, rules, encoder, first_line, places)
-    documents, has_tokens = assemble(layout, encoded.ids, encoded.offsets, rules.masks, rules.dtype)
+    ids, offsets = encoded.ids, encoded.offsets
+    cut: Offsets | int = 0
+    if rules.budget is not None:
+        ids, offsets, cut, reasons = fit(layout, ids, offsets, rules.budget, _encoder(encoder))
+        if reasons:
+            good = without(records, {int(layout.kept[i]): why for i, why in reasons.items()})
+            return process(good, rules, encoder, first_line, places)
+    documents, has_tokens = assemble(layout, ids, offsets, rules.masks, rules.dtype)
     origins = np.empty(len(layout.kept), ORIGIN)
     origins["line"] = records.lines[layout.kept]
     origins["offset"] = records.offsets[layout.kept]
     origins["codes_dropped"] = layout.codes_dropped
     origins["codes_thinned"] = layout.codes_thinned
     origins["special_in_text"] = 0
+    origins["tokens_cut"] = cut
     special = np.maximum(encoded.special - layout.special, 0)  # literals are not content
     if special.any():
         owners = _documents_of(np.arange(len(layout.texts)), layout)
@@ -107,6 +117,14 @@ def process(
         return with_objective(processed, records, layout.kept[has_tokens], rules, places)
     except UnfitError as error:
         return process(without(records, error.reasons), rules, encoder, first_line, places)
+
+
+def _encoder(encoder: TextEncoder) -> Encode:
+    def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
+        encoded = encoder.encode(texts)
+        return encoded.ids, encoded.offsets
+
+    return encode
 
 
 class UnfitError(Exception):
@@ -130,7 +148,7 @@ def with_objective(
     origins = processed.origins[made.owner]
     # What is counted of a record is counted once.
     again = np.flatnonzero(made.owner[1:] == made.owner[:-1]) + 1
-    for name in ("codes_dropped", "codes_thinned", "special_in_text"):
+    for name in ("codes_dropped", "codes_thinned", "special_in_text", "tokens_cut"):
         origins[name][again] = 0
     return replace(processed, documents=made.documents, origins=origins)
 

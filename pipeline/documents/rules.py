@@ -11,6 +11,7 @@ import numpy as np
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.budgets import Budget
 from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
@@ -51,6 +52,7 @@ class Rules:
     chat: ChatRules | None = None  # conversations instead of fields
     objective: Objective | None = None  # what is made of the documents
     pairs: Pairs | None = None  # records are preferences
+    budget: Budget | None = None  # how many tokens documents may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +256,19 @@ def make_rules(
         chat=chat,
         objective=make_objective(config, vocabulary, index, add_bos=add_bos, add_eos=add_eos),
         pairs=pairs_of(config, index),
+        budget=budget_of(config, index),
     )
+
+
+def budget_of(config: TokenizeConfig, index: int) -> Budget | None:
+    """Return how many tokens the documents of an input may have, or None."""
+    fields = fields_of(config, index)
+    if config.budget is None or isinstance(fields, str):
+        return None
+    named = [f for f in fields if f.kind == "text"]
+    names = tuple(dict.fromkeys("+".join(f.keys) for f in named))
+    numbers = {key: 1 + names.index("+".join(f.keys)) for f in named for key in f.keys}
+    return Budget(config=config.budget, names=names, numbers=numbers)
 
 
 def make_objective(

@@ -1,4 +1,4 @@
-"""Find the tokens that objectives add, and refuse objectives that do not suit their input."""
+"""Find the tokens that objectives add; refuse objectives and budgets that do not suit an input."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.objective import Named
 from dataprep.pipeline.documents.rules import (
     adds_special_tokens,
+    budget_of,
     chat_of,
     fields_of,
     modalities_of_input,
@@ -74,3 +75,26 @@ def check_objective(config: TokenizeConfig, index: int) -> None:
                 f"objective fim cuts one text between two characters, but the fields of {where} "
                 "are several or have special tokens around them; set objective.unit to token"
             )
+
+
+def check_budget(config: TokenizeConfig, index: int) -> None:
+    """Raise a ConfigError if the records of an input cannot have the budget."""
+    if config.budget is None:
+        return
+    where, objective = config.inputs[index].path, objective_of(config, index)
+    if chat_of(config, index) is not None or isinstance(fields_of(config, index), str):
+        raise ConfigError(
+            f"budget is for fields that the config names, and {where} has chat or fields_from; "
+            "leave one of them out"
+        )
+    if config.prepend_text:
+        raise ConfigError("budget does not go with prepend_text; put a 'text' into fields instead")
+    if objective and objective.kind == "fim" and objective.unit == "character":
+        raise ConfigError(f"budget does not go with objective fim ({where}); set its unit to token")
+    found = budget_of(config, index)
+    unknown = {*config.budget.fields} - {*(found.names if found else ())}
+    if unknown and found:
+        raise ConfigError(
+            f"budget.fields has {sorted(unknown)[0]!r}, which is no text field of {where} "
+            f"({', '.join(found.names)})"
+        )

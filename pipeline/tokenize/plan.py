@@ -40,7 +40,7 @@ from dataprep.pipeline.sources import (
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
-from dataprep.pipeline.tokenize.objectives import check_objective
+from dataprep.pipeline.tokenize.objectives import check_budget, check_objective
 from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Piece, Source, Task
 
@@ -140,6 +140,7 @@ def make_plan(
     )
     for i in range(len(config.inputs)):
         check_objective(config, i)
+        check_budget(config, i)
         _check_rules(rules_of(draft, i))
     tasks = _make_tasks(draft)
     if config.limit is not None:

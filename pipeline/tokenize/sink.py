@@ -69,6 +69,8 @@ class Tally:
     codes_thinned: int = 0  # of frames or codebooks that the config leaves out
     special_in_text: int = 0  # special tokens that texts spell, of bad records too
     with_special: int = 0  # documents and bad records whose texts spell one
+    tokens_cut: int = 0  # by the budget
+    truncated: int = 0  # documents that it cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +290,7 @@ def _sums(
     sums = {"written": np.diff(starts).tolist(), "tokens": np.diff(tokens).tolist()}
     counts = {name: origins[name] for name in ("codes_dropped", "codes_thinned", "special_in_text")}
     counts["with_special"] = origins["special_in_text"] > 0
+    counts |= {"tokens_cut": origins["tokens_cut"], "truncated": origins["tokens_cut"] > 0}
     for name, values in counts.items():
         before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
         sums[name] = np.diff(before[starts]).tolist()

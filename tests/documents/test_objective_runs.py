@@ -113,6 +113,40 @@ def test_a_limit_counts_records_and_not_what_is_made_of_them(
     assert job.verdict(out) == "equal"
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv"])
+def test_a_document_is_the_same_however_its_file_is_cut_and_whatever_is_beside_it(
+    tmp_path: Path, ending: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    records = [{"text": f"{i} " + "word " * (i % 90)} for i in range(2000)]
+    one, other = tmp_path / f"one.{ending}", tmp_path / f"other.{ending}"
+    for path, rows in ((one, records), (other, records[::-1])):
+        if ending == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=100)
+        elif ending == "csv":
+            path.write_text("text\n" + "".join(f"{row['text']}\n" for row in rows))
+        else:
+            write_lines(path, rows)
+    found = []
+    for number, (inputs, shard_bytes) in enumerate(
+        [([one], 1 << 28), ([one], 1 << 16), ([one, other], 1 << 17)]
+    ):
+        out = tmp_path / f"out-{number}"
+        tokenize_here(
+            out,
+            inputs=list(map(str, inputs)),
+            tokenizer="bytes",
+            shard_bytes=shard_bytes,
+            objective={"kind": "fim", "tokens": {"prefix": 300, "middle": 301, "suffix": 302}},
+        )
+        dataset: Any = open_dataset(out)
+        found.append([dataset[i]["tokens"].tolist() for i in range(2000)])
+    assert found[0] == found[1] == found[2]
+    assert 800 < sum(300 in tokens for tokens in found[0]) < 1200
+
+
 # --- encoder and decoder sides, to batches ---
 
 

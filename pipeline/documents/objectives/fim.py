@@ -168,6 +168,7 @@ def cut_texts(layout: Layout, parts: Offsets, chosen: Choices, around: Ids) -> L
         layout,
         texts=[text for each in texts for text in each],
         special=special,
+        column=np.zeros(len(special), np.int64),
         literals=literals,
         lengths=lengths,
         is_text=is_text,
