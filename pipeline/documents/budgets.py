@@ -193,16 +193,29 @@ class _Cut:
     high: int = 0  # the first that is known not to fit
     low_count: int = 0
     high_count: int = 0
+    window: int = 0  # characters, from the end that is kept, in which places are looked for
     kept: Any = None  # the ids that are kept
 
     def begin(self, kind: Truncate) -> None:
-        self.cuts = cuts_of(self.text, kind, at_end=self.at_end)
-        self.low, self.high = -1, len(self.cuts)
-        self.low_count, self.high_count = 0, len(self.ids)
+        # Most texts are far longer than what is kept of them: this, if all tokens were as long.
+        size = 5 * len(self.text) * self.most // (4 * len(self.ids)) + 256
+        self.low, self.low_count = -1, 0
+        self._look(kind, size)
 
-    @property
-    def is_open(self) -> bool:
-        return self.kept is None and self.high - self.low > 1
+    def is_open(self, kind: Truncate) -> bool:
+        """Return whether there are places left to try."""
+        while self.kept is None and self.high - self.low <= 1:
+            if self.high < len(self.cuts) or self.window >= len(self.text):
+                return False
+            self._look(kind, 4 * self.window)  # all of these fit
+        return self.kept is None
+
+    def _look(self, kind: Truncate, window: int) -> None:
+        self.window = min(window, len(self.text))
+        self.cuts = cuts_of(self.text, kind, at_end=self.at_end, window=self.window)
+        # Not known, but as good a guess as any: the next place to try is found by it.
+        tokens = len(self.ids) * self.window // len(self.text)
+        self.high, self.high_count = len(self.cuts), max(tokens, self.most + 1)
 
     def middle(self) -> int:
         """Return the next place to try: where the limit would be if all tokens were as long."""
@@ -215,20 +228,24 @@ class _Cut:
         return self.text[:cut] if self.at_end else self.text[cut:]
 
 
-def cuts_of(text: str, kind: Truncate, *, at_end: bool) -> list[int]:
+def cuts_of(text: str, kind: Truncate, *, at_end: bool, window: int | None = None) -> list[int]:
     """Return the places where a text may be cut, by how much of it is kept; not its ends.
+
+    Not more than `window` characters are kept.
 
     >>> cuts_of("One. Two three.", "sentence", at_end=True)
     [4]
     >>> cuts_of("One. Two three.", "word", at_end=True), cuts_of("One. Two.", "word", at_end=False)
     ([4, 8], [5])
     """
+    size = len(text) if window is None else window
+    place = (0, size) if at_end else (len(text) - size, len(text))
     if kind == "sentence":
-        ends = [match.end() for match in SENTENCE_END.finditer(text)]
+        ends = [match.end() for match in SENTENCE_END.finditer(text, *place)]
         if not at_end:  # a sentence starts after the blanks that follow another
             ends = [blanks.end() for end in ends if (blanks := BLANKS.match(text, end))]
     else:
-        ends = [m.start() for m in (WORD_END if at_end else WORD_START).finditer(text)]
+        ends = [m.start() for m in (WORD_END if at_end else WORD_START).finditer(text, *place)]
     return sorted({end for end in ends if 0 < end < len(text)}, reverse=not at_end)
 
 
@@ -242,7 +259,7 @@ def _cut_all(texts: Sequence[_Cut], truncate: Truncate, encode: Encode) -> None:
             if each.kept is None:
                 each.begin(kind)
         best: dict[int, Ids] = {}
-        while tried := [(i, each.middle()) for i, each in enumerate(texts) if each.is_open]:
+        while tried := [(i, each.middle()) for i, each in enumerate(texts) if each.is_open(kind)]:
             ids, offsets = encode([texts[i].part(place) for i, place in tried])
             for n, (i, place) in enumerate(tried):
                 found = ids[offsets[n] : offsets[n + 1]]

@@ -82,17 +82,26 @@ def test_fields_that_are_cut_have_lengths_by_their_ratios(given: Any, room: int)
 # --- cuts ---
 
 
-@given(texts, st.integers(0, 60), st.booleans(), st.sampled_from(["sentence", "word", "token"]))
-def test_a_cut_is_the_last_that_fits(text: str, most: int, at_end: bool, truncate: Any) -> None:
+@given(
+    st.lists(st.tuples(texts, st.integers(1, 20)), max_size=5),
+    st.integers(0, 3000),
+    st.booleans(),
+    st.sampled_from(["sentence", "word", "token"]),
+)
+def test_a_cut_is_the_last_that_fits(
+    parts: list[tuple[str, int]], most: int, at_end: bool, truncate: Any
+) -> None:
+    text = "".join(part * times for part, times in parts)
     ids, _ = of_bytes([text])
+    most = most % (len(ids) + 1)
     if most >= len(ids):
         return
     cut = _Cut(text=text, ids=ids, most=most, at_end=at_end)
     _cut_all([cut], truncate, of_bytes)
     expected = None
     for kind in {"sentence": ("sentence", "word"), "word": ("word",), "token": ()}[truncate]:
-        parts = [text[:c] if at_end else text[c:] for c in cuts_of(text, kind, at_end=at_end)]
-        fitting = [part for part in parts if 0 < len(part) <= most]
+        found = [text[:c] if at_end else text[c:] for c in cuts_of(text, kind, at_end=at_end)]
+        fitting = [part for part in found if 0 < len(part) <= most]
         if fitting:
             expected = max(fitting, key=len)
             break

@@ -109,7 +109,8 @@ def subsets(keys: Keys, sizes: Offsets, counts: Offsets, first_counter: int) -> 
         chosen[new] = True
         # `new` ascends, and so does the place where each set starts.
         missing -= np.bincount(np.searchsorted(starts, new, side="right") - 1, minlength=len(sizes))
-    chosen ^= np.repeat(is_most, sizes)
+    if is_most.any():
+        chosen ^= np.repeat(is_most, sizes)
     return chosen
 
 
@@ -119,7 +120,8 @@ def lengths_of_parts(keys: Keys, totals: Offsets, parts: Offsets, first_counter:
     A total of 0 has one part, of length 0, or none.
     """
     cuts = np.maximum(totals - 1, 0)
-    is_cut = subsets(keys, cuts, np.minimum(np.maximum(parts - 1, 0), cuts), first_counter)
+    counts = np.minimum(np.maximum(parts - 1, 0), cuts)
+    is_cut = subsets(keys, cuts, counts, first_counter)
     # The ends of the parts of each total: its cuts, and itself.
     ends = np.empty(int(parts.sum()), np.int64)
     last = np.cumsum(parts) - 1
@@ -127,7 +129,7 @@ def lengths_of_parts(keys: Keys, totals: Offsets, parts: Offsets, first_counter:
     has_parts = parts > 0
     is_last[last[has_parts]] = True
     ends[is_last] = totals[has_parts]
-    ends[~is_last] = numbers_within(cuts)[is_cut] + 1
+    ends[~is_last] = np.flatnonzero(is_cut) - np.repeat(offsets_of(cuts)[:-1], counts) + 1
     lengths = np.diff(ends, prepend=0)
     first = (np.cumsum(parts) - parts)[has_parts]
     lengths[first] = ends[first]
