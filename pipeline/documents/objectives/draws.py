@@ -105,7 +105,8 @@ def subsets(keys: Keys, sizes: Offsets, counts: Offsets, first_counter: int) -> 
         counter = first_counter + drawn[owner] + numbers_within(lacks)
         found = starts[owner] + below(keys[owner], counter, sizes[owner])
         drawn[open_sets] += lacks
-        new = np.unique(found[~chosen[found]])
+        new = np.sort(found[~chosen[found]])
+        new = new[np.append(True, new[1:] != new[:-1])[: len(new)]]
         chosen[new] = True
         # `new` ascends, and so does the place where each set starts.
         missing -= np.bincount(np.searchsorted(starts, new, side="right") - 1, minlength=len(sizes))
