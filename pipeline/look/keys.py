@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
-from dataprep.pipeline.ragged import numbers_within
+from dataprep.pipeline.ragged import numbers_within, owner_of, ranges
 from dataprep.pipeline.secrets import redacted
 from dataprep.pipeline.sources import Keys, find_sources, format_of, read_source
 from dataprep.pipeline.sources.stdin import STDIN
@@ -104,13 +104,13 @@ def read_values(
         # with its other values is not asked for.
         maybe = Keys(needed=frozenset(), maybe=keys)
         for first, records in read_source(source, maybe, max_record_bytes=reading.max_record_bytes):
-            places, is_kept = _places_in(lines, first + records.lines)
+            places, record = _places_in(lines, first + records.lines)
             rows = records.as_rows()
-            values = [value_in(rows[i], key) for i in np.flatnonzero(is_kept).tolist()]
-            found.add(documents[places[is_kept]], values)
+            values = [value_in(rows[i], key) for i in record.tolist()]
+            found.add(documents[places], values)
             bad = np.array([first + error.line for error in records.errors], np.int64)
-            places, is_kept = _places_in(lines, bad)
-            found.add_unreadable(documents[places[is_kept]])
+            places, _ = _places_in(lines, bad)
+            found.add_unreadable(documents[places])
         between(max(source.num_bytes, 0))
     if (found.of_document < 0).any():
         raise InputError("the raw files do not hold all documents any more")
@@ -120,12 +120,16 @@ def read_values(
     return found
 
 
-def _places_in(lines: Offsets, own: Offsets) -> tuple[Offsets, Any]:
-    """Return where these lines are among `lines`, and which of them are there at all."""
-    places = np.searchsorted(lines, own)
-    is_kept = places < len(lines)
-    is_kept[is_kept] = lines[places[is_kept]] == own[is_kept]
-    return places, is_kept
+def _places_in(lines: Offsets, own: Offsets) -> tuple[Offsets, Offsets]:
+    """Return where these lines are among `lines`, once, several times or never, and which of
+    them each place is of.
+
+    >>> _places_in(np.array([1, 4, 4, 6]), np.array([4, 5, 6]))
+    (array([1, 2, 3]), array([0, 0, 2]))
+    """
+    first = np.searchsorted(lines, own)
+    counts = np.searchsorted(lines, own, side="right") - first
+    return ranges(first, counts), owner_of(counts)
 
 
 def _first_keys(source: Source) -> list[str]:

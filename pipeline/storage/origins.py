@@ -61,17 +61,12 @@ class Origins:
         return found["file"].astype(np.int64), found["line"].astype(np.int64) + documents - first
 
     def documents_of(self, file: int, line: int) -> Offsets:
-        """Return the documents of a line of a file, from 0: one, or none if it gave none."""
+        """Return the documents of a line of a file, from 0: one, several or none."""
         runs = np.flatnonzero(self.runs["file"] == file)
-        lines = self.runs["line"][runs].astype(np.int64)  # they rise
-        place = int(np.searchsorted(lines, line, side="right")) - 1
-        if place < 0:
-            return np.zeros(0, np.int64)
-        document = int(self._starts[runs[place]]) + line - int(lines[place])
-        is_there = (
-            int(self.run_of(np.array([document]))[0]) == runs[place] and document < self.count
-        )
-        return np.array([document] if is_there else [], np.int64)
+        beyond = line - self.runs["line"][runs].astype(np.int64)  # after its first line
+        lengths = np.diff(self._starts, append=self.count)[runs]
+        has_it = (beyond >= 0) & (beyond < lengths)
+        return self._starts[runs[has_it]] + beyond[has_it]
 
     def run_of(self, documents: Offsets) -> Offsets:
         return np.searchsorted(self._starts, documents, side="right") - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +266,17 @@ def test_verify_and_inspect_know_sides(corrupted: Path, packed: Path, run_cli: R
     shown = run_cli("inspect", corrupted, "--doc", "3").stdout
     assert "of the encoder side" in shown
     assert "<|300|>" in shown
+
+
+def test_all_documents_of_a_record_are_found_by_its_line(tmp_path: Path, run_cli: RunCli) -> None:
+    records = [{"text": "ab", "lang": "de"}, {"text": "abc " * 40, "lang": "en"}]
+    path = write_lines(tmp_path / "in.jsonl", records)
+    values = {"kind": "prefix", "context": 64}
+    tokenize_here(tmp_path / "d", inputs=[str(path)], tokenizer="bytes", objective=values)
+    ended = run_cli("inspect", tmp_path / "d", "--doc", f"{path}:2", check=False)
+    assert ended.code == 2
+    assert "documents 1, 2, 3; give one of these" in ended.stderr
+    stats = json.loads(run_cli("stats", tmp_path / "d", "--by", "lang", "--json").stdout)
+    assert {g["name"]: g["documents"] for g in stats["groups"]} == {"de": 1, "en": 3}
+    pack_here(tmp_path / "p", tmp_path / "d", seq_len=63)
+    assert "document 3 of" in run_cli("inspect", tmp_path / "p", "--doc", f"{path}:2").stdout
