@@ -77,6 +77,11 @@ class ChatConfig(Model):
         description="keep a loss weight for each token; auto: if one of the first records has a "
         "message with a weight",
     )
+    media: bool = Field(
+        False,
+        description="parts of messages may be pictures, videos and sounds, as codes that become "
+        "blocks",
+    )
     stop: tuple[str, ...] = Field(
         (),
         description="tokens that end a turn, besides the EOS tokens of the tokenizer's files",

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dataprep.pipeline.documents.assemble import assemble
-from dataprep.pipeline.documents.chat.batch import lay_out_conversations, layout_of, weigh
+from dataprep.pipeline.documents.assemble import Layout, assemble
+from dataprep.pipeline.documents.chat.batch import (
+    Conversations,
+    Weighed,
+    lay_out_conversations,
+    layout_of,
+    weigh,
+)
+from dataprep.pipeline.documents.chat.media import layout_with_media
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.lay_out import special_ids
 from dataprep.pipeline.documents.objectives.draws import Places
@@ -20,7 +27,7 @@ from dataprep.pipeline.documents.process import (
 )
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.engine import BadTextsError
-from dataprep.pipeline.types import Records
+from dataprep.pipeline.types import Offsets, Records
 
 
 def process_conversations(
@@ -32,27 +39,35 @@ def process_conversations(
 ) -> Processed:
     """Make documents of a batch of conversations."""
     reasons: dict[int, str] = {}
-    found = lay_out_conversations(records, chat, reasons)
-    while True:
-        bad = len(reasons)
-        try:
-            ids, offsets = encoder.encode_parsed(found.texts)
-            weighed = weigh(found, ids, offsets, chat, reasons)
-        except BadTextsError as error:
-            reasons |= {found.kept[i]: reason for i, reason in error.reasons.items()}
-        if len(reasons) == bad:
-            break
-        found = lay_out_conversations(records, chat, reasons)
     bos = special_ids(rules.bos, "BOS") if rules.add_bos else NO_IDS
     eos = special_ids(rules.eos, "EOS") if rules.add_eos else NO_IDS
-    layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
+    layout: Layout | None = None
+    while layout is None:
+        found = lay_out_conversations(records, chat, reasons)
+        bad = len(reasons)
+        try:
+            weighed = weigh(found, *encoder.encode_parsed(found.texts), chat, reasons)
+        except BadTextsError as error:
+            reasons |= {found.owners[i]: reason for i, reason in error.reasons.items()}
+            continue
+        if len(reasons) > bad:
+            continue
+        if found.items is None:
+            layout = layout_of(weighed, found.kept, bos=bos, eos=eos)
+            break
+        layout, faults = layout_with_media(
+            found.items, weighed.of_texts(), rules.blocks, bos=bos, eos=eos, kept=found.kept
+        )
+        reasons |= {found.kept[i]: reason for i, reason in faults.items()}
     documents, has_tokens = assemble(
         layout, NO_IDS, np.zeros(1, np.int64), rules.masks, rules.dtype
     )
     origins = np.zeros(len(layout.kept), ORIGIN)
     origins["line"] = records.lines[layout.kept]
     origins["offset"] = records.offsets[layout.kept]
-    origins["special_in_text"] = weighed.special
+    origins["codes_dropped"] = layout.codes_dropped
+    origins["codes_thinned"] = layout.codes_thinned
+    origins["special_in_text"] = _special_of_documents(found, weighed)
     errors = [*records.errors, *records.errors_at(reasons)]
     processed = Processed(
         documents=documents,
@@ -67,3 +82,12 @@ def process_conversations(
     except UnfitError as error:
         good = without(records, error.reasons)
         return process_conversations(good, rules, chat, encoder, places)
+
+
+def _special_of_documents(found: Conversations, weighed: Weighed) -> Offsets:
+    if found.items is None:
+        return weighed.special
+    sums = [
+        sum(int(weighed.special[t]) for t in items if isinstance(t, int)) for items in found.items
+    ]
+    return np.array(sums, np.int64)

@@ -43,7 +43,7 @@ def _of_records(
     origins = sides.origins[first].copy()
     origins["line"] = line[first]
     if is_pair and len(first):
-        for name in ("special_in_text", "tokens_cut"):
+        for name in ("codes_dropped", "codes_thinned", "special_in_text", "tokens_cut"):
             origins[name] += sides.origins[name][first + 1]
     documents = sides.documents
     if len(documents.ends):

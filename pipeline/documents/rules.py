@@ -165,6 +165,9 @@ def modalities_of(config: TokenizeConfig) -> tuple[str, ...]:
 
 def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
     """Return the modalities whose codes may occur in an input: all, if records name the fields."""
+    chat = chat_of(config, index)
+    if chat is not None:
+        return frozenset(MODALITIES if chat.media else ())
     fields = fields_of(config, index)
     if isinstance(fields, str):
         # LWM knows only "vision".

@@ -21,6 +21,7 @@ from dataprep.pipeline.errors import ConfigError, short
 ANSWER_SECONDS = 2.0
 HUB_SECONDS = "HF_HUB_ETAG_TIMEOUT"  # by which users of the hub set it
 
+CHAT_TEMPLATE = "chat_template.jinja"  # most tokenizers have theirs in tokenizer_config.json
 WAYS = "Give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name or bytes"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -175,13 +176,13 @@ def _fetch_configs(name: str, path: Path, unanswered: str) -> None:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     commit = _commit_of(path)  # all files must be of the same one
-    for config in CONFIG_FILES:
+    for config in (*CONFIG_FILES, CHAT_TEMPLATE):
         # Not None: the file, or that the commit has none.
         if try_to_load_from_cache(name, config, revision=commit) is not None:
             continue
         # Offline, a file that the cache lacks counts as missing. Else, without the file, other
         # special ids might be found.
-        if HF_HUB_OFFLINE:
+        if HF_HUB_OFFLINE or (unanswered and config == CHAT_TEMPLATE):
             continue
         if unanswered:
             raise ConfigError(

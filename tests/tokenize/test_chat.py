@@ -17,7 +17,16 @@ from dataprep.configs.load import validate
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConfigError, InputError
-from support.chat import CHATML, NEXT_ENDS, SPECIAL, THINKING, call, message, write_chat_tokenizer
+from support.chat import (
+    CHATML,
+    NEXT_ENDS,
+    PARTS,
+    SPECIAL,
+    THINKING,
+    call,
+    message,
+    write_chat_tokenizer,
+)
 from support.here import make_here
 from support.trees import tree
 
@@ -250,3 +259,44 @@ def test_training_detail_chooses_characters_of_a_content(tmp_path: Path, tokeniz
     said = message("assistant", "what is it", training_detail=details)
     (document,) = made(tmp_path, tokenizer, [{"messages": [message("user", "a"), said]}])
     assert shown(document, tokenizer).endswith("assistant\n⟦what⟧ is it⟦<|im_end|>\n⟧")
+
+
+def test_pictures_and_sounds_in_messages_are_blocks_in_their_place(tmp_path: Path) -> None:
+    tokenizer = write_chat_tokenizer(tmp_path / "tokenizer", PARTS)
+    seen = {"type": "image", "codes": [1, 2, 3, 4]}
+    heard = {"type": "audio", "codes": [7, 8]}
+    messages = [
+        message("user", [seen, {"type": "text", "text": "what"}, heard]),
+        message("assistant", [{"type": "text", "text": "a thing"}, seen]),
+    ]
+    modalities = {
+        "vision": {"tokens_per_frame": 4, "code_offset": 5000, "start": "<a>", "end": "</a>"},
+        "audio": {"code_offset": 20000},
+    }
+    config = {"chat": {"media": True}, "modalities": modalities}
+    records = [{"messages": messages}, {"messages": TURNS}]
+    document, plain = made(tmp_path, tokenizer, records, **config)
+    tokens, vision = document["tokens"], document["vision_mask"]
+    codes = [5001, 5002, 5003, 5004, 5000 + 8193]
+    assert tokens[vision].tolist() == codes * 2
+    assert tokens[document["audio_mask"]].tolist() == [20007, 20008]
+    assert document["loss_mask"][vision].tolist() == [False] * 5 + [True] * 5
+    text = shown(
+        {key: document[key][~vision & ~document["audio_mask"]] for key in ("tokens", "loss_mask")},
+        tokenizer,
+    )
+    assert text == "USER: <a></a>what<audio></audio><|stop|>\nASSISTANT:⟦ a thing<a></a><|stop|>\n⟧"
+    assert not plain["vision_mask"].any()
+    with pytest.raises(InputError, match=r"message 1, content\[0\] is vision; set chat\.media"):
+        made(tmp_path / "off", tokenizer, records)
+    bare = [{"messages": [message("user", [{"type": "image"}]), message("assistant", "a")]}]
+    with pytest.raises(InputError, match=r"content\[0\] is of type 'image', but has no codes"):
+        made(tmp_path / "bare", tokenizer, bare, **config)
+    bad = [{"messages": [message("user", [{"type": "image", "codes": [1, 9999, 3, 4]}]), TURNS[1]]}]
+    with pytest.raises(InputError, match=r"line 1 of .*message 1, content\[0\].*9999"):
+        made(tmp_path / "bad", tokenizer, bad, **config)
+    lost = write_chat_tokenizer(
+        tmp_path / "lost", CHATML.replace("message.content", "message.content | string")
+    )
+    with pytest.raises(InputError, match="is vision that the template leaves out"):
+        made(tmp_path / "loses", lost, [{"messages": messages}], **config)

@@ -18,6 +18,7 @@ traits       in which form a template takes contents and arguments
 headers      what a template writes before the text of a message
 spans        which characters have loss, or why that is not certain
 lay          conversations ─► strings with weights; shapes that were seen before are replayed
+media        parts of messages that are no text: blocks of codes in their place
 weigh        weights of strings ─► weights of tokens
 batch        a batch of records ─► documents, by all of these
 """

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
+from dataprep.pipeline.documents.chat.media import Item, Medium, split_at_media
+from dataprep.pipeline.documents.chat.read import Weighed as WeighedMessages
 from dataprep.pipeline.documents.chat.read import conversations_of
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.rules import ChatRules
@@ -74,38 +76,65 @@ def _content_encoder(files: TokenizerFiles) -> ContentEncoder:
 class Conversations:
     """The conversations of a batch, laid out; their texts are not encoded yet."""
 
-    laid: Sequence[Laid]
+    laid: Sequence[Laid]  # of each text
     texts: Sequence[str]
-    kept: Sequence[int]  # the record of each
+    owners: Sequence[int]  # the record of each text
+    kept: Sequence[int]  # the record of each conversation
+    items: Sequence[Sequence[Item]] | None  # of each, texts and media; None: one text each
 
 
 def lay_out_conversations(
     records: Records, rules: ChatRules, reasons: dict[int, str]
 ) -> Conversations:
     """Return the conversations of the records; why others have none is added to `reasons`."""
-    laid: list[Laid] = []
-    kept: list[int] = []
+    found: list[tuple[int, Laid, Sequence[Medium]]] = []
     variables = rules.templates.variables
     for i, record in enumerate(records.as_rows()):
         if i in reasons:
             continue
         try:
-            found = [
-                layer_of(rules, has_tools=each.conversation.tools is not None).lay(
-                    each.conversation, each.weights, each.details
-                )
-                for each in conversations_of(
-                    record, rules.found, rules.config, variables, drop_nulls=rules.drop_nulls
-                )
-            ]
+            weighed = conversations_of(
+                record, rules.found, rules.config, variables, drop_nulls=rules.drop_nulls
+            )
+            laid = [_laid(each, rules) for each in weighed]
             if not rules.found.has_weights:
-                _check_weights(found)
+                _check_weights(laid)
         except (ValueError, TemplateFailedError) as error:
             reasons[i] = str(error)
             continue
-        laid += found
-        kept += [i] * len(found)
-    return Conversations(laid=laid, texts=["".join(each.strings) for each in laid], kept=kept)
+        found += [(i, one, each.media) for one, each in zip(laid, weighed, strict=True)]
+    return _conversations(found)
+
+
+def _laid(each: WeighedMessages, rules: ChatRules) -> Laid:
+    layer = layer_of(rules, has_tools=each.conversation.tools is not None)
+    laid = layer.lay(each.conversation, each.weights, each.details)
+    for number, medium in enumerate(each.media):
+        if laid.media.count(number) != 1:
+            raise RefusedError(f"{medium.label} is {medium.modality} that the template leaves out")
+    return laid
+
+
+def _conversations(found: Sequence[tuple[int, Laid, Sequence[Medium]]]) -> Conversations:
+    kept = [record for record, *_ in found]
+    if not any(media for *_, media in found):
+        texts = ["".join(laid.strings) for _, laid, _ in found]
+        laids = [laid for _, laid, _ in found]
+        return Conversations(laid=laids, texts=texts, owners=kept, kept=kept, items=None)
+    pieces: list[Laid] = []
+    owners: list[int] = []
+    items: list[list[Item]] = []
+    for record, laid, media in found:
+        items.append([])
+        for item in split_at_media(laid, media):
+            if isinstance(item, Laid):
+                items[-1].append(len(pieces))
+                pieces.append(item)
+                owners.append(record)
+            else:
+                items[-1].append(item)
+    texts = ["".join(piece.strings) for piece in pieces]
+    return Conversations(laid=pieces, texts=texts, owners=owners, kept=kept, items=items)
 
 
 def _check_weights(found: Sequence[Laid]) -> None:
@@ -119,12 +148,16 @@ def _check_weights(found: Sequence[Laid]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighed:
-    """Ids of conversations with the weight of each, and special tokens that content spells."""
+    """Ids of texts with the weight of each, and special tokens that content spells."""
 
     ids: Ids
-    offsets: Offsets  # i64[conversations + 1]
+    offsets: Offsets  # i64[texts + 1]
     weights: NDArray[np.float64]
-    special: Offsets  # i64[conversations]
+    special: Offsets  # i64[texts]
+
+    def of_texts(self) -> list[tuple[Ids, NDArray[np.float64]]]:
+        ids = np.split(self.ids, self.offsets[1:-1])
+        return list(zip(ids, np.split(self.weights, self.offsets[1:-1]), strict=True))
 
 
 def weigh(
@@ -162,7 +195,7 @@ def _as_text(
         try:
             encoded = encoder.encode(laid.strings, laid.is_content)
         except (ValueError, EngineFailedError) as error:
-            reasons[found.kept[i]] = str(error)
+            reasons[found.owners[i]] = str(error)
             continue
         all_ids[i] = encoded.ids
         all_weights[i] = token_weights(encoded.places, encoded.stops, np.array(laid.weights))

@@ -26,8 +26,8 @@ from dataprep.pipeline.documents.chat.spans import (
     RefusedError,
     SpanRules,
     check_nothing_lost,
-    messages_of,
     spans_of,
+    whole,
     with_details,
 )
 from dataprep.pipeline.documents.chat.tape import Replay
@@ -51,6 +51,7 @@ class Laid:
     weights: tuple[float, ...]  # of each string in the loss; 0: none
     is_content: tuple[bool, ...]  # whether the string is from the record, and not the template
     messages: tuple[int, ...]  # the message that each string belongs to; -1: before all
+    media: tuple[int, ...]  # the medium that each string stands for; -1: none
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class _Program:
     weights: tuple[float, ...]
     is_content: tuple[bool, ...]
     messages: tuple[int, ...]
+    media: tuple[int, ...]
     num_played: int = 0
 
 
@@ -96,6 +98,7 @@ class Layer:
                     weights=program.weights,
                     is_content=program.is_content,
                     messages=program.messages,
+                    media=program.media,
                 )
         is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
         key = None if is_full or details else key
@@ -123,10 +126,7 @@ class Layer:
         trained = [i for i, weight in enumerate(weights) if weight > 0]
         if self._rules.is_everything:
             check_nothing_lost(rendering, conversation)
-            parts = tuple(owned.part for owned in rendering.parts)
-            messages = messages_of(rendering)
-            found = Cut(parts=parts, owners=(0,) * len(parts), messages=messages)
-            weights = (1.0,)
+            found, weights = whole(rendering, (0,) * len(rendering.parts)), (1.0,)
         else:
             found = spans_of(rendering, conversation, trained, headers, self._rules)
         if details:
@@ -139,6 +139,7 @@ class Layer:
             weights=tuple(kind[0] for kind, _ in groups),
             is_content=tuple(kind[1] for kind, _ in groups),
             messages=tuple(kind[2] for kind, _ in groups),
+            media=tuple(kind[3] for kind, _ in groups),
         )
         if key is not None:
             outputs = [_sources(parts, rendering.tape) for _, parts in groups]
@@ -149,6 +150,7 @@ class Layer:
                     weights=laid.weights,
                     is_content=laid.is_content,
                     messages=laid.messages,
+                    media=laid.media,
                 )
                 self._programs.setdefault(key, []).append(program)
                 self._num_programs += 1
@@ -182,11 +184,12 @@ def _sources(parts: Sequence[Part], tape: Any) -> list[str]:
 
 def _grouped(
     found: Cut, weights: Sequence[float]
-) -> list[tuple[tuple[float, bool, int], list[Part]]]:
-    """Return neighbours of the same weight, kind and message together."""
+) -> list[tuple[tuple[float, bool, int, int], list[Part]]]:
+    """Return neighbours of the same weight, kind, message and medium together."""
+    columns = zip(found.parts, found.owners, found.messages, found.media, strict=True)
     each = [
-        ((weights[owner] if owner >= 0 else 0.0, part.origin is not None, message), part)
-        for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True)
+        ((weights[owner] if owner >= 0 else 0.0, part.origin is not None, message, medium), part)
+        for part, owner, message, medium in columns
     ]
     return [
         (kind, [part for _, part in group])

@@ -34,7 +34,24 @@ class Message(dict[str, Any]):
         self._number = number
 
 
+class MediaPart(dict[str, Any]):
+    """A part of a message that is no text, but the n-th medium of the conversation."""
+
+    __slots__ = ("_number",)
+    _number: int
+
+    def __init__(self, number: int, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self._number = number
+
+
+FIRST_MEDIUM = -2  # numbers of media go down from here
+
+
 def number_of(value: Any) -> int:
+    """Return which message or medium a value is: 0, 1, … or -2, -3, …; -1: neither."""
+    if isinstance(value, MediaPart):
+        return FIRST_MEDIUM - value._number
     return value._number if isinstance(value, Message) else -1
 
 

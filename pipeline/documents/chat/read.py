@@ -12,6 +12,7 @@ from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.documents.chat.forms import Found, read_kwargs, read_messages, read_tools
+from dataprep.pipeline.documents.chat.media import Medium, take_media
 from dataprep.pipeline.documents.chat.messages import ANNOTATIONS, parsed
 from dataprep.pipeline.documents.chat.render import Conversation
 from dataprep.pipeline.documents.chat.spans import Details
@@ -24,6 +25,7 @@ class Weighed:
     conversation: Conversation
     weights: tuple[float, ...]  # of each message
     details: Mapping[int, Details] = field(default_factory=dict)  # by message
+    media: tuple[Medium, ...] = ()
 
 
 def conversations_of(
@@ -38,14 +40,18 @@ def conversations_of(
     given = read_messages(record, found, drop_nulls=drop_nulls)
     weights = _weights(given, config)
     kwargs = read_kwargs(record)
+    messages, media = take_media([_without_annotations(message) for message in given])
+    if media and not config.media:
+        raise ValueError(f"{media[0].label} is {media[0].modality}; set chat.media to true")
     whole = Weighed(
         conversation=Conversation(
-            messages=[_without_annotations(message) for message in given],
+            messages=messages,
             tools=read_tools(record, config.tools, drop_nulls=drop_nulls),
             variables={**variables, **kwargs} if kwargs else variables,
         ),
         weights=tuple(weights),
         details=_details(given),
+        media=media,
     )
     if not any(weights) and config.train_on != "all":
         roles = ", ".join(dict.fromkeys(str(message["role"]) for message in given))

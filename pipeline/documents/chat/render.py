@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.marks import Message
+from dataprep.pipeline.documents.chat.marks import FIRST_MEDIUM, MediaPart, Message
 from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Origin, Part
 from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
 from dataprep.pipeline.documents.chat.tape import Tape
@@ -43,6 +43,7 @@ class OwnedPart:
     part: Part
     owner: int
     is_tagged: bool  # within {% generation %}
+    medium: int = -1  # which medium the template writes it for; -1: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,16 @@ def owned_parts(parts: Sequence[Part]) -> tuple[OwnedPart, ...]:
     """
     loops: list[tuple[int, int]] = []  # loop, message that it is at
     found: list[OwnedPart] = []
-    depth = owner = 0
-    owner = -1
+    depth = 0
+    owner = medium = -1
     for part in parts:
         mark = part.origin
         if not isinstance(mark, Mark):
             if part.value or part.source:
-                found.append(OwnedPart(part=part, owner=owner, is_tagged=depth > 0))
+                if medium >= 0 and part.origin is None:
+                    part = part._replace(origin=Origin(owner, "media"))
+                tagged = depth > 0
+                found.append(OwnedPart(part=part, owner=owner, is_tagged=tagged, medium=medium))
             continue
         if mark.kind == "begin":
             loops.append((mark.value, -1))
@@ -145,11 +149,11 @@ def owned_parts(parts: Sequence[Part]) -> tuple[OwnedPart, ...]:
                 pass
         elif mark.kind in ("train", "stop"):
             depth += 1 if mark.kind == "train" else -1
-        elif loops and (mark.kind == "enter" or (mark.value >= 0 and loops[-1][1] < 0)):
+        elif loops and (mark.kind == "enter" or (mark.value >= 0 and loops[-1][1] == -1)):
             loops[-1] = (loops[-1][0], mark.value)
-        owner = -1
-        for _, message in loops:
-            owner = max(owner, message)
+        owner = max([-1, *(at for _, at in loops)])
+        inner = loops[-1][1] if loops else -1
+        medium = FIRST_MEDIUM - inner if inner <= FIRST_MEDIUM else -1
     return tuple(found)
 
 
@@ -197,12 +201,13 @@ def _with_origins(
             leaves.setdefault(origin, []).append((value, source))
             return make(tape, [Part(value, origin, source, 0)])
         if isinstance(value, dict):
-            return {
+            values = {
                 key: inner
                 if key in PLAIN_KEYS and isinstance(inner, str)
                 else given(inner, field or key)
                 for key, inner in value.items()
             }
+            return MediaPart(value._number, values) if isinstance(value, MediaPart) else values
         if isinstance(value, list | tuple):
             # The items of a field are told apart, those of its items are not.
             is_field = field.isidentifier()

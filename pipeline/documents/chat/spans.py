@@ -44,6 +44,7 @@ class Cut:
     parts: tuple[Part, ...]
     owners: tuple[int, ...]  # the message whose span a part is in; -1: none
     messages: tuple[int, ...]  # the message that a part belongs to; -1: what comes before all
+    media: tuple[int, ...]  # the medium that a part stands for; -1: none
 
 
 def spans_of(
@@ -59,11 +60,21 @@ def spans_of(
         messages = messages_of(rendering)
         pairs = zip(rendering.parts, messages, strict=True)
         owners = tuple(m if p.is_tagged and m in trained else -1 for p, m in pairs)
-        return Cut(parts=tuple(p.part for p in rendering.parts), owners=owners, messages=messages)
+        return whole(rendering, owners)
     cutter = _Cutter(rendering)
     for number in trained:
         _add_span(cutter, rendering, conversation, number, headers, rules)
     return cutter.cut()
+
+
+def whole(rendering: Rendering, owners: tuple[int, ...]) -> Cut:
+    """Return a rendering that is cut nowhere."""
+    return Cut(
+        parts=tuple(owned.part for owned in rendering.parts),
+        owners=owners,
+        messages=messages_of(rendering),
+        media=tuple(owned.medium for owned in rendering.parts),
+    )
 
 
 def messages_of(rendering: Rendering) -> tuple[int, ...]:
@@ -95,6 +106,7 @@ class _Cutter:
         parts: list[Part] = []
         owners: list[int] = []
         messages: list[int] = []
+        media: list[int] = []
         of_parts = messages_of(self._rendering)
         cuts: dict[int, set[int]] = {}
         for _, p, a, q, b in self._spans:
@@ -106,7 +118,13 @@ class _Cutter:
                 parts.append(part)
                 owners.append(self._owner(i, start))
                 messages.append(of_parts[i])
-        return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))
+                media.append(owned.medium)
+        return Cut(
+            parts=tuple(parts),
+            owners=tuple(owners),
+            messages=tuple(messages),
+            media=tuple(media),
+        )
 
     def _owner(self, part: int, start: int) -> int:
         for owner, p, a, q, b in self._spans:
@@ -267,28 +285,21 @@ def _told(conversation: Conversation, number: int, what: str) -> str:
 
 def with_details(found: Cut, details: Mapping[int, Details], rendering: Rendering) -> Cut:
     """Return the spans without those characters of contents that are not to be trained on."""
-    parts: list[Part] = []
-    owners: list[int] = []
-    messages: list[int] = []
-    for part, owner, message in zip(found.parts, found.owners, found.messages, strict=True):
+    rows: list[tuple[Part, int, int, int]] = []
+    columns = (found.parts, found.owners, found.messages, found.media)
+    for part, owner, message, medium in zip(*columns, strict=True):
         is_content = isinstance(part.origin, Origin) and part.origin.field == "content"
         if owner not in details or not is_content:
-            pieces = [(0, part)]
-        elif part.start < 0:
+            rows.append((part, owner, message, medium))
+            continue
+        if part.start < 0:
             raise RefusedError(
                 f"message {owner + 1} has training_detail, but the template changes its content"
             )
-        else:
-            ends = {end - part.start for ends in details[owner] for end in ends}
-            pieces = _cut_part(part, sorted(ends), rendering)
-        for start, piece in pieces:
+        ends = sorted({end - part.start for pair in details[owner] for end in pair})
+        for start, piece in _cut_part(part, ends, rendering):
             first = part.start + start
-            has_loss = (
-                owner not in details
-                or not is_content
-                or any(a <= first < b for a, b in details[owner])
-            )
-            parts.append(piece)
-            owners.append(owner if has_loss else -1)
-            messages.append(message)
-    return Cut(parts=tuple(parts), owners=tuple(owners), messages=tuple(messages))
+            has_loss = any(a <= first < b for a, b in details[owner])
+            rows.append((piece, owner if has_loss else -1, message, medium))
+    parts, owners, messages, media = zip(*rows, strict=True)
+    return Cut(parts=parts, owners=owners, messages=messages, media=media)

@@ -51,7 +51,7 @@ class Text(str):
     # --- what a template asks --------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        return bool(_asked(self, "bool({})", len(str.__str__(self)) > 0))
+        return bool(_asked(self, "bool({})", str.__len__(self) > 0))
 
     def __len__(self) -> int:
         return int(_asked(self, "len({})", str.__len__(self)))
