@@ -32,6 +32,7 @@ from dataprep.pipeline.look.inspect import (
     Segment,
     Span,
     segments_of_row,
+    sides_of,
     spans_of,
     turns_of,
     whole_document,
@@ -255,7 +256,8 @@ def read_document(dataset: TokenizedDataset, number: int) -> Shown:
         stem=f"doc-{doc}",
         about={"document": doc, "origin": asdict(segment.origin), **about},
         title=f"document {doc}: {visible(str(segment.origin))}\n"
-        f"{counted(len(document['tokens']), 'token')}, {targets:,} with loss{said}",
+        f"{counted(len(document['tokens']), 'token')}, {targets:,} with loss"
+        f"{_count_of_side(document)}{said}",
         headings=[],
     )
 
@@ -275,7 +277,7 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
         stem=f"row-{row}",
         about={"row": row, "segments": [asdict(piece) for piece in pieces]},
         title=f"row {row}: {counted(len(pieces), 'segment')}, {counted(targets, 'target')}, "
-        f"{counted(padding, 'token')} of padding",
+        f"{counted(padding, 'token')} of padding{_count_of_side(values)}",
         headings=[f"── segment {i}: {piece}" for i, piece in enumerate(pieces, 1)],
     )
 
@@ -283,10 +285,19 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
 def show_text(shown: Shown, spans: list[Span]) -> None:
     typer.echo(shown.title)
     colour = use_colour(sys.stdout)
-    for segment, group in groupby(spans, key=lambda span: span.segment):
-        if segment and shown.headings:
+    last = 0
+    for (segment, side), group in groupby(spans, key=lambda span: (span.segment, span.side)):
+        if segment != last and segment and shown.headings:
             echo(shown.headings[segment - 1])
+        if side:
+            echo(f"─ {side}")
         typer.echo("".join(paint(span, colour) for span in group), color=colour)
+        last = segment
+
+
+def _count_of_side(item: Mapping[str, NDArray[Any]]) -> str:
+    sides, of_side = sides_of(item)
+    return f", {int(of_side.sum()):,} of the {sides[1]} side" if len(sides) > 1 else ""
 
 
 def decoder_finder(

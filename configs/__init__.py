@@ -1,8 +1,11 @@
 """The config: models, each list of choices once, and how files, flags and --set become one.
 
 base         the strict model; choices that several keys share
-tokenize     TokenizeConfig, InputConfig; sections: modalities, encode, pack
+tokenize     TokenizeConfig, InputConfig; sections: chat, objective, budget, modalities,
+             encode, pack
 modalities   VisionConfig, AudioConfig: codes as blocks of ids
+objective    ObjectiveConfig: fill in the middle, span corruption, prefix-LM
+budget       BudgetConfig: how many tokens documents and fields may have
 pack         PackConfig
 encode       EncodeConfig
 load         preset or file  <  --set a.b=c  <  flags

@@ -33,9 +33,11 @@ from dataprep.configs.base import (
     TokenId,
     Workers,
 )
+from dataprep.configs.budget import BudgetConfig
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
+from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.secrets import hidden
@@ -54,6 +56,7 @@ class InputConfig(Model):
     )
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
     chat: ChatConfig | None = Field(None, description="overrides the top-level chat")
+    objective: ObjectiveConfig | None = Field(None, description="overrides the top-level objective")
 
     @model_validator(mode="after")
     def _has_one_kind_of_fields(self) -> Self:
@@ -119,6 +122,12 @@ class TokenizeConfig(Model):
     )
     chat: ChatConfig | None = Field(
         None, description="records are conversations, rendered by a chat template"
+    )
+    objective: ObjectiveConfig | None = Field(
+        None, description="what is made of each document: fill in the middle, span corruption …"
+    )
+    budget: BudgetConfig | None = Field(
+        None, description="how many tokens a document and its fields may have; longer ones are cut"
     )
     add_bos: bool | Auto = Field(
         "auto",

@@ -23,6 +23,7 @@ From the folder to the trainer, one line a file:
     schedule      step -> rows, for batch sizes that may change
     batches       step -> batch
     views           arrays under the names that a trainer expects
+    sides           views of documents that have two sides: encoder, decoder; chosen, rejected
     buffers         memory for batches, used again when free
     place           host arrays -> jax arrays on a mesh
     prefetch      batches made ahead by a thread
@@ -40,5 +41,13 @@ from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import open_dataset
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.sides import Preference, Seq2Seq
 
-__all__ = ["DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"]
+__all__ = [
+    "DataLoader",
+    "PackedDataset",
+    "Preference",
+    "Seq2Seq",
+    "TokenizedDataset",
+    "open_dataset",
+]

@@ -47,7 +47,8 @@ class DataLoader:
                 otherwise. Without a mesh, batches are numpy arrays
     shuffle     whether each epoch has an order of its own; seed decides which
     epochs      how often each dataset is read; None: for ever. A batch may span two epochs
-    view        the names of the arrays: default, lwm, maxtext, hf, or a function of your own
+    view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, preference, or a
+                function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
@@ -243,6 +244,11 @@ class DataLoader:
     def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
         datasets = list(self.datasets.values())
         named = make_view(view, [dataset.about for dataset in datasets])
+        if named.whole_rows and placement is not None and placement.splits_columns:
+            raise ConfigError(
+                f"spec {placement.spec} splits the sequence, but this view needs whole rows; split "
+                "the rows only"
+            )
         reader = BatchReader(datasets, self._mixture, self._sizes, named)
         maker = BatchMaker(reader, self._sizes, self.seq_len + named.more_columns, placement)
         maker.check()

@@ -81,6 +81,13 @@ class Placement:
         self._check_spec()
         self.groups = lru_cache(maxsize=8)(self._groups)
 
+    @property
+    def splits_columns(self) -> bool:
+        """Return whether a device may hold some columns of a row without the others."""
+        axes = self.spec[1] if len(self.spec) > 1 else None
+        names = axes if isinstance(axes, tuple) else (axes,)
+        return any(name is not None and self.mesh.shape[name] > 1 for name in names)
+
     def sharding(self, ndim: int = 2) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*self.spec[:ndim]))
 

@@ -11,6 +11,8 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
     hf        input_ids, labels (-100 without loss), position_ids, all of S + 1 columns, since the
               models shift the labels; attention_mask only where every row is one document: any
               mask keeps transformers from finding the documents of a row by their position_ids
+    seq2seq   encoder_input_tokens, decoder_input_tokens, decoder_target_tokens …: see `sides`
+    preference  chosen_tokens, chosen_loss_mask, rejected_tokens …: see `sides`
 
 Where a dataset has loss weights, every view adds `loss_weights` f32, shifted as its loss is; `lwm`
 has them in loss_masks instead.
@@ -26,12 +28,14 @@ import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
+from dataprep.loaders.sides import Preference, Seq2Seq
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
-ViewName = Literal["default", "lwm", "maxtext", "hf"]
+ViewName = Literal["default", "lwm", "maxtext", "hf", "seq2seq", "preference"]
 UserView = Callable[[Batch], Batch]
+SidedView = Seq2Seq | Preference
 
 WEIGHTS = MASKS["weight"].array  # as a view has it: 0 where there is no loss
 _KINDS = ("tokens", "segments", "positions")
@@ -59,6 +63,7 @@ class View:
     more_columns: int = 0
     finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
+    whole_rows: bool = False  # it cannot be made of some columns of a row
 
     def request(self, start: int, width: int, masks: Sequence[str]) -> Request:
         """Return what to read of a dataset with these masks; one that it lacks is all False."""
@@ -113,6 +118,12 @@ def _finish_hf(batch: Batch) -> Batch:
     return batch
 
 
+# Views that are functions of whole rows.
+SIDED: dict[ViewName, Callable[[], SidedView]] = {
+    "seq2seq": Seq2Seq,
+    "preference": Preference,
+}
+
 VIEWS: dict[ViewName, Table] = {
     "default": Table(
         columns={
@@ -166,10 +177,15 @@ VIEWS: dict[ViewName, Table] = {
 def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> View:
     """Return a view of these datasets."""
     masks = tuple(dict.fromkeys(mask for dataset in datasets for mask in dataset.masks))
+    if isinstance(view, str) and view in SIDED:
+        view = SIDED[view]()
+    if isinstance(view, SidedView):
+        return View(masks=masks, columns={}, own=view.for_datasets(datasets), whole_rows=True)
     if callable(view):
         return View(masks=masks, columns={}, own=view)
     if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
-        raise ConfigError(f"view {view!r} is not one of {', '.join(VIEWS)}, nor a function")
+        names = ", ".join((*VIEWS, *SIDED))
+        raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
     table = VIEWS[view]
     alone = all(dataset.one_document_a_row for dataset in datasets)
     columns = {k: v for k, v in table.columns.items() if alone or k not in table.one_document}

@@ -11,8 +11,11 @@ batch       the columns of a batch, and which of its records have the same field
 columns     batches whose records have the same parts ─► a layout, by arrays
 rows        records one by one ─► a layout: segments, specs of their own, bad records
 assemble    encoded texts ─► tokens and masks of many documents
+budgets     texts cut to a number of tokens, by sentence, word or token
+objectives  fill in the middle, span corruption, sides: new documents of those (OBJECTIVES)
 process     a batch of records ─► documents, by all of these
 chat/       conversations ─► parts of text with weights, by chat templates
 conversations   a batch of conversations ─► documents
+pairs       preferences: two rows of a record ─► one document of two sides
 together    small batches in one call, so that many small files cost little
 """

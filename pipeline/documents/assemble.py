@@ -34,6 +34,7 @@ class Layout:
 
     texts: Sequence[str]
     special: Offsets  # of each text, special tokens that the config's literals in it spell
+    column: Offsets  # of each text, the number of its field in the budget; 0: it is not cut
     literals: Ids  # all literal ids, in order
     lengths: Offsets  # of each part; a text's is filled in after encoding
     is_text: Mask
@@ -71,6 +72,7 @@ def merged(layouts: Sequence[Layout]) -> Layout:
     return Layout(
         texts=[texts[i] for i in of_texts.tolist()],
         special=np.concatenate([each.special for each in layouts])[of_texts],
+        column=np.concatenate([each.column for each in layouts])[of_texts],
         literals=np.concatenate([each.literals for each in layouts])[
             moved(total(np.where(is_text, 0, lengths)))
         ],

@@ -129,6 +129,7 @@ def _repeated(
     return Layout(
         texts=_interleave(texts, count),
         special=np.tile(np.array(pattern.special, np.int64), count),
+        column=np.tile(np.array(pattern.column, np.int64), count),
         literals=_literals(joined_ids(pattern.literals), part_lengths, lengths, wrapped),
         lengths=lengths.reshape(-1),
         is_text=np.tile(part_lengths == TEXT, count),

@@ -16,15 +16,27 @@ from dataprep.pipeline.documents.chat.batch import (
 from dataprep.pipeline.documents.chat.media import layout_with_media
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.lay_out import special_ids
+from dataprep.pipeline.documents.objectives.draws import Places
 from dataprep.pipeline.documents.parts import NO_IDS
-from dataprep.pipeline.documents.process import ORIGIN, Processed, TextEncoder
+from dataprep.pipeline.documents.process import (
+    ORIGIN,
+    Processed,
+    TextEncoder,
+    UnfitError,
+    with_objective,
+    without,
+)
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.engine import BadTextsError
 from dataprep.pipeline.types import Offsets, Records
 
 
 def process_conversations(
-    records: Records, rules: Rules, chat: ChatRules, encoder: TextEncoder
+    records: Records,
+    rules: Rules,
+    chat: ChatRules,
+    encoder: TextEncoder,
+    places: Places | None = None,
 ) -> Processed:
     """Make documents of a batch of conversations."""
     reasons: dict[int, str] = {}
@@ -59,7 +71,7 @@ def process_conversations(
     origins["codes_thinned"] = layout.codes_thinned
     origins["special_in_text"] = _special_of_documents(found, weighed)
     errors = [*records.errors, *records.errors_at(reasons)]
-    return Processed(
+    processed = Processed(
         documents=documents,
         origins=origins[has_tokens],
         errors=tuple(sorted(errors, key=lambda e: e.line)),
@@ -67,6 +79,11 @@ def process_conversations(
         next_line=records.next_line,
         num_bytes=records.num_bytes,
     )
+    try:
+        return with_objective(processed, records, layout.kept[has_tokens], rules, places)
+    except UnfitError as error:
+        good = without(records, error.reasons)
+        return process_conversations(good, rules, chat, encoder, places)
 
 
 def _special_of_documents(found: Conversations, weighed: Weighed) -> Offsets:

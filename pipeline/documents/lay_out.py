@@ -113,7 +113,8 @@ def _add_text(parts: Parts, record: Record, f: Field, rules: Rules, *, is_first:
     added = not rules.grammar.lwm
     if len(rules.text_prefix):
         parts.add_ids(rules.text_prefix, f.weight, f.mask, added=added)
-    parts.add_text(text, f.weight, f.mask, special)
+    column = rules.budget.number_of(f.keys) if rules.budget else 0
+    parts.add_text(text, f.weight, f.mask, special, column)
     if len(rules.text_suffix):
         parts.add_ids(rules.text_suffix, f.weight, f.mask, added=added)
 

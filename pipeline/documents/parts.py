@@ -41,6 +41,7 @@ class Parts:
 
     texts: list[str] = field(default_factory=list)
     special: list[int] = field(default_factory=list)  # as in `Layout`
+    column: list[int] = field(default_factory=list)  # the same
     literals: list[Ids] = field(default_factory=list)
     codes: list[CodePart] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -49,9 +50,12 @@ class Parts:
     is_added: list[bool] = field(default_factory=list)  # as in `Layout`
     document_ends: list[int] = field(default_factory=list)  # in parts
 
-    def add_text(self, text: str, weight: float, mask: str = "", special: int = 0) -> None:
+    def add_text(
+        self, text: str, weight: float, mask: str = "", special: int = 0, column: int = 0
+    ) -> None:
         self.texts.append(text)
         self.special.append(special)
+        self.column.append(column)
         self._add(TEXT, weight, mask)
 
     def add_ids(self, ids: Ids, weight: float, mask: str = "", *, added: bool = False) -> None:
@@ -94,6 +98,7 @@ class Parts:
             )
         self.texts += texts
         self.special += pattern.special
+        self.column += pattern.column
         self.literals += pattern.literals
         self.lengths += pattern.lengths
         self.weight += pattern.weight
@@ -114,6 +119,7 @@ class Parts:
         for values, count in (
             (self.texts, texts),
             (self.special, texts),
+            (self.column, texts),
             (self.literals, literals),
             (self.lengths, texts + literals),
             (self.weight, texts + literals),
@@ -148,6 +154,7 @@ class Parts:
         return Layout(
             texts=self.texts,
             special=np.array(self.special, np.int64),
+            column=np.array(self.column, np.int64),
             literals=joined_ids(literals),
             lengths=lengths,
             is_text=lengths == TEXT,

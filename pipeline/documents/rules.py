@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 
 from dataprep.configs.chat import ChatConfig
+from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.budgets import Budget
+from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
+from dataprep.pipeline.documents.objectives import OBJECTIVES
+from dataprep.pipeline.documents.objectives.objective import Ends, Objective
+from dataprep.pipeline.documents.objectives.preference import SPEC, Pairs
 from dataprep.pipeline.engine import Marked, TokenizerFiles
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import Keys
@@ -43,6 +50,9 @@ class Rules:
     masks: tuple[str, ...]  # "loss", then modalities
     dtype: np.dtype[Any]  # of tokens on disk
     chat: ChatRules | None = None  # conversations instead of fields
+    objective: Objective | None = None  # what is made of the documents
+    pairs: Pairs | None = None  # records are preferences
+    budget: Budget | None = None  # how many tokens documents may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +77,8 @@ class Vocabulary:
     separator_special: int = 0  # the same of subfield_separator
     marks: Mapping[str, Marked] = field(default_factory=dict)
     literals: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # texts of the fields
+    # Of each input, the ids that its objective adds, by their use.
+    objectives: tuple[Mapping[str, tuple[int, ...]], ...] = ()
 
 
 def with_literals(fields: tuple[Field, ...], vocabulary: Vocabulary) -> tuple[Field, ...]:
@@ -93,6 +105,18 @@ def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
     return item.chat or (None if has_fields else config.chat)
 
 
+def objective_of(config: TokenizeConfig, index: int) -> ObjectiveConfig | None:
+    """Return the objective of an input."""
+    return config.inputs[index].objective or config.objective
+
+
+def pairs_of(config: TokenizeConfig, index: int) -> Pairs | None:
+    """Return which keys hold the preferences of an input; None if its records are none."""
+    objective = objective_of(config, index)
+    make = OBJECTIVES[objective.kind].pairs if objective else None
+    return make(objective) if make and objective else None
+
+
 def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     """Return the fields of an input, or the key under which records name their own.
 
@@ -100,6 +124,8 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
     """
     if chat_of(config, index) is not None:
         return ()
+    if pairs_of(config, index) is not None:
+        return check_spec(SPEC, grammar_of(config, from_record=False))
     item = config.inputs[index]
     key = item.fields_from or config.fields_from
     if item.fields is None and key:
@@ -168,6 +194,8 @@ def masks_of(
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
             found |= {"loss", "weight"}
+        objective = objective_of(config, i)
+        found |= {*OBJECTIVES[objective.kind].masks} if objective else set()
     return tuple(name for name in MASKS if name in found)
 
 
@@ -209,6 +237,8 @@ def make_rules(
     fields = fields_of(config, index)
     wraps = adds_special_tokens(config, index)
     files = vocabulary.files
+    add_bos = adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None)
+    add_eos = adds_eos(config, files.eos_id, is_chat=chat is not None)
     return Rules(
         fields=() if isinstance(fields, str) else with_literals(fields, vocabulary),
         fields_from=fields if isinstance(fields, str) else "",
@@ -216,8 +246,8 @@ def make_rules(
         grammar=grammar_of(config, from_record=isinstance(fields, str)),
         bos=files.bos_id,
         eos=files.eos_id,
-        add_bos=adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None),
-        add_eos=adds_eos(config, files.eos_id, is_chat=chat is not None),
+        add_bos=add_bos,
+        add_eos=add_eos,
         prepend_text=vocabulary.prepend_text,
         subfield_separator=vocabulary.subfield_separator,
         prepend_special=vocabulary.prepend_special,
@@ -229,13 +259,49 @@ def make_rules(
         masks=masks,
         dtype=dtype,
         chat=chat,
+        objective=make_objective(config, vocabulary, index, add_bos=add_bos, add_eos=add_eos),
+        pairs=pairs_of(config, index),
+        budget=budget_of(config, index),
     )
+
+
+def budget_of(config: TokenizeConfig, index: int) -> Budget | None:
+    """Return how many tokens the documents of an input may have, or None."""
+    fields = fields_of(config, index)
+    if config.budget is None or isinstance(fields, str):
+        return None
+    named = [f for f in fields if f.kind == "text"]
+    names = tuple(dict.fromkeys("+".join(f.keys) for f in named))
+    numbers = {key: 1 + names.index("+".join(f.keys)) for f in named for key in f.keys}
+    return Budget(config=config.budget, names=names, numbers=numbers)
+
+
+def make_objective(
+    config: TokenizeConfig, vocabulary: Vocabulary, index: int, *, add_bos: bool, add_eos: bool
+) -> Objective | None:
+    """Return the objective of an input, or None."""
+    objective, files = objective_of(config, index), vocabulary.files
+    make = OBJECTIVES[objective.kind].make if objective else None
+    if objective is None or make is None:
+        return None
+    bos, eos = (
+        np.array([id] if added and id is not None else [], np.uint32)
+        for added, id in ((add_bos, files.bos_id), (add_eos, files.eos_id))
+    )
+    named = vocabulary.objectives[index]
+    try:
+        return make(objective, named, Ends(bos=bos, eos=eos))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def keys_wanted(rules: Rules) -> Keys | None:
     """Return the keys of a record that are read; None for all: its own spec may name any."""
     if rules.fields_from:
         return None
+    if rules.pairs is not None:
+        beside = {*BESIDE, rules.chat.config.tools} if rules.chat else set()
+        return replace(rules.pairs.keys, maybe=frozenset(beside - rules.pairs.keys.needed))
     if rules.chat is not None:
         return rules.chat.keys
     spelled = {key for f in rules.fields if f.plain for key in f.plain.keys}

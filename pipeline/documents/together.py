@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.documents.objectives.draws import Places
+from dataprep.pipeline.documents.pairs import process_pairs
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.errors import InputError
@@ -32,6 +34,7 @@ class PieceRecords:
     piece: Piece
     rules: Rules
     records: Records
+    source: str = ""  # the fingerprint of its source
 
     @property
     def may_be_joined(self) -> bool:
@@ -102,7 +105,15 @@ def process_together(
     )
     rules, first_line = group[0].rules, group[0].piece.first_line
     joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
-    return process(joined, rules, encoder, first_line), lines
+    if rules.pairs is not None:
+        return process_pairs(joined, rules, rules.pairs, encoder), lines
+    places = Places(
+        firsts=lines.firsts[:-1],
+        sources=[item.source for item in group],
+        first_lines=np.array([item.piece.first_line for item in group], np.int64),
+        starts=np.array([item.piece.start for item in group], np.int64),
+    )
+    return process(joined, rules, encoder, first_line, places), lines
 
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:

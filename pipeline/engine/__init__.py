@@ -55,7 +55,7 @@ from dataprep.pipeline.engine.select import (
     why_ruled_out,
 )
 from dataprep.pipeline.engine.texts import BadTextsError, EncodedTexts, encode_texts
-from dataprep.pipeline.engine.vocabulary import with_special
+from dataprep.pipeline.engine.vocabulary import read_vocabulary, with_special
 
 __all__ = [
     "BadTextsError",
@@ -80,6 +80,7 @@ __all__ = [
     "looks_like_hub_name",
     "mark_literals",
     "prove",
+    "read_vocabulary",
     "reference_name",
     "reference_selection",
     "resolve_tokenizer",

@@ -22,7 +22,7 @@ from dataprep.pipeline.look.origins import Origin, PieceOrigin, origin_of
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.masks import runs_of_parts
+from dataprep.pipeline.storage.masks import MASKS, runs_of_parts
 from dataprep.pipeline.storage.turns import ROLES, find_turns, roles_of
 from dataprep.pipeline.types import MODALITIES
 
@@ -39,6 +39,7 @@ class Span:
     start: int  # its first token
     num_tokens: int
     segment: int  # from 1; 0 is padding
+    side: str = ""  # encoder or decoder, where documents have two sides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +139,13 @@ class HasBlocks(Protocol):
 
 
 def spans_of(item: Item, decode: Decode, segments: Sequence[HasBlocks]) -> list[Span]:
-    """Cut a document or row where its loss, modality or segment changes."""
+    """Cut a document or row where its loss, modality, side or segment changes."""
     tokens, loss, numbers = item["tokens"], item["loss_mask"].astype(bool), _segment_ids(item)
     names, kinds = _modalities(item)
     spans = []
     weights = item.get("loss_weights", loss.astype(np.float32))
-    for start, stop in _ranges(loss, weights, kinds, numbers):
+    sides, of_side = sides_of(item)
+    for start, stop in _ranges(loss, weights, kinds, numbers, of_side):
         ids, segment, modality = tokens[start:stop], int(numbers[start]), names[kinds[start]]
         if not segment:
             text, modality = f"<padding {len(ids)}>", "padding"
@@ -161,9 +163,18 @@ def spans_of(item: Item, decode: Decode, segments: Sequence[HasBlocks]) -> list[
                 start=start,
                 num_tokens=len(ids),
                 segment=segment,
+                side=sides[of_side[start]] if segment else "",
             )
         )
     return spans
+
+
+def sides_of(item: Item) -> tuple[list[str], NDArray[np.int8]]:
+    """Return the names of the sides, and the number of the name of each token."""
+    for kind in MASKS.values():
+        if kind.side and kind.array in item:
+            return [kind.other, kind.name], item[kind.array].astype(np.int8)
+    return [""], np.zeros(len(item["tokens"]), np.int8)
 
 
 def runs_of(item: Item) -> list[Run]:

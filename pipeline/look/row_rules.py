@@ -5,6 +5,7 @@ ids         at most the largest
 masks       runs ascend to the end of the row; weights are positive numbers
 padding     holds its id, in no mask, of weight 1
 loss        not on the first token of a document, which nothing predicts
+sides       of a document that has two, one after the other; no loss on the encoder side
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.ragged import IntegerLists, numbers_within, owner_of, ranges
-from dataprep.pipeline.storage.masks import MASKS, MaskKind, weights_of
+from dataprep.pipeline.storage.masks import MASKS, MaskKind, misplaced, sides_among, weights_of
 from dataprep.pipeline.storage.rows import RowLayout, Rows
 from dataprep.pipeline.types import Mask, Offsets
+
+SIDE_INSIDE = "a side of a document (the mask {}) is in two parts"
+ENCODER_LOSS = "a token of the encoder side has loss"
 
 
 def dense_masks(rows: Rows, layout: RowLayout) -> list[NDArray[Any]]:
@@ -130,6 +134,14 @@ def _all_wrong(
     yield from _wrong_padding(rows, stops, pad, masks, layout.masks)
     if not first_has_loss:
         yield _Wrong(row[masks[0][row, starts]], "the first token of a document has loss")
+    for name in sides_among(layout.masks):
+        begins = np.zeros((len(rows.tokens), layout.capacity + 1), np.bool_)
+        begins[:, 0] = begins[row, starts] = begins[row, ends] = True
+        side = masks[layout.masks.index(name)]
+        places = misplaced(side.reshape(-1), begins[:, :-1].reshape(-1), MASKS[name])
+        yield _Wrong(places // layout.capacity, SIDE_INSIDE.format(name))
+        if name == "encoder":
+            yield _Wrong(np.flatnonzero((side & masks[0]).any(axis=1)), ENCODER_LOSS)
 
 
 def _wrong_runs(numbers: IntegerLists, kind: MaskKind, capacity: int) -> Iterator[_Wrong]:

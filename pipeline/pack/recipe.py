@@ -32,6 +32,7 @@ from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
 from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.manifest import MANIFEST
+from dataprep.pipeline.storage.masks import sides_among
 from dataprep.pipeline.twice import refuse_twice
 
 
@@ -100,7 +101,29 @@ def _corpus(config: PackConfig) -> Corpus:
             "compat lwm with strategy pad moves the loss of full rows by one token, which the loss "
             "weights of these documents cannot follow; leave compat out"
         )
+    if sides_among(corpus.masks):
+        _check_sides(corpus, config)
     return corpus
+
+
+def _check_sides(corpus: Corpus, config: PackConfig) -> None:
+    """Raise a ConfigError if packing would cut documents of two sides, which make sense whole."""
+    side = sides_among(corpus.masks)[0]
+    if not STRATEGIES[config.strategy].keeps_blocks:
+        raise ConfigError(
+            f"strategy {config.strategy} cuts documents anywhere, but these have two sides (the "
+            f"mask {side}) that belong together; set --strategy best_fit or pad"
+        )
+    if config.overflow == "drop":
+        return
+    lengths = (corpus.lengths(shard) for shard in range(corpus.num_shards))
+    longest = max((int(each.max(initial=0)) for each in lengths), default=0)
+    if longest > config.seq_len + 1:
+        raise ConfigError(
+            f"a document has {longest} tokens, a row {config.seq_len + 1}, and documents of two "
+            f"sides (the mask {side}) are not cut; set --seq-len {longest - 1}, or --overflow drop "
+            "to leave the longer ones out"
+        )
 
 
 def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Work[RowsMarker]:

@@ -50,6 +50,7 @@ class Csv(Format):
     may_be_compressed = True
     tells_of_media = True
     names_files = True
+    has_offsets = True
 
     def __init__(self, kind: str, delimiter: str) -> None:
         self.kind = kind

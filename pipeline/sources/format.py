@@ -55,6 +55,7 @@ class Format(Protocol):
     holds_media: bool = True  # `encode` may find media in its columns
     tells_of_media: bool = False  # in a folder of media it describes them: not a table to encode
     names_files: bool = False  # records may name files by paths relative to the source's folder
+    has_offsets: bool = False  # its records have a byte offset, which tells them apart
     is_json: bool = False  # records are JSON objects: {"path": …} is written by the user
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:

@@ -39,6 +39,7 @@ class Text(Format):
     may_be_compressed = True
     has_separator = True
     holds_media = False
+    has_offsets = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         if not source.separator:

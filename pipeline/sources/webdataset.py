@@ -44,6 +44,7 @@ class WebDataset(Format):
     packed_endings = PACKED_ENDINGS
     unit = "record"
     holds_media = False  # `media` lists tars itself
+    has_offsets = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         offsets, sizes, hashes = array("q"), array("q"), array("Q")

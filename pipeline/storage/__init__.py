@@ -1,6 +1,6 @@
 """Arrays ↔ bytes ↔ manifest: all that a trainer must know about a dataset on disk.
 
-masks         MASKS: loss, vision, audio, weight, turns; runs of equal value
+masks         MASKS: loss, vision, audio, encoder, rejected, weight, turns; runs of equal value
 turns         whose turn of a conversation a token is in, as values of that mask
 documents     a record of a tokenized dataset: many documents, their masks, an index
 rows          a record of a packed dataset: one row of seq_len + 1 tokens

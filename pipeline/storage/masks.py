@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class MaskKind:
     is_block: bool = False  # its runs are blocks of codes, which packing does not cut
     is_packed: bool = True  # rows have it; else only documents, and packing makes use of it
     dtype: np.dtype[Any] = MARK_DTYPE
+    # It marks one of two sides of a document, the one that stands there; packing cuts neither.
+    side: Literal["", "first", "last"] = ""
+    other: str = ""  # what the other side is called
 
     @property
     def is_weight(self) -> bool:
@@ -69,6 +72,8 @@ MASKS: Mapping[str, MaskKind] = {
     for kind in (
         MaskKind(name="loss", count="target_tokens"),
         *(MaskKind(name=m, count=f"{m}_tokens", is_block=True) for m in MODALITIES),
+        MaskKind(name="encoder", count="encoder_tokens", side="first", other="decoder"),
+        MaskKind(name="rejected", count="rejected_tokens", side="last", other="chosen"),
         MaskKind(name="weight", count="weighted_tokens", dtype=WEIGHT_DTYPE),
         MaskKind(name="turns", count="turn_tokens", dtype=TURN_DTYPE, is_packed=False),
     )
@@ -90,6 +95,24 @@ class MaskRuns:
 def blocks_among(masks: Sequence[str]) -> list[str]:
     """Return the masks whose runs are blocks of codes."""
     return [mask for mask in masks if MASKS[mask].is_block]
+
+
+def sides_among(masks: Sequence[str]) -> list[str]:
+    """Return the masks that mark one side of documents that have two."""
+    return [mask for mask in masks if MASKS[mask].side]
+
+
+def misplaced(dense: NDArray[np.bool_], starts: NDArray[np.bool_], kind: MaskKind) -> Offsets:
+    """Return the tokens at which a side begins or ends where it must not.
+
+    `starts`: where documents, or the padding after them, start.
+
+    >>> first, starts = np.array([1, 1, 0, 0, 1, 0], bool), np.array([1, 0, 0, 0, 0, 0], bool)
+    >>> misplaced(first, starts, MASKS["encoder"])
+    array([4])
+    """
+    side = dense if kind.side == "first" else ~dense
+    return np.flatnonzero(side[1:] & ~side[:-1] & ~starts[1:]) + 1
 
 
 def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:

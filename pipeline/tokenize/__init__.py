@@ -2,6 +2,7 @@
 
 recipe       what make_dataset needs to know about this command
 vocabulary   special ids and tags, by the tokenizer's files and the config
+objectives   the tokens that objectives add; objectives that do not suit their input
 adopt        settings that the encoders of codes give, put into the config
 chats        the form of conversations, and the templates for them
 preview      what the first records tell of all, before the run

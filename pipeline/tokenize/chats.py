@@ -16,7 +16,8 @@ from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.forms import Found, detect
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, find_templates
-from dataprep.pipeline.documents.rules import chat_of
+from dataprep.pipeline.documents.objectives.preference import COMPLETION, PROMPT
+from dataprep.pipeline.documents.rules import chat_of, pairs_of
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
@@ -25,6 +26,7 @@ from dataprep.pipeline.types import Record, Source
 
 LOOKED_AT = 64  # records of a source
 TABLES = frozenset(("parquet", "arrow", "hf"))  # they fill objects with nulls
+PAIRED = Found(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,11 @@ def find_chats(
         own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         plan = ChatPlan(
             templates=find_templates(chat, files),
-            found=_form(chat, own, item.path),
+            found=(
+                replace(PAIRED, has_weights=chat.weights is True)
+                if pairs_of(config, i)
+                else _form(chat, own, item.path)
+            ),
             drop_nulls=all(source.kind in TABLES for source in own),
         )
         stops = _check_templates(plan.rules(chat, files))

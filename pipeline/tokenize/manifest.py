@@ -192,13 +192,15 @@ def _counts(
         "documents_quarantined": sum(s.quarantined for s in sources),
         "documents_dropped": sum(s.dropped for s in sources),
         "documents_split": 0,
-        "documents_truncated": 0,
+        "documents_truncated": total["truncated"],
         "tokens": total["tokens"],
         "target_tokens": total["target_tokens"],
         "padding": 0,
         "documents_with_special": total["with_special"],
         "special_in_text": total["special_in_text"],
     }
+    if plan.config.budget is not None:
+        counts["tokens_truncated"] = total["tokens_cut"]
     names = [MASKS[mask].count for mask in plan.masks[1:]]
     if blocks_among(plan.masks):
         names += CODE_COUNTS

@@ -40,6 +40,7 @@ from dataprep.pipeline.sources import (
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
+from dataprep.pipeline.tokenize.objectives import check_budget, check_objective
 from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Piece, Source, Task
 
@@ -120,7 +121,8 @@ def make_plan(
                 f"ids of {modality} go up to {block.max_id}, but batches hold 32-bit integers; "
                 f"lower code_offset, codebook_size or the tags of modalities.{modality}"
             )
-    max_id = max([vocabulary.files.vocab_size - 1, *(b.max_id for b in blocks.values())])
+    added = [id for named in vocabulary.objectives for ids in named.values() for id in ids]
+    max_id = max([vocabulary.files.vocab_size - 1, *added, *(b.max_id for b in blocks.values())])
     masks = masks_of(config, blocks, has_weights=any(c and c.found.has_weights for c in chats))
     draft = TokenizePlan(
         config=config,
@@ -137,6 +139,8 @@ def make_plan(
         chats=chats,
     )
     for i in range(len(config.inputs)):
+        check_objective(config, i)
+        check_budget(config, i)
         _check_rules(rules_of(draft, i))
     tasks = _make_tasks(draft)
     if config.limit is not None:
@@ -175,7 +179,7 @@ def _identity(
     masks: Sequence[str],
     chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
-    own = ("fields", "fields_from", "text_separator", "chat")
+    own = ("fields", "fields_from", "text_separator", "chat", "objective")
     items = [
         item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
         for item in config.inputs
@@ -226,7 +230,8 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
     for i, source in enumerate(plan.sources):
         rules = rules_by_input[plan.inputs[i]]
         _check_codebooks(source, rules)
-        count_lines = bool(rules.fields_from) and plan.config.fields_index is None
+        by_line = bool(rules.fields_from) and plan.config.fields_index is None
+        count_lines = by_line or (rules.objective is not None and _is_told_by_row(source))
         for piece, size in split_source(
             source, i, plan.task_bytes, keys_wanted(rules), count_lines
         ):
@@ -240,6 +245,12 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
     if pieces:
         tasks.append(make_task(plan.sources, len(tasks), pieces, num_bytes, sizes=sizes))
     return tasks
+
+
+def _is_told_by_row(source: Source) -> bool:
+    """Return whether a record is told from others by its row, which no reading is needed for."""
+    kind = format_of(source.kind)
+    return not (kind.has_offsets or kind.is_stream)
 
 
 def _check_codebooks(source: Source, rules: Rules) -> None:

@@ -98,7 +98,13 @@ def _first_batches(plan: TokenizePlan) -> Iterator[PieceRecords]:
             rules = rules_by_input(plan.inputs[piece.source])
             for records in islice(_read(plan, piece, rules), 1):
                 part, left = take_records(records, left)
-                yield PieceRecords(place=piece.source, piece=piece, rules=rules, records=part)
+                yield PieceRecords(
+                    place=piece.source,
+                    piece=piece,
+                    rules=rules,
+                    records=part,
+                    source=plan.sources[piece.source].fingerprint,
+                )
 
 
 def _read(plan: TokenizePlan, piece: Piece, rules: Rules) -> Iterator[Records]:

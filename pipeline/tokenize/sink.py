@@ -69,6 +69,8 @@ class Tally:
     codes_thinned: int = 0  # of frames or codebooks that the config leaves out
     special_in_text: int = 0  # special tokens that texts spell, of bad records too
     with_special: int = 0  # documents and bad records whose texts spell one
+    tokens_cut: int = 0  # by the budget
+    truncated: int = 0  # documents that it cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ class DocumentsMarker:
 
     record_bytes: list[int]  # size of each record
     num_documents: int
+    num_records: int  # that these were made of, and those that gave none
     num_tokens: int
     tallies: dict[str, Tally]  # by source index
     examples: list[Example]  # its first bad records
@@ -96,6 +99,7 @@ class _Open:
     index: list[NDArray[Any]] = field(default_factory=list)
     provenance: list[NDArray[Any]] = field(default_factory=list)
     num_documents: int = 0
+    num_records: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
     optional: dict[str, list[str]] = field(default_factory=dict)
@@ -166,6 +170,7 @@ class ShardSink:
         self._pending.append(documents)
         self._pending_tokens += len(documents.tokens)
         self._open.num_documents += len(documents.ends)
+        self._open.num_records += len(np.unique(origins["line"]))
         starts = np.searchsorted(owners, np.arange(len(lines.firsts)))  # documents of each piece
         tokens = np.concatenate(([0], documents.ends))[starts]
         sums = _sums(documents, origins, starts, tokens)
@@ -182,6 +187,7 @@ class ShardSink:
         is_here = (batch.empty_lines >= start) & (batch.empty_lines < stop)
         empty = Counter(lines.owners(batch.empty_lines[is_here]).tolist())
         errors = [e for e in batch.errors if start <= e.line < stop]
+        self._open.num_records += int(is_here.sum()) + len(errors)
         owners = lines.owners(np.array([e.line for e in errors], np.int64)).tolist()
         bad = Counter(owners)
         special, with_special = Counter[int](), Counter[int]()
@@ -259,6 +265,7 @@ class ShardSink:
             committed = DocumentsMarker(
                 record_bytes=shard.record_bytes,
                 num_documents=len(index),
+                num_records=shard.num_records,
                 num_tokens=int(index["length"].sum(dtype=np.int64)),
                 tallies=shard.tallies,
                 examples=shard.examples,
@@ -283,6 +290,7 @@ def _sums(
     sums = {"written": np.diff(starts).tolist(), "tokens": np.diff(tokens).tolist()}
     counts = {name: origins[name] for name in ("codes_dropped", "codes_thinned", "special_in_text")}
     counts["with_special"] = origins["special_in_text"] > 0
+    counts |= {"tokens_cut": origins["tokens_cut"], "truncated": origins["tokens_cut"] > 0}
     for name, values in counts.items():
         before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
         sums[name] = np.diff(before[starts]).tolist()

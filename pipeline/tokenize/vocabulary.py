@@ -33,6 +33,7 @@ from dataprep.pipeline.engine import (
     with_special,
 )
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.tokenize.objectives import named_by_objectives
 
 
 def vocabulary_of(config: TokenizeConfig, cache_dir: Path) -> Vocabulary:
@@ -64,6 +65,7 @@ def vocabulary_of(config: TokenizeConfig, cache_dir: Path) -> Vocabulary:
         separator_special=special[1],
         marks=marks,
         literals=dict(zip(texts, zip(literals[2:], special[2:], strict=True), strict=True)),
+        objectives=named_by_objectives(config, files),
     )
 
 

@@ -65,7 +65,7 @@ def run_task(
     sink = ShardSink(stem, pieces, plan.masks, plan.config.shard_bytes, done=done)
     report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
     engine.begin_task()
-    remaining = task.limit - sum(t.read for s in done for t in s.tallies.values())
+    remaining = task.limit - sum(marker.num_records for marker in done)
     poison = poison_of(work, task.index)
     groups = gather(_read(task, plan, cursor, remaining))
     for group, alone in chain.from_iterable(apart(group, poison) for group in groups):
@@ -113,7 +113,13 @@ def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Ite
         ):
             if task.limit >= 0:
                 records, remaining = take_records(records, remaining)
-            yield PieceRecords(place=place, piece=piece, rules=rules, records=records)
+            yield PieceRecords(
+                place=place,
+                piece=piece,
+                rules=rules,
+                records=records,
+                source=plan.sources[piece.source].fingerprint,
+            )
             if task.limit >= 0 and remaining <= 0:
                 return
 

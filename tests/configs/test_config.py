@@ -118,7 +118,8 @@ def test_a_name_that_is_neither_file_nor_preset_lists_the_presets() -> None:
 
 
 def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
-    keys = set(TokenizeConfig.model_fields) - {"modalities", "pack", "encode"}
+    sections = {"modalities", "objective", "budget", "pack", "encode"}
+    keys = set(TokenizeConfig.model_fields) - sections
     flags = set(inspect.signature(tokenize_command).parameters)
     of_the_command = {
         "config",

@@ -21,9 +21,7 @@ from dataprep.pipeline.storage.provenance import MEDIA, ORIGIN_RUN
 
 @settings(max_examples=200)
 @given(
-    files=st.lists(
-        st.lists(st.integers(0, 12), unique=True, max_size=8).map(sorted), min_size=1, max_size=5
-    ),
+    files=st.lists(st.lists(st.integers(0, 12), max_size=8).map(sorted), min_size=1, max_size=5),
     first=st.integers(0, 5),
 )
 def test_runs_give_back_the_file_and_line_of_every_document(

@@ -253,6 +253,7 @@ def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> L
     return Layout(
         texts=(),
         special=np.zeros(0, np.int64),
+        column=np.zeros(0, np.int64),
         literals=ids,
         lengths=np.diff(np.append(starts, len(ids))),
         is_text=np.zeros(len(starts), np.bool_),

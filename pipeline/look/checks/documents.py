@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.records import read_records
+from dataprep.pipeline.look.row_rules import ENCODER_LOSS, SIDE_INSIDE
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import (
+    Documents,
     check_documents,
     decode_documents,
     index_documents,
@@ -21,7 +23,7 @@ from dataprep.pipeline.storage.documents import (
 )
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.manifest import TokenizedManifest
-from dataprep.pipeline.storage.masks import MASKS, count_marked
+from dataprep.pipeline.storage.masks import MASKS, count_marked, dense_mask, misplaced, sides_among
 from dataprep.pipeline.storage.origins import piece_and_line
 from dataprep.pipeline.storage.provenance import read_pieces
 from dataprep.pipeline.types import Offsets
@@ -75,12 +77,27 @@ def _read(
             except CorruptError as error:
                 raise CorruptError(f"{place}: {error}") from None
             wrong = check_documents(found, manifest.max_id)
+            wrong = wrong or wrong_sides(found, manifest.masks)
             if wrong or len(data) != shard.record_bytes[number]:
                 raise CorruptError(f"{place}: {wrong or 'its size is not that of the manifest'}")
             parts.append(index_documents(found, manifest.masks, number))
             for runs, kind in zip(found.masks, kinds, strict=True):
                 counts[kind.count] += count_marked(runs, kind)
     return counts, np.concatenate(parts)
+
+
+def wrong_sides(documents: Documents, masks: Sequence[str]) -> str:
+    """Return what is wrong with the sides of documents that have two, or ''."""
+    starts = np.zeros(len(documents.tokens) + 1, np.bool_)
+    starts[documents.ends] = True
+    loss = dense_mask(documents.masks[0])
+    for mask in sides_among(masks):
+        side = dense_mask(documents.masks[masks.index(mask)])
+        if len(misplaced(side, starts[:-1], MASKS[mask])):
+            return SIDE_INSIDE.format(mask)
+        if mask == "encoder" and (side & loss).any():
+            return ENCODER_LOSS
+    return ""
 
 
 def _check_order(

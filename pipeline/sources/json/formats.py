@@ -45,6 +45,7 @@ class Jsonl(Format):
     may_be_compressed = True
     names_files = True
     is_json = True
+    has_offsets = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return split_lines_apart(source, _NEWLINE, target_bytes)
@@ -70,6 +71,7 @@ class Json(Format):
     tells_of_media = True
     names_files = True
     is_json = True
+    has_offsets = True
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.whole(source)
