@@ -21,11 +21,10 @@ from dataprep.pipeline.documents.rules import chat_of, pairs_of
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.sources import read_source
+from dataprep.pipeline.sources import format_of, read_source
 from dataprep.pipeline.types import Record, Source
 
 LOOKED_AT = 64  # records of a source
-TABLES = frozenset(("parquet", "arrow", "hf"))  # they fill objects with nulls
 PAIRED = Found(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
 
 
@@ -80,7 +79,7 @@ def find_chats(
                 if pairs_of(config, i)
                 else _form(chat, own, item.path)
             ),
-            drop_nulls=all(source.kind in TABLES for source in own),
+            drop_nulls=all(format_of(source.kind).schema(source) is not None for source in own),
         )
         stops = _check_templates(plan.rules(chat, files))
         found.append(replace(plan, stops=stops))

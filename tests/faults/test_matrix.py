@@ -71,7 +71,6 @@ FAULTS = {
 
 # What is not built cannot be tested: a row leaves this table with the work that builds it.
 NOT_BUILT = {
-    36: "chat templates",
     45: "output to an object store",
     46: "output to an object store",
 }
@@ -95,6 +94,10 @@ ELSEWHERE = {
     33: ["tokenize/test_lwm.py::test_bad_codes_are_errors_that_name_the_field"],
     34: ["sources/test_codes.py::test_an_npy_of_anything_but_codes_is_an_input_error"],
     35: ["encoders/test_vqgan.py::test_a_pickle_that_names_anything_else_is_refused_and_not_run"],
+    36: [
+        "documents/test_chat_templates.py::test_a_hostile_template_reaches_nothing_and_fills_no_memory",
+        "documents/test_chat_templates.py::test_a_template_that_never_ends_is_stopped",
+    ],
     41: ["tokenize/test_tokenize.py::test_a_second_run_at_the_same_time_exits_75"],
     50: ["loaders/test_batch.py::test_an_error_surfaces_where_its_batch_is_taken"],
 }
@@ -148,8 +151,6 @@ def test_the_tests_of_the_table_exist() -> None:
 
 
 def test_what_is_not_built_is_not_there() -> None:
-    """As soon as a command renders templates or writes to a store, its row needs tests."""
-    config = (TESTS.parent / "configs" / "tokenize.py").read_text("utf-8")
-    assert "template" not in config
+    """As soon as a command writes to a store, its row needs tests."""
     files = (TESTS.parent / "pipeline" / "jobs").rglob("*.py")
     assert any("must be a local folder" in path.read_text("utf-8") for path in files)

@@ -114,12 +114,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """Return the template; with marks, it also keeps the origins of texts."""
         tree = self.parse(source)
         code = self.compile(marked(tree) if with_marks else tree)
-        names = {"environment": self, "__file__": "<template>"}
-        exec(code, names)  # what jinja made of the template, which the sandbox holds in bounds
+        template = self.template_class.from_code(self, code, self.make_globals(None))
+        names = template.root_render_func.__globals__  # of the module that jinja made
         names |= {"concat": _joined, "str_join": _joined_any}
         if with_marks:
             names["str"] = text_of
-        return self.template_class._from_namespace(self, names, self.make_globals(None))
+        return template
 
     def around_generation(self, text: str) -> str:
         if self.tape is None:

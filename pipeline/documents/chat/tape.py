@@ -10,6 +10,7 @@ tape: then the template itself is run for every conversation, with the same resu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 MAX_STEPS = 200_000  # of loops; a conversation of a thousand messages needs thousands
 MAX_LINES = 4000  # a longer function would take longer than the template
 
+_NAMES = re.compile(r"[^\W\d]\w*")
+_KNOWN = re.compile(
+    r"[tvc]\d+|texts|if|return|pass|None|in|bool|len|repr|quoted|f|" + "|".join(dir(str))
+)
 Replay = Callable[[Sequence[str]], list[str] | None]
 
 
@@ -78,7 +83,10 @@ class Tape:
         unpack = f"{names}= texts" if names else "pass"
         body = "\n    ".join([unpack, *lines])
         scope = {name: value for (_, value), name in self._constants.items()} | helpers
-        exec(f"def replay(texts):\n    {body}", scope)  # only names and calls that are made here
+        strange = [name for name in _NAMES.findall(body) if not _KNOWN.fullmatch(name)]
+        assert not strange, f"a tape holds the names {strange}"
+        # Names of variables and of methods of `str` alone: texts and constants are bound to them.
+        exec(f"def replay(texts):\n    {body}", scope)
         replay: Replay = scope["replay"]
         return replay
 
@@ -92,7 +100,7 @@ class Tape:
 def _joined(parts: Sequence[str]) -> str:
     """
     >>> _joined(["c0", "v1"]), _joined(["c0"]), _joined([])
-    ("f'{c0}{v1}'", 'c0', "''")
+    ("f'{c0}{v1}'", 'c0', "f''")
     """
     if len(parts) == 1:
         return parts[0]
