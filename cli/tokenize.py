@@ -312,7 +312,10 @@ def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> It
     if counts["special_in_text"]:
         tokens = counted(counts["special_in_text"], "special token")
         documents = counted(counts["documents_with_special"], "document")
-        yield f"{tokens} spelled in {documents}, {SPECIAL[settings.special_in_text]}"
+        chat = settings.chat
+        kept = "parse" if chat and chat.allow_special_in_content else "text"
+        mode = kept if chat else settings.special_in_text
+        yield f"{tokens} spelled in {documents}, {SPECIAL[mode]}"
     for key, why in CODES_LOST:
         if counts.get(key):
             yield f"{counted(counts[key], 'code')} left out ({why})"

@@ -39,7 +39,7 @@ class ContentEncoder:
         self._engine = PlainEngine(files, marks)
         self._mark_of = dict(zip(tokens, marked, strict=True))
         self._any = re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
-        self._special = np.array([token.id for token in files.special], np.uint32)
+        self._special = np.array([t.id for t in files.special if not t.is_unknown], np.uint32)
         self._content_of = {token.id: token.content for token in files.special}
 
     def encode(self, strings: Sequence[str], is_content: Sequence[bool]) -> EncodedStrings:

@@ -91,6 +91,11 @@ class PlainEngine:
         """Return the ids of a text, marks among them, and the characters that each stands for."""
         with failures_told():
             encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        if any(text.count(mark) != encoding.ids.count(id) for mark, id in self._ids.items()):
+            raise ValueError(
+                "spells a special token where the tokenizer does not find those of the template "
+                "any more; remove it, or set chat.allow_special_in_content"
+            )
         return np.array(encoding.ids, np.uint32), encoding.offsets
 
     def spelled_in(self, text: str) -> Iterator[Spelled]:

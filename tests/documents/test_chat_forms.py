@@ -62,9 +62,11 @@ def test_records_without_a_conversation_are_told_with_their_keys() -> None:
         detect([{"messages": OPENAI}], "chat", "auto", "a.jsonl")
 
 
-def test_a_form_must_fit_all_records_that_are_looked_at() -> None:
-    with pytest.raises(ConfigError, match="no conversation"):
-        detect([{"messages": OPENAI}, {"messages": "what"}], "", "auto", "a.jsonl")
+def test_a_bad_record_among_the_first_does_not_hide_the_form() -> None:
+    records = [{"messages": []}, {"messages": OPENAI}, {"other": 1}]
+    assert detect(records, "", "auto", "a.jsonl").form == "openai"
+    with pytest.raises(ConfigError, match="two forms"):
+        detect([*records, {"question": "a", "answer": "b"}], "", "auto", "a.jsonl")
 
 
 def test_alpaca_joins_its_input_and_has_history_and_system() -> None:

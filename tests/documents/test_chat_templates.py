@@ -235,7 +235,10 @@ def test_other_roles_and_everything_can_have_loss() -> None:
     found = shown(layer.lay(conversation(TURNS[:2]), weights(TURNS[:2], "user")))
     assert found == "<|im_start|>user\n⟦hi<|im_end|>\n⟧<|im_start|>assistant\nyo<|im_end|>\n"
     everything = Layer(RENDERERS["chatml"], SpanRules(is_everything=True))
-    assert set(everything.lay(conversation(TURNS), weights(TURNS)).weights) == {1.0}
+    assert set(everything.lay(conversation(TURNS), [1.0] * 4).weights) == {1.0}
+    assert shown(everything.lay(conversation(TURNS), [0.0, 1.0, 1.0, 1.0])).startswith(
+        "<|im_start|>user\nhi<|im_end|>\n⟦<|im_start|>assistant\nyo"
+    )
 
 
 # --- right or refused --------------------------------------------------------------------------
@@ -337,3 +340,77 @@ def test_what_is_no_template_is_told(source: str) -> None:
 def test_the_clock_stands_still() -> None:
     renderer = Renderer("{{ strftime_now('%d %b %Y') }}", NOW)
     assert renderer.plain(conversation(TURNS)) == "02 Jan 2025"
+
+
+# --- what a template learns is recorded, and what is not its own is not taken for it -------------
+
+
+@pytest.mark.parametrize(
+    ("body", "first", "second"),
+    [
+        ("{% if m.content[0] == '/' %}CMD{% endif %}{{ m.content }}", "", "/go"),
+        ("{{ m.content }}{% if m.content[-1] != '.' %}.{% endif %}", "x", "x."),
+        ("{{ 'NAME: ' | replace('NAME', m.content) }}{{ m.content }}", "bob", "eve"),
+        ("{{ '</think>'.removeprefix(m.content) }}{{ m.content }}", "a", "</"),
+        ("{% if m.content in 'yes no' != 'x' %}short{% endif %}{{ m.content }}", "yes", "what"),
+        ("{% if m.content in ('yes no' | safe) %}short{% endif %}{{ m.content }}", "no", "what"),
+        ("{{ m.tool_calls[0].function.arguments | tojson }}{{ m.content }}", "a", "b"),
+    ],
+)
+def test_a_replay_never_differs_from_the_template(body: str, first: str, second: str) -> None:
+    source = (
+        "{% for m in messages %}{{ '<|' + m.role + '|>' }}" + body + "{{ eos_token }}{% endfor %}"
+    )
+    renderer = Renderer(source, NOW)
+    layers = [Layer(renderer, SpanRules(stop=STOP), replay=replay) for replay in (True, False)]
+    for said, arguments in ((first, {}), (first, {}), (second, []), (second, {}), (first, [])):
+        calls = [call("f", arguments)]
+        messages = [
+            message("user", "u", tool_calls=calls),
+            message("assistant", said, tool_calls=calls),
+        ]
+        given = conversation(messages)
+        found = [outcome(layer, given, weights(messages)) for layer in layers]
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        # A name, or a number, in the header: it is not known where that ends.
+        (
+            "{% for m in messages %}{{ '<|im_start|>' + m.role }}{% if m.name %}{{ ' ' + m.name }}"
+            "{% endif %}"
+            "{{ '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+        ),
+        (
+            "{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' + (loop.index | string) + '\n' }}"
+            "{{ m.name }}"
+            "{{ m.content + '<|im_end|>\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant 2\n' }}{% endif %}"
+        ),
+    ],
+)
+def test_a_header_is_never_trained_on_but_refused(source: str) -> None:
+    messages = [message("user", "u", name="bo"), message("assistant", "a", name="al")]
+    layer = Layer(Renderer(source, NOW), SpanRules(stop=STOP))
+    with pytest.raises(RefusedError):
+        layer.lay(conversation(messages), weights(messages))
+
+
+def test_a_template_that_ignores_the_prompt_has_its_header_found_by_two_answers() -> None:
+    source = (
+        "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}{{ eos_token }}"
+    )
+    layer = Layer(Renderer(source, NOW), SpanRules(stop=STOP))
+    assert (
+        shown(layer.lay(conversation(TURNS[:2]), [0.0, 1.0])) == "<|user|>hi<|assistant|>⟦yo</s>⟧"
+    )
+
+
+def test_what_methods_of_texts_hold_is_closed_to_templates() -> None:
+    for source in ("{{ ''.upper.func }}", "{{ ''.upper.args }}", "{{ strftime_now.args }}"):
+        assert Renderer(source, NOW).plain(conversation(TURNS)) == ""
+    with pytest.raises(TemplateFailedError, match="not its own"):
+        Renderer("{{ _dataprep_begin(1) }}", NOW)

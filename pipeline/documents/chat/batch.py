@@ -184,11 +184,11 @@ def weigh(
     turns = np.fromiter(chain.from_iterable(e.turns for e in found.laid), TURN_DTYPE)
     firsts = offsets_of([len(e.strings) for e in found.laid])
     turns = token_turns(places, stops, turns, firsts, offsets)
-    known = np.array([token.id for token in rules.files.special], np.uint32)
+    known = np.array([t.id for t in rules.files.special if not t.is_unknown], np.uint32)
     spelled = places_of(known, ids)
-    spelled = (
-        spelled[content[strings_at(stops, places.starts[spelled])]] if len(spelled) else spelled
-    )
+    if len(spelled):  # a token may take blanks from the text beside it
+        ends = (places.starts[spelled], np.maximum(places.stops[spelled] - 1, 0))
+        spelled = spelled[np.any([content[strings_at(stops, end)] for end in ends], axis=0)]
     owners = np.searchsorted(offsets, spelled, side="right") - 1
     special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
     result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, turns=turns, special=special)

@@ -43,6 +43,11 @@ def check_operands(operator: str, left: Any, right: Any) -> None:
         elif sum(bits) > MAX_BITS:
             raise TemplateFailedError("the template computes a number that is too large")
     elif operator == "%" and isinstance(left, str):
-        digits = "".join(c if "0" <= c <= "9" else " " for c in str.__str__(left)).split()
-        given = right if isinstance(right, tuple) else (right,)
-        check_width([*(int(d[:12]) for d in digits), *given])
+        check_pattern(left)
+        check_width(right if isinstance(right, tuple) else (right,))
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise for a pattern of `%` or `format` that asks for more characters than are allowed."""
+    digits = "".join(c if "0" <= c <= "9" else " " for c in str.__str__(pattern)).split()
+    check_width(int(number[:12]) for number in digits)

@@ -8,21 +8,31 @@ the rest  a text that goes in is recorded as lost to the tape; what comes out ha
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from jinja2 import Undefined, pass_environment
 from jinja2 import filters as of_jinja
-from jinja2 import pass_environment
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError, check_width, checked
 from dataprep.pipeline.documents.chat.json_text import has_text, tojson
-from dataprep.pipeline.documents.chat.texts import Text, first_text, is_in, joined, of_any, plain
+from dataprep.pipeline.documents.chat.origins import Part
+from dataprep.pipeline.documents.chat.texts import (
+    Text,
+    first_text,
+    is_in,
+    joined,
+    make,
+    of_any,
+    plain,
+)
 
 SAFE = frozenset(
     (
         *("abs", "attr", "batch", "capitalize", "d", "default", "dictsort", "first"),
         *("groupby", "items", "last", "list", "lower", "map", "max", "min", "reject", "rejectattr"),
-        *("replace", "reverse", "round", "select", "selectattr", "slice", "sort", "sum", "trim"),
+        *("reverse", "round", "select", "selectattr", "slice", "sort", "sum"),
         *("unique", "upper", "length", "count"),
     )
 )
@@ -56,9 +66,33 @@ def text_of(value: Any) -> str:
     """Return what `str` does, of lists and objects too with their origins."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list | tuple | dict) and has_text(value):
-        return of_any((value,), str(value))
+    if isinstance(value, list | tuple | dict):
+        return of_any((value,), str(value)) if has_text(value) else str(value)
+    if not isinstance(value, int | float | None | Undefined | types.FunctionType):
+        # It may hold texts, and nobody would know.
+        raise TemplateFailedError(f"the template writes an object of type {type(value).__name__}")
     return str(value)
+
+
+def _lifted(value: Any, *others: Any) -> str:
+    """Return a text; a constant beside texts of messages becomes one that knows its origin."""
+    text = text_of(value)
+    beside = first_text(others)
+    if isinstance(text, Text) or beside is None:
+        return text
+    return make(beside._tape, [Part(text)])
+
+
+def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
+    text, old, new = _lifted(value, old, new), text_of(old), text_of(new)
+    most = str.count(text, old) if count is None else count
+    growth = str.__len__(new) - str.__len__(old)
+    check_width((str.__len__(text) + max(most, 0) * max(growth, 0),))
+    return text.replace(old, new, -1 if count is None else count)
+
+
+def _trim(value: Any, chars: str | None = None) -> str:
+    return _lifted(value, chars).strip(chars)
 
 
 @pass_environment
@@ -71,9 +105,10 @@ def _join(environment: Any, value: Iterable[Any], d: Any = "", attribute: Any = 
 
 
 def _in(value: Any, container: Any) -> bool:
-    if isinstance(value, Text) and type(container) is str:
+    is_constant = isinstance(container, str) and not isinstance(container, Text)
+    if isinstance(value, Text) and is_constant:
         # Python would ask the constant, which tells no tape.
-        return is_in(value, container)
+        return is_in(value, str.__str__(container))
     return value in container
 
 
@@ -92,5 +127,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "tojson": tojson,
     "join": _join,
     "string": text_of,
+    "replace": _replace,
+    "trim": _trim,
 }
 TESTS: Mapping[str, Callable[..., Any]] = {"in": _in, "sequence": _is_sequence}

@@ -6,11 +6,12 @@
     alpaca      {"instruction": "Add", "input": "1 2", "output": "3", "history": [["q", "a"]]}
     completion  {"prompt": "hi", "completion": "hello"}      texts, or lists of messages
 
-FORMS is the table. `detect` looks at several records: exactly one form must fit all of them.
+FORMS is the table. `detect` looks at several records: exactly one form must fit.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from dataprep.pipeline.types import Record
 
 LIST_KEYS = ("messages", "conversations", "conversation")
 KWARGS = "chat_template_kwargs"
+RESERVED = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
 BESIDE = ("system", KWARGS)  # keys of a record that every form may have
 ROLES = {
     **dict.fromkeys(("human", "user", "prompter"), "user"),
@@ -54,14 +56,13 @@ class Form:
 def detect(
     records: Sequence[Record], key: str, form: str, place: str, weights: bool | str = "auto"
 ) -> Found:
-    """Return the one form that fits all of some records; ConfigError if there is none, or two."""
+    """Return the one form that some records have; ConfigError if there is none, or two."""
     known = [FORMS[form]] if form != "auto" else list(FORMS.values())
     found: list[Found] = []
     for each in known:
+        # A bad record among the first says nothing of the form, and is refused by itself.
         fits = [each.find(record, key) for record in records]
-        given = [fit for fit in fits if fit is not None]
-        if given and len(given) == len(fits) and len(set(given)) == 1:
-            found.append(given[0])
+        found += dict.fromkeys(fit for fit in fits if fit is not None)
     if len(found) == 1:
         has = any(_has_weights(record, found[0]) for record in records)
         return replace(found[0], has_weights=has if weights == "auto" else bool(weights))
@@ -94,7 +95,9 @@ def read_messages(record: Record, found: Found, *, drop_nulls: bool) -> list[dic
     messages = FORMS[found.form].read(record, found, drop_nulls)
     system = record.get("system")
     has_system = any(message.get("role") == "system" for message in messages)
-    if isinstance(system, str) and system.strip() and not has_system:
+    if isinstance(system, str) and system.strip():
+        if has_system:
+            raise ValueError("has a system text, and a message of that role; leave one of them out")
         return [{"role": "system", "content": system}, *messages]
     return messages
 
@@ -109,6 +112,9 @@ def read_kwargs(record: Record) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise ValueError(f"field {KWARGS!r} must be an object, got {short(repr(value))}")
+    own = sorted(RESERVED & value.keys())
+    if own:
+        raise ValueError(f"field {KWARGS!r} sets {own[0]!r}, which is not its own")
     return {key: inner for key, inner in value.items() if inner is not None}
 
 
@@ -170,9 +176,12 @@ def _read_pairs(record: Record, found: Found, drop_nulls: bool) -> list[dict[str
     for i, item in enumerate(parsed(_given(record, key), f"field {key!r}")):
         if not isinstance(item, dict):
             raise ValueError(f"field '{key}[{i}]' must be an object, got {short(repr(item))}")
-        for name, value in item.items():
-            if name in ROLES and value is not None:
-                messages.append({"role": ROLES[name], "content": value})
+        unknown = [name for name, value in item.items() if name not in ROLES and value is not None]
+        if unknown:
+            raise ValueError(f"field '{key}[{i}]' has an unknown key {unknown[0]!r}")
+        said = {ROLES[name]: value for name, value in item.items() if value is not None}
+        order = ("system", "user", "assistant")
+        messages += [{"role": role, "content": said[role]} for role in order if role in said]
     return clean_messages(messages, key, drop_nulls=drop_nulls)
 
 
@@ -191,8 +200,10 @@ def _read_alpaca(record: Record, found: Found, drop_nulls: bool) -> list[dict[st
             {"role": "user", "content": turn[0]},
             {"role": "assistant", "content": turn[1]},
         ]
-    texts = [_given(record, "instruction"), record.get("input")]
-    asked = "\n".join(text for text in texts if isinstance(text, str) and text)
+    texts = [_given(record, "instruction"), record.get("input") or ""]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"field 'input' must be text, got {short(repr(texts[1]))}")
+    asked = "\n".join(text for text in texts if text)
     messages += [
         {"role": "user", "content": asked},
         {"role": "assistant", "content": _given(record, "output")},
@@ -211,16 +222,29 @@ def _find_completion(record: Record, key: str) -> Found | None:
 
 
 def _is_side(value: Any) -> bool:
-    return isinstance(value, str) or (
-        isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    )
+    return isinstance(value, str) or _are_messages(value)
+
+
+def _are_messages(value: Any) -> bool:
+    is_list = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return is_list and "role" in value[0]
+
+
+def _side(value: Any, role: str) -> Any:
+    """Return a prompt or completion as messages: a list, JSON of one, or the text of one."""
+    if isinstance(value, str) and value.lstrip().startswith("[{"):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+        value = found if _are_messages(found) else value
+    return [{"role": role, "content": value}] if isinstance(value, str) else value
 
 
 def _read_completion(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for key, role in zip(found.keys, ("user", "assistant"), strict=True):
-        value = _given(record, key)
-        side = [{"role": role, "content": value}] if isinstance(value, str) else value
+        side = _side(_given(record, key), role)
         cleaned = clean_messages(side, key, drop_nulls=drop_nulls)
         # The loss is on the completion alone.
         messages += cleaned if role == "assistant" else [{**m, "train": False} for m in cleaned]

@@ -42,7 +42,11 @@ class Header:
 
     role: str  # of its role alone
     prompt: str  # the generation prompt, which may hold more
+    shared: int  # how much of it the header of a user has, too
     is_known: bool  # False: the template writes no prompt, and what it writes instead differs
+
+
+UNKNOWN_HEADER = Header(role="", prompt="", shared=0, is_known=False)
 
 
 class Headers:
@@ -81,16 +85,23 @@ class Headers:
             prompt = self._prompt(replace(base, messages=_CONTEXTS[context]))
         except TemplateFailedError:
             if context == "user":
-                return Header(role="", prompt="", is_known=False)
+                return UNKNOWN_HEADER
             return self._find("user", base)
         if not prompt:
             return self._without_prompt(base, _CONTEXTS[context])
-        before_user = self._before_text(replace(base, messages=[_USER]), 0)
-        return Header(role=role_header(prompt, before_user or ""), prompt=prompt, is_known=True)
+        before_user = self._before_text(replace(base, messages=[_USER]), 0) or ""
+        return Header(
+            role=role_header(prompt, before_user),
+            prompt=prompt,
+            shared=num_shared(prompt, before_user),
+            is_known=True,
+        )
 
     def _prompt(self, conversation: Conversation) -> str:
         suited = replace(conversation, messages=self._traits.applied(conversation.messages))
         without, asked = (self._renderer.render(suited, prompt=p) for p in (False, True))
+        if asked.text == without.text:
+            return ""
         last = max((i for i, p in enumerate(asked.parts) if p.owner >= 0), default=-1)
         after = "".join(part.part.value for part in asked.parts[last + 1 :]) if last >= 0 else ""
         return after or asked.text[num_common(without.text, asked.text) :]
@@ -103,8 +114,9 @@ class Headers:
             for answer in answers
         ]
         if None in found or len(set(found)) > 1:
-            return Header(role="", prompt="", is_known=False)
-        return Header(role=str(found[0]), prompt=str(found[0]), is_known=True)
+            return UNKNOWN_HEADER
+        text = str(found[0])
+        return Header(role=text, prompt=text, shared=len(text), is_known=True)
 
     def _before_text(self, conversation: Conversation, number: int) -> str | None:
         """Return what the template itself writes before the text of a message; None if unknown."""
@@ -131,11 +143,21 @@ def role_header(prompt: str, before_user: str) -> str:
     >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
     '<|start|>assistant'
     """
-    shared = max((num_common(prompt, before_user[i:]) for i in range(len(before_user))), default=0)
-    starts = [prompt[:i] for i in range(shared + 1, len(prompt) + 1)]
+    shared = num_shared(prompt, before_user)
+    starts = [
+        prompt[:i]
+        for i in range(shared + 1, len(prompt) + 1)
+        if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
+    ]
     common = [num_common(start[::-1], before_user[::-1]) for start in starts]
     best = max(common, default=0)
     return starts[common.index(best)] if best else prompt
+
+
+def num_shared(prompt: str, before_user: str) -> int:
+    """Return how many characters of a prompt the header of a user has, too."""
+    places = range(len(before_user))
+    return max((num_common(prompt, before_user[i:]) for i in places), default=0)
 
 
 def num_common(a: str, b: str) -> int:
@@ -158,7 +180,9 @@ def find_header(prefix: str, header: Header) -> int:
     length = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
     while length and wanted[length - 1] not in MARKER_ENDS:
         length -= 1
-    return prefix.rfind(wanted[:length]) + length if length else -1
+    blanks = len(header.prompt) - len(wanted)
+    # What a user's header has, too, does not say whose turn it is.
+    return prefix.rfind(wanted[:length]) + length if length + blanks > header.shared else -1
 
 
 def before_text(block: Sequence[OwnedPart], number: int) -> str:

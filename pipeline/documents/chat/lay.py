@@ -27,6 +27,7 @@ from dataprep.pipeline.documents.chat.spans import (
     RefusedError,
     SpanRules,
     check_nothing_lost,
+    messages_of,
     spans_of,
     whole,
     with_details,
@@ -67,6 +68,11 @@ class _Program:
     media: tuple[int, ...]
     num_played: int = 0
 
+    def is_to_be_checked(self) -> bool:
+        """Count a replay; the first ones, and then one in many, are rendered again."""
+        self.num_played += 1
+        return self.num_played <= CHECKED_FIRST or self.num_played % CHECKED_EVERY == 0
+
 
 class Layer:
     """Lays out conversations by one template."""
@@ -96,8 +102,7 @@ class Layer:
         for program in known:
             strings = _played(program.replay, leaves)
             if strings is not None:
-                self._check(program, strings, conversation)
-                return Laid(
+                laid = Laid(
                     strings=strings,
                     weights=program.weights,
                     is_content=program.is_content,
@@ -105,6 +110,10 @@ class Layer:
                     turns=program.turns,
                     media=program.media,
                 )
+                if program.is_to_be_checked():
+                    again = self._render(conversation, weights, headers, None, NO_DETAILS)
+                    _check_equal(laid, again)
+                return laid
         is_full = len(known) >= MAX_OF_SHAPE or self._num_programs >= self._most_programs
         key = None if is_full or details else key
         return self._render(conversation, weights, headers, key, details)
@@ -131,7 +140,9 @@ class Layer:
         trained = [i for i, weight in enumerate(weights) if weight > 0]
         if self._rules.is_everything:
             check_nothing_lost(rendering, conversation)
-            found, weights = whole(rendering, (0,) * len(rendering.parts)), (1.0,)
+            # What comes before all messages has loss, too.
+            owners = tuple(m if m >= 0 else len(weights) for m in messages_of(rendering))
+            found, weights = whole(rendering, owners), (*weights, 1.0)
         else:
             found = spans_of(rendering, conversation, trained, headers, self._rules)
         if details:
@@ -167,16 +178,13 @@ class Layer:
                 self._num_programs += 1
         return laid
 
-    def _check(self, program: _Program, strings: Sequence[str], conversation: Conversation) -> None:
-        number = program.num_played
-        program.num_played += 1
-        if number >= CHECKED_FIRST and number % CHECKED_EVERY:
-            return
-        if "".join(strings) != self._renderer.plain(conversation):
-            raise InexactReplayError(
-                "a conversation laid out by replaying the chat template differs from what the "
-                "template itself gives; set chat.replay to false, and please report the template"
-            )
+
+def _check_equal(replayed: Laid, rendered: Laid) -> None:
+    if replayed != rendered:
+        raise InexactReplayError(
+            "a conversation laid out by replaying the chat template differs from what the "
+            "template itself gives; set chat.replay to false, and please report the template"
+        )
 
 
 def _played(replay: Replay, leaves: Sequence[str]) -> list[str] | None:
@@ -224,5 +232,5 @@ def _frozen(conversation: Conversation) -> Any:
     tools = conversation.tools
     return (
         None if tools is None else json.dumps(tools),
-        json.dumps(dict(conversation.variables)),
+        json.dumps(dict(conversation.variables), default=str),
     )

@@ -19,7 +19,8 @@ from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
 from dataprep.pipeline.documents.chat.texts import make
 
-BEGIN, ENTER, SET, END = (f"_dataprep_{name}" for name in ("begin", "enter", "set", "end"))
+MARKS = "_dataprep_"
+BEGIN, ENTER, SET, END = (f"{MARKS}{name}" for name in ("begin", "enter", "set", "end"))
 TRAIN, STOP = "train", "stop"
 
 
@@ -97,11 +98,29 @@ class _Marker(NodeTransformer):
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         """`a in b` becomes a test, which is a call: Python asks b, which may be no text of ours."""
         self.generic_visit(node)
-        (first, *rest) = node.ops
-        if rest or first.op not in ("in", "notin"):
+        if not any(operand.op in ("in", "notin") for operand in node.ops):
             return node
-        test = nodes.Test(node.expr, "in", [first.expr], [], None, None).set_lineno(node.lineno)
-        return test if first.op == "in" else nodes.Not(test).set_lineno(node.lineno)
+        found: list[nodes.Expr] = []
+        left = node.expr
+        for operand in node.ops:  # a < b in c is a < b and b in c
+            found.append(_compared(left, operand, node.lineno))
+            left = operand.expr
+        both = found[0]
+        for each in found[1:]:
+            both = _at(nodes.And(both, each), node.lineno)
+        return both
+
+
+def _compared(left: nodes.Expr, operand: nodes.Operand, line: int) -> nodes.Expr:
+    if operand.op not in ("in", "notin"):
+        return _at(nodes.Compare(left, [operand]), line)
+    test = _at(nodes.Test(left, "in", [operand.expr], [], None, None), line)
+    return test if operand.op == "in" else _at(nodes.Not(test), line)
+
+
+def _at(expression: nodes.Expr, line: int) -> nodes.Expr:
+    expression.set_lineno(line)
+    return expression
 
 
 def _call(near: nodes.Node, name: str, args: Sequence[nodes.Expr]) -> nodes.Node:

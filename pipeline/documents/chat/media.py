@@ -56,6 +56,12 @@ def take_media(
     return given, tuple(found)
 
 
+def media_in(message: Mapping[str, Any]) -> list[MediaPart]:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return [part for part in parts if isinstance(part, MediaPart)]
+
+
 def _taken(part: Mapping[str, Any], label: str, found: list[Medium]) -> Mapping[str, Any]:
     kind = part.get("type")
     modality = MODALITY_OF.get(kind) if isinstance(kind, str) else None

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from dataprep.pipeline.errors import short
 
 # What a message says about its own loss, and not to the template.
+ROLE = re.compile(r"[\w .:/-]{1,64}")
 ANNOTATIONS = ("weight", "train", "training", "loss", "loss_mask", "training_detail")
 
 
@@ -49,6 +51,12 @@ def _messages_of(item: dict[str, Any], where: str, *, drop_nulls: bool) -> list[
     role = item.get("role")
     if not isinstance(role, str):
         raise ValueError(f"{where} has no role (keys: {', '.join(sorted(item))})")
+    if not ROLE.fullmatch(role):
+        raise ValueError(f"{where} has the role {short(repr(role))}, which can be no role")
+    if "function_call" in item and "tool_calls" not in item:  # its name before there were several
+        item = {k: v for k, v in item.items() if k != "function_call"} | {
+            "tool_calls": [parsed(item["function_call"], f"{where}.function_call")]
+        }
     content = item.get("content")
     if isinstance(content, list):
         content = [_part(part, f"{where}.content[{i}]") for i, part in enumerate(content)]
@@ -79,12 +87,16 @@ def _part(part: Any, where: str) -> dict[str, Any]:
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         raise ValueError(f"{where} must be a text or an object, got {short(repr(part))}")
+    if part.get("type") == "text" and not isinstance(part.get("text"), str):
+        raise ValueError(f"{where} is of type text, but has none: {short(repr(part))}")
     return _without_nulls(part)
 
 
 def _of_blocks(item: dict[str, Any], blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the messages of Anthropic's blocks: results of tools are messages of their own."""
     results = [block for block in blocks if block.get("type") == "tool_result"]
+    if results and blocks[: len(results)] != results:
+        raise ValueError("has a tool_result after other blocks of its message; put results first")
     calls = [block for block in blocks if block.get("type") == "tool_use"]
     thinking = [str(b.get("thinking", "")) for b in blocks if b.get("type") == "thinking"]
     rest = [

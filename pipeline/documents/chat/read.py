@@ -12,7 +12,7 @@ from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.documents.chat.forms import Found, read_kwargs, read_messages, read_tools
-from dataprep.pipeline.documents.chat.media import Medium, take_media
+from dataprep.pipeline.documents.chat.media import Medium, media_in, take_media
 from dataprep.pipeline.documents.chat.messages import ANNOTATIONS, parsed
 from dataprep.pipeline.documents.chat.render import Conversation
 from dataprep.pipeline.documents.chat.spans import Details
@@ -53,7 +53,7 @@ def conversations_of(
         details=_details(given),
         media=media,
     )
-    if not any(weights) and config.train_on != "all":
+    if not any(weights):
         roles = ", ".join(dict.fromkeys(str(message["role"]) for message in given))
         raise ValueError(f"has no message to train on (roles: {roles}); set chat.train_on")
     return _HISTORIES[config.history](whole)
@@ -66,7 +66,7 @@ def _weights(messages: Sequence[Mapping[str, Any]], config: ChatConfig) -> list[
         wanted = [i == last for i in range(len(roles))]
     else:
         trained = ("assistant",) if isinstance(config.train_on, str) else config.train_on
-        wanted = [role in trained for role in roles]
+        wanted = [role in trained or config.train_on == "all" for role in roles]
     return [_weight(m, float(w), i) for i, (m, w) in enumerate(zip(messages, wanted, strict=True))]
 
 
@@ -94,7 +94,7 @@ def _details(messages: Sequence[Mapping[str, Any]]) -> dict[int, Details]:
 
 def _weight(message: Mapping[str, Any], usual: float, number: int) -> float:
     """Return what a message says about its own loss, else the usual."""
-    weight = usual
+    weight = usual if message.get("weight") is None else 1.0
     for key in ("train", "training", "loss", "loss_mask"):
         value = message.get(key)
         if value is None:
@@ -148,7 +148,15 @@ def _row_per_turn(whole: Weighed) -> list[Weighed]:
         start = stop
         if any(weights):
             part = replace(whole.conversation, messages=messages[:stop])
-            found.append(Weighed(conversation=part, weights=tuple(weights)))
+            num_media = sum(len(media_in(message)) for message in messages[:stop])
+            found.append(
+                Weighed(
+                    conversation=part,
+                    weights=tuple(weights),
+                    details={i: d for i, d in whole.details.items() if i < stop},
+                    media=whole.media[:num_media],
+                )
+            )
     return found
 
 

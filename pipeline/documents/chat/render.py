@@ -24,7 +24,9 @@ from dataprep.pipeline.errors import short
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
 # Texts by which templates decide, and of which there are few: part of the shape of a conversation.
-PLAIN_KEYS = frozenset(("role", "type"))
+PLAIN = frozenset(("role",))
+PLAIN_OF_ITEMS = frozenset(("type",))  # of contents and tool calls
+NOTHING_PLAIN: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,26 +167,37 @@ def with_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
     return {"thinking": reasoning, **message, "reasoning_content": reasoning}
 
 
-def shape_of(value: Any, leaves: list[str]) -> Any:
-    """Return all of a value but its texts, which are added to `leaves`, as something to look up."""
+def shape_of(value: Any, leaves: list[str], plain: frozenset[str] = PLAIN) -> Any:
+    """Return all of a value but its texts, which are added to `leaves`, as something to look up.
+
+    The texts under the keys `plain` are part of the shape: the role of a message, the type of a
+    part or call.
+    """
     if isinstance(value, str):
         leaves.append(value)
         return None
     if isinstance(value, dict):
-        return tuple(
-            [
+        return (
+            dict,
+            *[
                 (
                     key,
                     inner
-                    if key in PLAIN_KEYS and isinstance(inner, str)
-                    else shape_of(inner, leaves),
+                    if key in plain and isinstance(inner, str)
+                    else shape_of(inner, leaves, _plain_below(key, plain)),
                 )
                 for key, inner in value.items()
-            ]
+            ],
         )
     if isinstance(value, list | tuple):
-        return tuple([shape_of(inner, leaves) for inner in value])
-    return (type(value), value)
+        return (list, *[shape_of(inner, leaves, plain) for inner in value])
+    return (type(value), repr(value))
+
+
+def _plain_below(key: str, plain: frozenset[str]) -> frozenset[str]:
+    """Return the keys whose texts are part of the shape in what a key holds."""
+    is_listed = plain is PLAIN and key in ("content", "tool_calls")
+    return PLAIN_OF_ITEMS if is_listed else NOTHING_PLAIN
 
 
 def _with_origins(
@@ -195,7 +208,7 @@ def _with_origins(
 ) -> dict[str, Any]:
     """Return the message with texts that know it, in the order of `shape_of`."""
 
-    def given(value: Any, field: str) -> Any:
+    def given(value: Any, field: str, plain: frozenset[str]) -> Any:
         if isinstance(value, str):
             origin, source = Origin(number, field), tape.new_text()
             leaves.setdefault(origin, []).append((value, source))
@@ -203,18 +216,19 @@ def _with_origins(
         if isinstance(value, dict):
             values = {
                 key: inner
-                if key in PLAIN_KEYS and isinstance(inner, str)
-                else given(inner, field or key)
+                if key in plain and isinstance(inner, str)
+                else given(inner, field or key, _plain_below(key, plain))
                 for key, inner in value.items()
             }
             return MediaPart(value._number, values) if isinstance(value, MediaPart) else values
         if isinstance(value, list | tuple):
             # The items of a field are told apart, those of its items are not.
             is_field = field.isidentifier()
-            return [given(v, f"{field}[{i}]" if is_field else field) for i, v in enumerate(value)]
+            names = [f"{field}[{i}]" if is_field else field for i in range(len(value))]
+            return [given(v, name, plain) for v, name in zip(value, names, strict=True)]
         return value
 
-    found: dict[str, Any] = given(message, "")
+    found: dict[str, Any] = given(message, "", PLAIN)
     return found
 
 

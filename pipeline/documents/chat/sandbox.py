@@ -14,7 +14,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import jinja2
@@ -26,11 +25,12 @@ from dataprep.pipeline.documents.chat.bounds import (
     WIDE,
     TemplateFailedError,
     check_operands,
+    check_pattern,
     check_width,
     checked,
 )
 from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_filter, text_of
-from dataprep.pipeline.documents.chat.marks import STOP, TRAIN, mark_functions, marked
+from dataprep.pipeline.documents.chat.marks import MARKS, STOP, TRAIN, mark_functions, marked
 from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
 from dataprep.pipeline.documents.chat.texts import first_text, joined, make, of_any, parts_of
@@ -100,7 +100,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.tests = {**self.tests, **TESTS}
         self.globals |= {
             "raise_exception": _raise,
-            "strftime_now": partial(_strftime, now),
+            "strftime_now": lambda pattern: now.strftime(pattern),
             "dict": _Dict(),
             "namespace": _Namespace,
             **mark_functions(self._tape),
@@ -112,6 +112,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def compiled(self, source: str, *, with_marks: bool) -> jinja2.Template:
         """Return the template; with marks, it also keeps the origins of texts."""
+        if MARKS in source:
+            raise TemplateFailedError(f"uses names that begin with {MARKS}, which are not its own")
         tree = self.parse(source)
         code = self.compile(marked(tree) if with_marks else tree)
         template = self.template_class.from_code(self, code, self.make_globals(None))
@@ -137,7 +139,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         found = super().getattr(obj, attribute)
         # A method of a constant text, of which an argument may be one of a message.
         is_method = type(obj) is str and callable(found) and not isinstance(found, jinja2.Undefined)
-        return partial(_of_constant, found, obj, attribute) if is_method else found
+        return _of_constant(found, obj, attribute) if is_method else found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         is_name = type(obj) is str and isinstance(argument, str)
@@ -158,26 +160,30 @@ def _joined_any(values: Iterable[Any]) -> str:
     return _joined(map(text_of, values))
 
 
-def _of_constant(found: Any, obj: str, attribute: str, *args: Any, **named: Any) -> Any:
-    """Call a method of a constant text so that the texts among its arguments keep their origin."""
-    if attribute in WIDE:
-        check_width(args)
-    if attribute == "join" and len(args) == 1:
-        args = (list(args[0]),)
-    text = first_text((args, named))
-    if text is None:
-        return found(*args, **named)
-    if attribute in ("format", "format_map"):
-        return of_any((args, named), found(*args, **named))
-    return getattr(make(text._tape, [Part(obj)]), attribute)(*args, **named)
+def _of_constant(found: Any, obj: str, attribute: str) -> Callable[..., Any]:
+    """Return a method of a constant text, by which the texts among its arguments keep their origin.
+
+    A closure: a template could look into what `functools.partial` holds.
+    """
+
+    def method(*args: Any, **named: Any) -> Any:
+        if attribute in WIDE:
+            check_width(args)
+        if attribute in ("format", "format_map"):
+            check_pattern(obj)
+            return of_any((args, named), found(*args, **named))
+        if attribute == "join" and len(args) == 1:
+            args = (list(args[0]),)
+        text = first_text((args, named))
+        if text is None:
+            return found(*args, **named)
+        return getattr(make(text._tape, [Part(obj)]), attribute)(*args, **named)
+
+    return method
 
 
 def _raise(message: str) -> None:
     raise jinja2.exceptions.TemplateError(message)
-
-
-def _strftime(now: datetime.datetime, pattern: str) -> str:
-    return now.strftime(pattern)
 
 
 @contextmanager

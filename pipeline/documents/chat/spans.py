@@ -26,6 +26,18 @@ from dataprep.pipeline.documents.chat.texts import Text, make
 Details = tuple[tuple[int, int], ...]  # characters of a content that have loss
 
 
+# What a turn consists of; other texts of a message, such as its name, belong to the header.
+SAID = (
+    "content",
+    "reasoning_content",
+    "thinking",
+    "reasoning",
+    "tool_calls",
+    "media",
+    SEVERAL_FIELDS,
+)
+
+
 class RefusedError(ValueError):
     """It is not certain where the loss belongs; the message says why."""
 
@@ -60,6 +72,10 @@ def spans_of(
         messages = messages_of(rendering)
         pairs = zip(rendering.parts, messages, strict=True)
         owners = tuple(m if p.is_tagged and m in trained else -1 for p, m in pairs)
+        for number in trained:
+            if number not in owners:
+                told = "has loss, but the template has no {% generation %} tag for it"
+                raise RefusedError(_told(conversation, number, told))
         return whole(rendering, owners)
     cutter = _Cutter(rendering)
     for number in trained:
@@ -162,8 +178,8 @@ def _add_span(
     parts = [rendering.parts[i] for i in block]
     for owned in parts:
         origin = owned.part.origin
-        if isinstance(origin, Origin) and origin.message not in (number, -1):
-            other = "others" if origin.message < 0 else f"message {origin.message + 1}"
+        if isinstance(origin, Origin) and origin.message != number:
+            other = "others or of tools" if origin.message < 0 else f"message {origin.message + 1}"
             raise RefusedError(_told(conversation, number, f"holds text of {other}"))
     start = _start(rendering, conversation, number, block, headers, rules)
     stop = _stop(rendering, number, block, rules)
@@ -180,7 +196,15 @@ def _start(
     rules: SpanRules,
 ) -> tuple[int, int]:
     """Return the place after the header."""
-    prefix = before_text([rendering.parts[i] for i in block], number)
+    parts = [rendering.parts[i] for i in block]
+    prefix = before_text(parts, number)
+    first = next((p.part.origin for p in parts if isinstance(p.part.origin, Origin)), None)
+    if isinstance(first, Origin) and first.field.partition("[")[0] not in SAID:
+        raise RefusedError(
+            _told(
+                conversation, number, f"begins with its {first.field}, which is no part of a turn"
+            )
+        )
     role = conversation.messages[number].get("role")
     if role != "assistant":
         return _place(rendering, block, len(prefix))
@@ -214,6 +238,9 @@ def _after_prompt(
         missing = rest[len(written) :]
         part = rendering.parts[following[0]].part
         if make(rendering.tape, [part]).startswith(missing):
+            if part.source:
+                size = f"(len({part.source}) > {rendering.tape.constant(len(missing))})"
+                rendering.tape.condition(size, len(part.value) > len(missing))
             return following[0], len(missing)
     return _place(rendering, block, end)
 
@@ -288,11 +315,12 @@ def with_details(found: Cut, details: Mapping[int, Details], rendering: Renderin
     rows: list[tuple[Part, int, int, int]] = []
     columns = (found.parts, found.owners, found.messages, found.media)
     for part, owner, message, medium in zip(*columns, strict=True):
-        is_content = isinstance(part.origin, Origin) and part.origin.field == "content"
+        field = part.origin.field if isinstance(part.origin, Origin) else ""
+        is_content = field.partition("[")[0] == "content"
         if owner not in details or not is_content:
             rows.append((part, owner, message, medium))
             continue
-        if part.start < 0:
+        if part.start < 0 or field not in ("content", "content[0]"):
             raise RefusedError(
                 f"message {owner + 1} has training_detail, but the template changes its content"
             )

@@ -70,7 +70,11 @@ class Text(str):
     # --- substrings ------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> str:
-        taken = str.__getitem__(self, key)
+        try:
+            taken = str.__getitem__(self, key)
+        except IndexError:
+            len(self)  # is what decides it
+            raise
         if isinstance(key, slice):
             if (key.step or 1) != 1:
                 return of_whole(self, (key.start, key.stop, key.step), taken, "{}[{}:{}:{}]")
@@ -91,9 +95,15 @@ class Text(str):
         return _rstrip(self, chars)
 
     def removeprefix(self, prefix: str, /) -> str:
+        if isinstance(prefix, Text):
+            result = str.removeprefix(self, prefix)
+            return of_whole(self, (prefix,), result, "{}.removeprefix({})")
         return self[str.__len__(prefix) :] if self.startswith(prefix) else self
 
     def removesuffix(self, suffix: str, /) -> str:
+        if isinstance(suffix, Text):
+            result = str.removesuffix(self, suffix)
+            return of_whole(self, (suffix,), result, "{}.removesuffix({})")
         ends = str.__len__(suffix) > 0 and self.endswith(suffix)
         return self[: -str.__len__(suffix)] if ends else self
 
