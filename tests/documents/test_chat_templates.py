@@ -385,8 +385,8 @@ def test_a_replay_never_differs_from_the_template(body: str, first: str, second:
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
         ),
         (
-            "{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' + (loop.index | string) + '\n' }}"
-            "{{ m.name }}"
+            "{% for m in messages %}{{ '<|im_start|>' + m.role + ' ' + (loop.index | string) }}"
+            "{{ '\n' + m.name }}"
             "{{ m.content + '<|im_end|>\n' }}{% endfor %}"
             "{% if add_generation_prompt %}{{ '<|im_start|>assistant 2\n' }}{% endif %}"
         ),
