@@ -101,5 +101,6 @@ def check_counts(counts: Mapping[str, int], limits: Limits) -> None:
         empty = counts.get("documents_empty", 0)
         raise InputError(
             f"the inputs hold {counted(read, 'record')}, but none gave a document "
-            f"({bad} bad, {empty} empty); allow that with --allow-empty"
+            f"({bad} bad, {empty} empty); --on-error fail says what is wrong with the first, "
+            "--allow-empty allows it"
         )
