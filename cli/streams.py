@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dataprep.pipeline.errors import ResourceError
-from dataprep.pipeline.secrets import redacted, without_secrets
+from dataprep.pipeline.guards.secrets import redacted, without_secrets
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 NEWLINES = "\n\t"  # what the text of a document or of a message may hold

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dataprep.cli.help import Flags, in_sections
-from dataprep.cli.inspect import paint
+from dataprep.cli.items import paint
 from dataprep.cli.options import (
     CONFIG_SECTION,
     MESSAGES_SECTION,

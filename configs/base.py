@@ -22,7 +22,7 @@ from pydantic import (
     field_validator,
 )
 
-from dataprep.pipeline.secrets import hidden
+from dataprep.pipeline.guards.secrets import hidden
 
 Auto = Literal["auto"]
 OnError = Literal["fail", "skip", "quarantine"]

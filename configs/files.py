@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.guards.opening import open_regular
 
 MAX_BYTES = 1 << 18
 MAX_VALUES = 100_000

@@ -40,7 +40,7 @@ from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import short
-from dataprep.pipeline.secrets import hidden
+from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 

@@ -27,7 +27,7 @@ From the folder to the trainer, one line a file:
     buffers         memory for batches, used again when free
     place           host arrays -> jax arrays on a mesh
     prefetch      batches made ahead by a thread
-    turns         one who asks at a time
+    turnstile     one who asks at a time
     state         step ↔ checkpoint, with what the step belongs to
     replay        which rows a step had, by a saved state
     loader        `DataLoader`: the iterator that a trainer holds

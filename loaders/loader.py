@@ -26,7 +26,7 @@ from dataprep.loaders.packed import Batch
 from dataprep.loaders.prefetch import Prefetch
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, shown, whole_number
 from dataprep.loaders.state import State, check_state, make_state, parse_state
-from dataprep.loaders.turns import Turns
+from dataprep.loaders.turnstile import Turnstile
 from dataprep.loaders.views import UserView, ViewName, make_view
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError, ConflictError
@@ -100,7 +100,7 @@ class DataLoader:
         self._prefetch_depth = prefetch
         self._step = 0
         self._ended = False
-        self._turns = Turns(self._next)
+        self._turns = Turnstile(self._next)
         self._ahead: Prefetch[AnyBatch] | None = None
         self._stop_thread: weakref.finalize[Any, Any] | None = None
 

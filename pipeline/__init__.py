@@ -1,8 +1,8 @@
 """THE MAP. Rooms stand in the order of the data; a room imports only from rooms above it.
 
-    ground       types  errors  files  caches  hashes  ragged  opening  addresses  secrets
-                 excerpts  twice  typed
-    storage      arrays ↔ bytes ↔ manifest                       ◄── loaders import these two only
+    ground       types  errors  files  caches  hashes  ragged  typed
+    guards       what may be opened, shown, given twice; on the ground floor, too
+    storage      arrays ↔ bytes ↔ manifest           ◄── loaders import it and the ground only
        │
     sources      raw records in: JSON, Parquet, text, CSV, tars, the hub
     media        pictures, videos, sounds in, read and checked

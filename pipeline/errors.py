@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 
-from dataprep.pipeline.secrets import redacted
+from dataprep.pipeline.guards.secrets import redacted
 
 
 class DataprepError(Exception):

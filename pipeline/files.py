@@ -18,8 +18,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
+from dataprep.pipeline.guards.opening import NotRegularError, TooLargeError, read_bounded
 from dataprep.pipeline.hashes import hash_bytes, hash_file
-from dataprep.pipeline.opening import NotRegularError, TooLargeError, read_bounded
 
 FileId = tuple[int, int]  # device, inode
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.excerpts import excerpt_of
+from dataprep.pipeline.guards.excerpts import excerpt_of
 
 Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]

@@ -54,7 +54,7 @@ def make_ours(tokenizer: Path) -> tuple[Callable[[Sequence[bytes]], None], str]:
     from dataprep.configs.chat import ChatConfig
     from dataprep.pipeline.caches import default_cache
     from dataprep.pipeline.documents.chat.batch import lay_out_conversations, weigh
-    from dataprep.pipeline.documents.chat.forms import Found
+    from dataprep.pipeline.documents.chat.forms import FoundForm
     from dataprep.pipeline.documents.chat.rules import ChatRules
     from dataprep.pipeline.documents.chat.templates import find_templates
     from dataprep.pipeline.engine import load_engine, resolve_tokenizer, select_engine
@@ -69,7 +69,7 @@ def make_ours(tokenizer: Path) -> tuple[Callable[[Sequence[bytes]], None], str]:
     rules = ChatRules(
         config=config,
         templates=find_templates(config, files),
-        found=Found(form="openai", keys=("messages",)),
+        found=FoundForm(form="openai", keys=("messages",)),
         files=files,
         drop_nulls=False,
     )

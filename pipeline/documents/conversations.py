@@ -7,7 +7,7 @@ import numpy as np
 from dataprep.pipeline.documents.assemble import Layout, assemble
 from dataprep.pipeline.documents.chat.batch import (
     Conversations,
-    Weighed,
+    WeighedTexts,
     bos_before_all,
     lay_out_conversations,
     layout_of,
@@ -16,7 +16,7 @@ from dataprep.pipeline.documents.chat.batch import (
 from dataprep.pipeline.documents.chat.media import layout_with_media
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.lay_out import special_ids
-from dataprep.pipeline.documents.objectives.draws import Places
+from dataprep.pipeline.documents.objectives.draws import RecordPlaces
 from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.process import (
     ORIGIN,
@@ -36,7 +36,7 @@ def process_conversations(
     rules: Rules,
     chat: ChatRules,
     encoder: TextEncoder,
-    places: Places | None = None,
+    places: RecordPlaces | None = None,
 ) -> Processed:
     """Make documents of a batch of conversations."""
     reasons: dict[int, str] = {}
@@ -86,7 +86,7 @@ def process_conversations(
         return process_conversations(good, rules, chat, encoder, places)
 
 
-def _special_of_documents(found: Conversations, weighed: Weighed) -> Offsets:
+def _special_of_documents(found: Conversations, weighed: WeighedTexts) -> Offsets:
     if found.items is None:
         return weighed.special
     sums = [

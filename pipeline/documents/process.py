@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.assemble import Layout, assemble
 from dataprep.pipeline.documents.budgets import Encode, fit
 from dataprep.pipeline.documents.columns import lay_out_columns
-from dataprep.pipeline.documents.objectives.draws import Keys, Places, mixed
+from dataprep.pipeline.documents.objectives.draws import Keys, RecordPlaces, mixed
 from dataprep.pipeline.documents.rows import lay_out_rows
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.engine import BadTextsError, EncodedTexts
@@ -64,7 +64,7 @@ def process(
     rules: Rules,
     encoder: TextEncoder,
     first_line: int,
-    places: Places | None = None,
+    places: RecordPlaces | None = None,
 ) -> Processed:
     """Make documents of a batch; lists of specs need `first_line`, the line its piece starts at.
 
@@ -136,7 +136,7 @@ class UnfitError(Exception):
 
 
 def with_objective(
-    processed: Processed, records: Records, kept: Offsets, rules: Rules, places: Places | None
+    processed: Processed, records: Records, kept: Offsets, rules: Rules, places: RecordPlaces | None
 ) -> Processed:
     """Return what the objective makes of the documents; `kept` is the record of each."""
     if rules.objective is None or not len(kept):
@@ -153,7 +153,7 @@ def with_objective(
     return replace(processed, documents=made.documents, origins=origins)
 
 
-def _keys(records: Records, kept: Offsets, rules: Rules, places: Places | None) -> Keys:
+def _keys(records: Records, kept: Offsets, rules: Rules, places: RecordPlaces | None) -> Keys:
     """Return the key of each document for its random choices."""
     assert rules.objective is not None
     assert places is not None

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.documents.objectives.draws import Places
+from dataprep.pipeline.documents.objectives.draws import RecordPlaces
 from dataprep.pipeline.documents.pairs import process_pairs
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
@@ -107,7 +107,7 @@ def process_together(
     joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
     if rules.pairs is not None:
         return process_pairs(joined, rules, rules.pairs, encoder), lines
-    places = Places(
+    places = RecordPlaces(
         firsts=lines.firsts[:-1],
         sources=[item.source for item in group],
         first_lines=np.array([item.piece.first_line for item in group], np.int64),

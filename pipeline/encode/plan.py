@@ -18,11 +18,12 @@ from typing import Any
 from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.media import (
     Entry,
-    Found,
+    FoundMedia,
     NamesBeside,
     files_read,
     find_media,
@@ -31,7 +32,6 @@ from dataprep.pipeline.media import (
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, format_of, list_left_out, split_source
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
-from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
@@ -66,7 +66,7 @@ class EncodePlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     plan: EncodePlan
-    found: tuple[Found, ...]
+    found: tuple[FoundMedia, ...]
     encoder: Encoder
     num_workers: int
 
@@ -126,7 +126,7 @@ def find_input(
     cache_dir: Path | None,
     names_beside: NamesBeside,
     left_out: list[str],
-) -> list[Found]:
+) -> list[FoundMedia]:
     """Return the sources of one input."""
     return find_media(
         path,
@@ -140,7 +140,7 @@ def find_input(
     )
 
 
-def _check_videos(found: Sequence[Found], config: EncodeConfig) -> None:
+def _check_videos(found: Sequence[FoundMedia], config: EncodeConfig) -> None:
     if config.fps is not None or config.frames is not None:
         return
     names = (entry.name for item in found for entry in item.entries)
@@ -171,7 +171,7 @@ class TaskSize:
     num_files: int
 
 
-def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
+def task_size(found: Sequence[FoundMedia], shard_records: int) -> TaskSize:
     num_bytes = sum(max(item.source.num_bytes, 0) for item in found)
     num_files = sum(len(item.entries) + len(item.named) for item in found)
     return TaskSize(
@@ -180,7 +180,7 @@ def task_size(found: Sequence[Found], shard_records: int) -> TaskSize:
     )
 
 
-def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
+def _make_tasks(found: Sequence[FoundMedia], config: EncodeConfig) -> Iterator[Task]:
     """Put pieces together up to the size of a task, until there are enough records."""
     size = task_size(found, config.shard_records)
     left = config.limit
@@ -205,7 +205,7 @@ def _make_tasks(found: Sequence[Found], config: EncodeConfig) -> Iterator[Task]:
         yield make_task(sources, index, pieces, num_bytes)
 
 
-def _pieces(found: Sequence[Found], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+def _pieces(found: Sequence[FoundMedia], size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
     """Yield pieces with their bytes and number of files (0 if only reading would tell)."""
     for i, item in enumerate(found):
         if is_listed(item.source):
@@ -226,7 +226,7 @@ def _ranges(
             start, num_bytes = stop, 0
 
 
-def _parts(index: int, item: Found, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
+def _parts(index: int, item: FoundMedia, size: TaskSize) -> Iterator[tuple[Piece, int, int]]:
     target, share = size.num_bytes, 0.0
     if item.named:
         # The work is in the files, not in the lines that name them.

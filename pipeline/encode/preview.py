@@ -19,7 +19,15 @@ from itertools import islice
 from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encode.plan import Planned
 from dataprep.pipeline.encode.worker import refusal
-from dataprep.pipeline.media import Decoded, Entry, Found, Item, decode_item, is_listed, read_items
+from dataprep.pipeline.media import (
+    Decoded,
+    Entry,
+    FoundMedia,
+    Item,
+    decode_item,
+    is_listed,
+    read_items,
+)
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, format_of
 from dataprep.pipeline.types import Piece
@@ -110,7 +118,9 @@ def _taken(entries: Sequence[Entry], left: Counter[str]) -> Iterator[Entry]:
             yield entry
 
 
-def _read(planned: Planned, found: Found, piece: Piece, entries: Sequence[Entry]) -> Iterator[Item]:
+def _read(
+    planned: Planned, found: FoundMedia, piece: Piece, entries: Sequence[Entry]
+) -> Iterator[Item]:
     config = planned.plan.config
     return read_items(
         found.source,

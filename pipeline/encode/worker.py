@@ -32,7 +32,7 @@ from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, ResourceError
-from dataprep.pipeline.excerpts import excerpt_of
+from dataprep.pipeline.guards.excerpts import excerpt_of
 from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,

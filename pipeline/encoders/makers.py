@@ -44,7 +44,7 @@ class Maker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CodeMakers:
     """What a file says about its codes."""
 
     makers: tuple[Maker, ...] = ()
@@ -69,11 +69,11 @@ def metadata_of(makers: Iterable[Maker]) -> dict[bytes, bytes]:
     return {KEY: f"[{','.join(texts)}]".encode()}
 
 
-def read_made(source: Source) -> Made:
+def read_made(source: Source) -> CodeMakers:
     """Read the schema of a table; other sources have no makers."""
     schema = format_of(source.kind).schema(source)
     if schema is None:
-        return Made()
+        return CodeMakers()
     value = (schema.metadata or {}).get(KEY, b"[]")
     try:
         makers = decode_as(value, tuple[Maker, ...])
@@ -82,7 +82,7 @@ def read_made(source: Source) -> Made:
             f"cannot read what {source.path} says about its codes, the metadata {KEY.decode()!r} "
             f"of its schema: {error}; encode it again, or write it again without that metadata"
         ) from None
-    return Made(makers=makers, columns=frozenset(schema.names))
+    return CodeMakers(makers=makers, columns=frozenset(schema.names))
 
 
 def passed_on(records: Iterable[tuple[Mapping[str, Any], Sequence[Maker]]]) -> set[Maker]:

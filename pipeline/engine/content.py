@@ -17,7 +17,7 @@ import numpy as np
 
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.in_text import mark_literals
-from dataprep.pipeline.engine.places import Places, in_bytes
+from dataprep.pipeline.engine.places import TokenPlaces, in_bytes
 from dataprep.pipeline.engine.plain import PlainEngine, places_of
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
@@ -26,7 +26,7 @@ from dataprep.pipeline.types import Ids, Offsets
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedStrings:
     ids: Ids
-    places: Places  # in bytes of the marked strings
+    places: TokenPlaces  # in bytes of the marked strings
     stops: Offsets  # of each marked string, in bytes
 
 

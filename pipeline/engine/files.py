@@ -32,7 +32,7 @@ from dataprep.pipeline.engine.special import (
     special_of_configs,
 )
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.guards.opening import read_bounded
 
 # ids of the `bytes` tokenizer above the 256 bytes
 BYTES_SPECIAL = {"<bos>": 256, "<eos>": 257, "<pad>": 258}

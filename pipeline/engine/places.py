@@ -25,7 +25,7 @@ from dataprep.pipeline.types import Ids, Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class TokenPlaces:
     """Bytes of each token, in the texts end to end; those of a text ascend."""
 
     starts: Offsets  # i64[tokens]
@@ -53,7 +53,7 @@ class PlaceFinder:
         self._firsts[known] = offsets_of([len(spelled[id]) for id in known])[:-1]
         self._bytes = np.frombuffer(b"".join(spelled[id] for id in known), np.uint8)
 
-    def find(self, texts: Sequence[str], ids: Ids, offsets: Offsets) -> Places:
+    def find(self, texts: Sequence[str], ids: Ids, offsets: Offsets) -> TokenPlaces:
         """Return the places of all tokens, given what an engine made of the texts."""
         data = [text.encode("utf-8") for text in texts]
         bounds = offsets_of([len(each) for each in data])
@@ -74,7 +74,7 @@ class PlaceFinder:
             found = self.by_reference(texts[i], ids[first:last])
             starts[first:last] = found.starts + bounds[i]
             stops[first:last] = found.stops + bounds[i]
-        return Places(starts=starts, stops=stops)
+        return TokenPlaces(starts=starts, stops=stops)
 
     def _agrees(
         self,
@@ -98,7 +98,7 @@ class PlaceFinder:
             result[which[np.searchsorted(bounds, differs, side="right") - 1]] = False
         return result
 
-    def by_reference(self, text: str, ids: Ids) -> Places:
+    def by_reference(self, text: str, ids: Ids) -> TokenPlaces:
         if self._tokenizer is None:
             data = read_defining_file(self._files)
             self._tokenizer = parse_json(data, self._files.path)
@@ -108,7 +108,7 @@ class PlaceFinder:
         return in_bytes(text, encoding.offsets)
 
 
-def in_bytes(text: str, places: Sequence[tuple[int, int]]) -> Places:
+def in_bytes(text: str, places: Sequence[tuple[int, int]]) -> TokenPlaces:
     """Return places in characters as places in bytes.
 
     >>> in_bytes("né!", [(0, 2), (2, 3)]).stops.tolist()
@@ -118,7 +118,7 @@ def in_bytes(text: str, places: Sequence[tuple[int, int]]) -> Places:
     sizes = 1 + (codes > 0x7F) + (codes > 0x7FF) + (codes > 0xFFFF)
     bytes_before = offsets_of(sizes.astype(np.int64))
     found = np.array(places, np.int64).reshape(-1, 2)
-    return Places(starts=bytes_before[found[:, 0]], stops=bytes_before[found[:, 1]])
+    return TokenPlaces(starts=bytes_before[found[:, 0]], stops=bytes_before[found[:, 1]])
 
 
 def _bytes_of_tokens(files: TokenizerFiles) -> dict[int, bytes]:

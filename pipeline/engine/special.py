@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.guards.opening import read_bounded
 
 ROLES = ("bos", "eos", "pad")
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
+from dataprep.pipeline.guards import secrets
 from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.poison import Deaths

@@ -20,9 +20,9 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.files import make_folder, sync_folder, temporary, write_atomic
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.publish import find_publication
-from dataprep.pipeline.opening import read_bounded
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK
 
 MARK_TEXT = (

@@ -34,9 +34,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import DataprepError, lacks_memory, short
 from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.guards import secrets
 from dataprep.pipeline.jobs.deaths import OUT_OF_MEMORY
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import send_whole

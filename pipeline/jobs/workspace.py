@@ -18,6 +18,7 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
+from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import has_commits
 from dataprep.pipeline.jobs.ownership import (
@@ -26,7 +27,6 @@ from dataprep.pipeline.jobs.ownership import (
     make_work,
     remove_dataset,
 )
-from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
+from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.ragged import numbers_within, owner_of, ranges
-from dataprep.pipeline.secrets import redacted
 from dataprep.pipeline.sources import Keys, find_sources, format_of, read_source
 from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.storage.origins import Origins

@@ -35,7 +35,7 @@ from dataprep.pipeline.media.decode import (
     decode_item,
 )
 from dataprep.pipeline.media.find import (
-    Found,
+    FoundMedia,
     NamesBeside,
     changed_media,
     files_read,
@@ -50,7 +50,7 @@ from dataprep.pipeline.media.read import Item, read_items
 __all__ = [
     "Decoded",
     "Entry",
-    "Found",
+    "FoundMedia",
     "Item",
     "NamesBeside",
     "PictureRules",

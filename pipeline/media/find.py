@@ -19,11 +19,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
-from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
@@ -44,7 +44,7 @@ FILES, TARRED = "files", "tar"  # kinds of sources that are not tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundMedia:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
     named: tuple[str, ...] = ()  # files that the records of a table name
@@ -79,7 +79,7 @@ class _Search:
 
 
 def is_listed(source: Source) -> bool:
-    """Return whether it is a folder's files or a tar: its pieces are ranges of `Found.entries`."""
+    """Return whether it is a folder's files or a tar: its pieces are ranges of its entries."""
     return source.kind in (FILES, TARRED)
 
 
@@ -93,7 +93,7 @@ def find_media(
     allow_outside: bool = False,
     max_ratio: int = DEFAULT_MAX_RATIO,
     left_out: list[str] | None = None,
-) -> list[Found]:
+) -> list[FoundMedia]:
     """Return at least one source that `spec` names; `column` is the media column of tables.
 
     Names of files in a folder that are not read are added to `left_out`.
@@ -132,7 +132,7 @@ def find_media(
     raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
 
 
-def _in_folder(path: str, spec: str, search: _Search) -> list[Found]:
+def _in_folder(path: str, spec: str, search: _Search) -> list[FoundMedia]:
     if kind_of(path) == "unfinished":
         raise CorruptError(
             f"{spec} is an unfinished dataset; finish it with the command that made it"
@@ -150,7 +150,7 @@ def _in_folder(path: str, spec: str, search: _Search) -> list[Found]:
 
 def _sorted(
     folder: str, names: list[str], beside: list[str], spec: str, search: _Search
-) -> list[Found]:
+) -> list[FoundMedia]:
     """Return the sources in the files: pictures first, then tars, or tables."""
     packed = [name for name in names if is_packed_tar(name)]
     if packed:
@@ -166,7 +166,7 @@ def _sorted(
             f"{spec} holds both {(wanted or tars)[0]} and the table {tables[0]}; say which to "
             f"read: {os.path.join(folder, '*')} with an ending, or the table with --column"
         )
-    found: list[Found] = []
+    found: list[FoundMedia] = []
     if wanted:
         around = [name for name in beside if not is_wanted(name, search.kind)]
         found.append(_files(folder, [*wanted, *around], search))
@@ -190,7 +190,7 @@ def _is_table(name: str, *, beside_media: bool) -> bool:
     return known.holds_media and not (beside_media and known.tells_of_media)
 
 
-def _files(folder: str, names: list[str], search: _Search) -> Found:
+def _files(folder: str, names: list[str], search: _Search) -> FoundMedia:
     entries = list_files(folder, names, search.kind)
     all_names = [name for entry in entries for name in entry.names]
     source = Source(
@@ -199,18 +199,18 @@ def _files(folder: str, names: list[str], search: _Search) -> Found:
         num_bytes=total_bytes(entries),
         fingerprint=_contents(folder, all_names, search.cache_dir),
     )
-    return Found(source=source, entries=tuple(entries))
+    return FoundMedia(source=source, entries=tuple(entries))
 
 
-def _tar(path: str, search: _Search) -> Found:
+def _tar(path: str, search: _Search) -> FoundMedia:
     # Hashed before it is listed: if it changes in between, the hash at the end is another.
     num_bytes, fingerprint = fingerprint_file(path, search.cache_dir)
     entries = list_tar(path, search.kind)
     source = Source(kind=TARRED, path=path, num_bytes=num_bytes, fingerprint=fingerprint)
-    return Found(source=source, entries=tuple(entries))
+    return FoundMedia(source=source, entries=tuple(entries))
 
 
-def _tables(spec: str, search: _Search) -> list[Found]:
+def _tables(spec: str, search: _Search) -> list[FoundMedia]:
     found = find_sources(
         spec, max_ratio=search.max_ratio, cache_dir=search.cache_dir, left_out=search.left_out
     )
@@ -223,7 +223,7 @@ def _tables(spec: str, search: _Search) -> list[Found]:
     return [_with_files(source, search) for source in sources]
 
 
-def _with_files(source: Source, search: _Search) -> Found:
+def _with_files(source: Source, search: _Search) -> FoundMedia:
     """Return the source with its fingerprint extended by the files that its records name."""
     is_text = column_kind(source, search.column) == "text"
     names = tuple(sorted(set(referenced_paths(source, search.column)))) if is_text else ()
@@ -235,8 +235,8 @@ def _with_files(source: Source, search: _Search) -> Found:
         )
         contents = _contents(folder, names, search.cache_dir, barred)
         source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
-        return Found(source=source, named=names, barred=barred)
-    return Found(source=source)
+        return FoundMedia(source=source, named=names, barred=barred)
+    return FoundMedia(source=source)
 
 
 def _contents(
@@ -251,7 +251,7 @@ def _contents(
     return combine(names, [digests.get(name, ABSENT) for name in names])
 
 
-def changed_media(found: Sequence[Found], cache_dir: Path | None) -> str:
+def changed_media(found: Sequence[FoundMedia], cache_dir: Path | None) -> str:
     """Return the path of a local source that has changed since it was found, or "".
 
     One that cannot be read any more is an InputError: it may come back as it was.
@@ -262,7 +262,7 @@ def changed_media(found: Sequence[Found], cache_dir: Path | None) -> str:
     return ""
 
 
-def _differs(item: Found, cache_dir: Path | None) -> bool:
+def _differs(item: FoundMedia, cache_dir: Path | None) -> bool:
     source = item.source
     if source.kind == FILES:
         names = [name for entry in item.entries for name in entry.names]
@@ -289,7 +289,7 @@ def _files_differ(
     return True
 
 
-def places_read(found: Iterable[Found]) -> list[str]:
+def places_read(found: Iterable[FoundMedia]) -> list[str]:
     """Return the folders of the files, and the paths of the tars and tables, that are read."""
     places: dict[str, None] = {}
     for item in found:
@@ -303,7 +303,7 @@ def places_read(found: Iterable[Found]) -> list[str]:
     return list(places)
 
 
-def files_read(found: Iterable[Found]) -> Iterator[str]:
+def files_read(found: Iterable[FoundMedia]) -> Iterator[str]:
     """Yield the paths of the media, tars and tables that are read, but not of files beside them."""
     for item in found:
         if item.source.kind == FILES:

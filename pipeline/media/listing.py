@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.media.endings import JSON, TEXT, is_wanted, stem
-from dataprep.pipeline.opening import why_unusable
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.tars import (
     PACK_AGAIN,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dataprep.pipeline.excerpts import excerpt_of
+from dataprep.pipeline.guards.excerpts import excerpt_of
 from dataprep.pipeline.media.find import TARRED, is_listed
 from dataprep.pipeline.media.listing import ByteSpan, Entry, beside_name
 from dataprep.pipeline.media.values import Blob, Part, Surroundings, parts_of

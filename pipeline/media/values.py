@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.guards.opening import open_regular
 
 _SHOWN = 60
 _HEAD_BYTES = 16

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable
 from typing import BinaryIO, Literal
 
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.guards.opening import open_regular
 
 Order = Literal["little", "big"]
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
@@ -33,7 +34,6 @@ from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
-from dataprep.pipeline.twice import refuse_twice
 
 
 def pack(

@@ -11,7 +11,12 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 from dataprep.pipeline.sources import cuts
-from dataprep.pipeline.sources.arrow_messages import Message, MessageBlock, blocks_of, message_at
+from dataprep.pipeline.sources.arrow_messages import (
+    ArrowMessage,
+    MessageBlock,
+    blocks_of,
+    message_at,
+)
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
@@ -153,7 +158,7 @@ def _streamed(reader: Any, file: Any, source: Source, start: int) -> Iterator[tu
         index += 1
 
 
-def _checked(message: Message | None, source: Source) -> int:
+def _checked(message: ArrowMessage | None, source: Source) -> int:
     """Return the stored bytes of a message; an InputError if they grow to more than they may."""
     if message is None:
         return 0

@@ -23,7 +23,7 @@ _FOOTER_END = 10  # bytes: the footer's length and the magic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ArrowMessage:
     is_batch: bool
     stored: int  # bytes of the body
     grown: int  # bytes of its buffers, decompressed
@@ -93,7 +93,7 @@ def blocks_of(file: Any, path: str) -> tuple[list[MessageBlock], list[MessageBlo
         )
 
 
-def message_at(file: Any, position: int, path: str, metadata_bytes: int = 0) -> Message | None:
+def message_at(file: Any, position: int, path: str, metadata_bytes: int = 0) -> ArrowMessage | None:
     """Return what a message is; None at the end of a stream, and for what has no buffers."""
     with _told(path):
         head = _read_some(file, position, 8)
@@ -114,7 +114,7 @@ def message_at(file: Any, position: int, path: str, metadata_bytes: int = 0) -> 
         stored = message.number(3, "<q")
         if stored < 0:
             raise ValueError("it states a size below 0")
-        return Message(
+        return ArrowMessage(
             is_batch=kind == _BATCH,
             stored=stored,
             grown=sum(_contents(file, body, header)),

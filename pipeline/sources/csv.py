@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from dataprep.pipeline.errors import InputError, short
-from dataprep.pipeline.excerpts import excerpt_of_bytes
+from dataprep.pipeline.guards.excerpts import excerpt_of_bytes
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import count_blocks, read_blocks
 from dataprep.pipeline.sources.csv_rows import RowFinder

@@ -24,8 +24,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import CorruptError, InputError
-from dataprep.pipeline.opening import why_unusable
-from dataprep.pipeline.secrets import hidden
+from dataprep.pipeline.guards.opening import why_unusable
+from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.sources import hub, synthetic
 from dataprep.pipeline.sources.encoded import (
     check_content,

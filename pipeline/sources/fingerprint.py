@@ -25,7 +25,7 @@ import msgspec
 import xxhash
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.opening import check_regular, open_regular, read_bounded
+from dataprep.pipeline.guards.opening import check_regular, open_regular, read_bounded
 
 ABSENT = "absent"
 PREFIX = "xxh3-128:"

@@ -15,7 +15,7 @@ from typing import Any
 from fsspec import register_implementation
 from fsspec.implementations.local import LocalFileSystem
 
-from dataprep.pipeline.opening import check_regular
+from dataprep.pipeline.guards.opening import check_regular
 
 
 class RegularFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl
 import xxhash
 
 from dataprep.pipeline.errors import DataprepError, InputError
-from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.sources.arrow import batch_sizes
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source

@@ -20,13 +20,13 @@ from dataprep.pipeline.sources.npy import Npy
 from dataprep.pipeline.sources.parquet import Parquet
 from dataprep.pipeline.sources.streamed import Streamed
 from dataprep.pipeline.sources.synthetic import Synthetic
-from dataprep.pipeline.sources.text import Text
+from dataprep.pipeline.sources.text import PlainText
 from dataprep.pipeline.sources.webdataset import WebDataset
 
 _ALL: tuple[Format, ...] = (
     Jsonl(),
     Json(),
-    Text(),
+    PlainText(),
     *(Csv("csv", ","), Csv("tsv", "\t")),
     Parquet(),
     Arrow(),

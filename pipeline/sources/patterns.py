@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.opening import is_folder, why_unusable
+from dataprep.pipeline.guards.opening import is_folder, why_unusable
 from dataprep.pipeline.sources.encoded import dataset_around
 from dataprep.pipeline.storage.manifest import kind_of
 

@@ -14,7 +14,7 @@ from typing import Any
 import xxhash
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.secrets import address_of, hidden_like, identity_of, redacted
+from dataprep.pipeline.guards.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
 from dataprep.pipeline.sources.growth import Growth

@@ -24,7 +24,7 @@ from typing import Any
 import xxhash
 
 from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.guards.opening import open_regular
 from dataprep.pipeline.sources.fingerprint import PREFIX
 
 STDIN = "-"

@@ -20,8 +20,13 @@ from typing import Any, Protocol
 
 from dataprep.pipeline.errors import DataprepError, InputError
 from dataprep.pipeline.files import local_paths
-from dataprep.pipeline.opening import NotRegularError, check_regular, open_regular, why_unusable
-from dataprep.pipeline.secrets import address_of, is_lost
+from dataprep.pipeline.guards.opening import (
+    NotRegularError,
+    check_regular,
+    open_regular,
+    why_unusable,
+)
+from dataprep.pipeline.guards.secrets import address_of, is_lost
 from dataprep.pipeline.sources.decompress import decompress
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source

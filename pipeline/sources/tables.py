@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.excerpts import excerpt_of
+from dataprep.pipeline.guards.excerpts import excerpt_of
 from dataprep.pipeline.ragged import CODE_KEYS, Holds, IntegerLists, taken
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
 from dataprep.pipeline.sources.format import Wanted

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dataprep.pipeline.excerpts import excerpt_of_bytes
+from dataprep.pipeline.guards.excerpts import excerpt_of_bytes
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blocks import (
     Opened,
@@ -30,7 +30,7 @@ from dataprep.pipeline.types import Piece, RecordError, Records, Source
 KEY = "text"
 
 
-class Text(Format):
+class PlainText(Format):
     """Pieces are byte ranges; without a separator, the whole file."""
 
     kind = "text"

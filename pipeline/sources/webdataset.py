@@ -24,7 +24,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.excerpts import excerpt_of_bytes
+from dataprep.pipeline.guards.excerpts import excerpt_of_bytes
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import as_columns, empty_batch

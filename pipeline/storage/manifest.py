@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.guards.opening import NotRegularError, open_regular, read_bounded
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.opening import NotRegularError, open_regular, read_bounded
 from dataprep.pipeline.storage.agreement import wrong_in
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.kinds import (

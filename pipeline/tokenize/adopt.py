@@ -20,7 +20,7 @@ from dataprep.configs.load import validate
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
-from dataprep.pipeline.encoders.makers import Made, Maker, read_made
+from dataprep.pipeline.encoders.makers import CodeMakers, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import MODALITIES, Modality, Source
 
@@ -61,7 +61,7 @@ def adopt_encoders(
             use
             for source, i in found
             for column in columns[i][modality]
-            for use in _uses(source.path, made.get(source.path, Made()), column, modality)
+            for use in _uses(source.path, made.get(source.path, CodeMakers()), column, modality)
         ]
         if any(use.maker.facts for use in uses):
             sections[modality] = _adopted(config.modalities.section(modality), modality, uses)
@@ -83,14 +83,14 @@ def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | N
     )
 
 
-def _made(sources: Iterable[Source]) -> dict[str, Made]:
+def _made(sources: Iterable[Source]) -> dict[str, CodeMakers]:
     """Return by path what the footers say about codes; several are read at once."""
     by_path = {source.path: source for source in sources}
     with ThreadPoolExecutor(MAX_THREADS) as pool:
         return dict(zip(by_path, pool.map(read_made, by_path.values()), strict=True))
 
 
-def _uses(path: str, made: Made, column: str | None, modality: str) -> Iterator[Use]:
+def _uses(path: str, made: CodeMakers, column: str | None, modality: str) -> Iterator[Use]:
     found = made.by(column, modality)
     keys = set() if column is None else {column, column.partition(".")[0]}
     if keys and made.columns and not found and not keys & made.columns:

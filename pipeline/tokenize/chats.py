@@ -13,7 +13,7 @@ from typing import Any
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.forms import Found, detect
+from dataprep.pipeline.documents.chat.forms import FoundForm, detect
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, find_templates
 from dataprep.pipeline.documents.objectives.preference import COMPLETION, PROMPT
@@ -25,7 +25,7 @@ from dataprep.pipeline.sources import format_of, read_source
 from dataprep.pipeline.types import Record, Source
 
 LOOKED_AT = 64  # records of a source
-PAIRED = Found(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
+PAIRED = FoundForm(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ChatPlan:
     """What was found out about the conversations of one input."""
 
     templates: ChatTemplates
-    found: Found
+    found: FoundForm
     drop_nulls: bool
     stops: bool = True  # a token that ends a turn has loss
 
@@ -93,7 +93,7 @@ def template_files(config: TokenizeConfig) -> list[str]:
     return sorted(found - {""})
 
 
-def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> Found:
+def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> FoundForm:
     for source in sources:
         records = list(_first_records(source))
         if records:

@@ -27,6 +27,7 @@ from dataprep.pipeline.documents.rules import (
 )
 from dataprep.pipeline.engine import SpecialInText
 from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import (
@@ -41,7 +42,6 @@ from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
 from dataprep.pipeline.tokenize.objectives import check_budget, check_objective
-from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20

@@ -17,7 +17,7 @@ from dataprep.loaders import open_dataset
 from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.draws import (
     GAMMA,
-    Places,
+    RecordPlaces,
     below,
     happens,
     lengths_of_parts,
@@ -207,7 +207,7 @@ def test_parts_add_up(wanted: list[tuple[int, int, int]]) -> None:
 
 def test_a_key_is_of_the_source_and_the_byte_or_the_row_and_not_of_the_piece() -> None:
     def keys(firsts: list[int], rows: list[int], lines: list[int], at: list[int]) -> list[int]:
-        places = Places(
+        places = RecordPlaces(
             firsts=np.array(firsts),
             sources=["a"] * len(firsts),
             first_lines=np.array(rows),
@@ -387,7 +387,7 @@ def test_fim_of_characters_equals_the_oracle_and_inverts(
     assert [unfim(tokens) for tokens in found] == plain
     lines = (folder / "in.jsonl").read_bytes().splitlines(keepends=True)
     source = dataset.manifest["sources"][0]["fingerprint"]
-    places = Places(
+    places = RecordPlaces(
         firsts=np.zeros(1, np.int64),
         sources=[source],
         first_lines=np.array([-1]),

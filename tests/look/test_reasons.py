@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import RunCli
-from dataprep.pipeline.excerpts import LIMIT, excerpt_of, excerpt_of_bytes
+from dataprep.pipeline.guards.excerpts import LIMIT, excerpt_of, excerpt_of_bytes
 from support.encoding import png
 from support.inprocess import tokenize_here, write_lines
 

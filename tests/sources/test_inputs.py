@@ -26,8 +26,9 @@ import zstandard
 from conftest import RunCli
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
+from dataprep.pipeline.guards.secrets import hidden
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.media import find_media
-from dataprep.pipeline.secrets import hidden
 from dataprep.pipeline.sources import (
     changed_sources,
     find_sources,
@@ -37,7 +38,6 @@ from dataprep.pipeline.sources import (
 )
 from dataprep.pipeline.storage.manifest import MARK
 from dataprep.pipeline.tokenize import plan_of
-from dataprep.pipeline.twice import refuse_twice
 from dataprep.pipeline.types import Source
 from support.encoding import encode_here, png
 

@@ -11,7 +11,8 @@ sandbox      the environment that templates run in
 json_text    tojson of texts that know their origin
 tape         what a template did, as a function that does it again
 origins      parts of texts, each with its origin: cut, stripped, joined
-texts        texts that know where each of their characters came from
+traced       what is known about such a text, and what the tape learns of it
+texts        texts that know where each of their characters came from, whatever is done to them
 marks        marks in the output: which message the template is at
 render       a conversation ─► parts, of which each has an origin and an owner
 traits       in which form a template takes contents and arguments

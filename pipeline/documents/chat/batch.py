@@ -19,8 +19,7 @@ from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
 from dataprep.pipeline.documents.chat.media import Item, Medium, TextIds, split_at_media
-from dataprep.pipeline.documents.chat.read import Weighed as WeighedMessages
-from dataprep.pipeline.documents.chat.read import conversations_of
+from dataprep.pipeline.documents.chat.read import WeighedMessages, conversations_of
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
@@ -156,7 +155,7 @@ def _check_weights(found: Sequence[Laid]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class WeighedTexts:
     """Ids of texts with weight and turn of each, and special tokens that content spells."""
 
     ids: Ids
@@ -173,7 +172,7 @@ class Weighed:
 
 def weigh(
     found: Conversations, ids: Ids, offsets: Offsets, rules: ChatRules, reasons: dict[int, str]
-) -> Weighed:
+) -> WeighedTexts:
     """Return weights and turns of the tokens, given what an engine made of the texts."""
     lengths = [[len(s) if s.isascii() else len(s.encode()) for s in e.strings] for e in found.laid]
     stops = np.cumsum(np.fromiter(chain.from_iterable(lengths), np.int64))
@@ -191,15 +190,15 @@ def weigh(
         spelled = spelled[np.any([content[strings_at(stops, end)] for end in ends], axis=0)]
     owners = np.searchsorted(offsets, spelled, side="right") - 1
     special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
-    result = Weighed(ids=ids, offsets=offsets, weights=of_tokens, turns=turns, special=special)
+    result = WeighedTexts(ids=ids, offsets=offsets, weights=of_tokens, turns=turns, special=special)
     if rules.config.allow_special_in_content or not len(spelled):
         return result
     return _as_text(result, found, rules, reasons)
 
 
 def _as_text(
-    weighed: Weighed, found: Conversations, rules: ChatRules, reasons: dict[int, str]
-) -> Weighed:
+    weighed: WeighedTexts, found: Conversations, rules: ChatRules, reasons: dict[int, str]
+) -> WeighedTexts:
     """Return the conversations with special tokens in their content as text."""
     encoder = _content_encoder(rules.files)
     all_ids = np.split(weighed.ids, weighed.offsets[1:-1])
@@ -221,7 +220,7 @@ def _as_text(
             np.array([0, len(laid.turns)]),
             np.array([0, len(encoded.ids)]),
         )
-    return Weighed(
+    return WeighedTexts(
         ids=np.concatenate(all_ids),
         offsets=offsets_of([len(each) for each in all_ids]),
         weights=np.concatenate(all_weights),
@@ -230,7 +229,7 @@ def _as_text(
     )
 
 
-def bos_before_all(weighed: Weighed, bos: int | None, texts: Offsets) -> Weighed:
+def bos_before_all(weighed: WeighedTexts, bos: int | None, texts: Offsets) -> WeighedTexts:
     """Return the texts, of which these begin conversations, with the BOS that a template wrote
     before all turns: some write it as a part of the first message."""
     firsts = weighed.offsets[texts][np.diff(weighed.offsets)[texts] > 0]
@@ -240,7 +239,7 @@ def bos_before_all(weighed: Weighed, bos: int | None, texts: Offsets) -> Weighed
     return replace(weighed, turns=turns)
 
 
-def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> Layout:
+def layout_of(weighed: WeighedTexts, kept: Sequence[int], *, bos: Ids, eos: Ids) -> Layout:
     """Return the conversations as documents; a run of equal weight and turn is a part."""
     count = len(weighed.offsets) - 1
     lengths = np.diff(weighed.offsets)
@@ -269,7 +268,7 @@ def layout_of(weighed: Weighed, kept: Sequence[int], *, bos: Ids, eos: Ids) -> L
 
 
 def _with_ends(
-    weighed: Weighed, lengths: Offsets, bos: Ids, eos: Ids
+    weighed: WeighedTexts, lengths: Offsets, bos: Ids, eos: Ids
 ) -> tuple[Ids, NDArray[np.float64], NDArray[Any], Offsets]:
     """Return the ids with BOS, which has no loss and is before all turns, and EOS, which has loss
     and is in the last turn, around each conversation."""

@@ -21,12 +21,16 @@ from dataclasses import replace
 
 from dataprep.pipeline.documents.chat.origins import Part
 from dataprep.pipeline.documents.chat.render import Rendering
-from dataprep.pipeline.documents.chat.spans import Cut, cut_part
+from dataprep.pipeline.documents.chat.spans import SpannedParts, cut_part
 
 
 def with_edges(
-    found: Cut, roles: Sequence[str], header: str, stop: Sequence[str], rendering: Rendering
-) -> Cut:
+    found: SpannedParts,
+    roles: Sequence[str],
+    header: str,
+    stop: Sequence[str],
+    rendering: Rendering,
+) -> SpannedParts:
     """Return the parts with the messages that they belong to.
 
     `header`: what the template writes before the text of a user's message that is not the first;
@@ -56,7 +60,7 @@ def _ending(prefix: str, stop: Sequence[str]) -> int:
     return blanks + len(token) if token else 0
 
 
-def _before_text(found: Cut, message: int) -> list[int]:
+def _before_text(found: SpannedParts, message: int) -> list[int]:
     """Return the parts of a message that the template wrote before the first text or medium."""
     own: list[int] = []
     for i, owner in enumerate(found.messages):
@@ -68,11 +72,13 @@ def _before_text(found: Cut, message: int) -> list[int]:
     return own
 
 
-def _text(found: Cut, parts: Sequence[int]) -> str:
+def _text(found: SpannedParts, parts: Sequence[int]) -> str:
     return "".join(found.parts[i].value for i in parts)
 
 
-def _moved(found: Cut, before: Sequence[int], size: int, message: int, rendering: Rendering) -> Cut:
+def _moved(
+    found: SpannedParts, before: Sequence[int], size: int, message: int, rendering: Rendering
+) -> SpannedParts:
     """Return the parts, of which the first `size` characters of these belong to a message."""
     parts: list[Part] = []
     messages: list[int] = []

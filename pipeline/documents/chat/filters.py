@@ -1,6 +1,6 @@
 """Filters and tests of templates that keep the origins of texts, or say that they cannot.
 
-SAFE      work by the methods of `Text`, and so keep origins
+SAFE      work by the methods of `TracedText`, and so keep origins
 FILTERS   written anew, because jinja's own make a plain text out of any other
 the rest  a text that goes in is recorded as lost to the tape; what comes out has its origin
 """
@@ -19,14 +19,13 @@ from dataprep.pipeline.documents.chat.bounds import TemplateFailedError, check_w
 from dataprep.pipeline.documents.chat.json_text import has_text, tojson
 from dataprep.pipeline.documents.chat.origins import Part
 from dataprep.pipeline.documents.chat.texts import (
-    Text,
-    first_text,
+    TracedText,
     is_in,
     joined,
     make,
     of_any,
-    plain,
 )
+from dataprep.pipeline.documents.chat.traced import first_text, plain
 
 SAFE = frozenset(
     (
@@ -78,7 +77,7 @@ def _lifted(value: Any, *others: Any) -> str:
     """Return a text; a constant beside texts of messages becomes one that knows its origin."""
     text = text_of(value)
     beside = first_text(others)
-    if isinstance(text, Text) or beside is None:
+    if isinstance(text, TracedText) or beside is None:
         return text
     return make(beside._tape, [Part(text)])
 
@@ -105,8 +104,8 @@ def _join(environment: Any, value: Iterable[Any], d: Any = "", attribute: Any = 
 
 
 def _in(value: Any, container: Any) -> bool:
-    is_constant = isinstance(container, str) and not isinstance(container, Text)
-    if isinstance(value, Text) and is_constant:
+    is_constant = isinstance(container, str) and not isinstance(container, TracedText)
+    if isinstance(value, TracedText) and is_constant:
         # Python would ask the constant, which tells no tape.
         return is_in(value, str.__str__(container))
     return value in container

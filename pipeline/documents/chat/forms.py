@@ -37,7 +37,7 @@ COMPLETIONS = ("completion", "response", "answer", "output", "solution")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundForm:
     """The form of an input's records, and under which keys the conversation is."""
 
     form: str
@@ -49,16 +49,16 @@ class Found:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     name: str
-    find: Callable[[Record, str], Found | None]  # given the key that the user named, or ""
-    read: Callable[[Record, Found, bool], list[dict[str, Any]]]
+    find: Callable[[Record, str], FoundForm | None]  # given the key that the user named, or ""
+    read: Callable[[Record, FoundForm, bool], list[dict[str, Any]]]
 
 
 def detect(
     records: Sequence[Record], key: str, form: str, place: str, weights: bool | str = "auto"
-) -> Found:
+) -> FoundForm:
     """Return the one form that some records have; ConfigError if there is none, or two."""
     known = [FORMS[form]] if form != "auto" else list(FORMS.values())
-    found: list[Found] = []
+    found: list[FoundForm] = []
     for each in known:
         # A bad record among the first says nothing of the form, and is refused by itself.
         fits = [each.find(record, key) for record in records]
@@ -81,7 +81,7 @@ def detect(
     )
 
 
-def _has_weights(record: Record, found: Found) -> bool:
+def _has_weights(record: Record, found: FoundForm) -> bool:
     lists = [_items(record, key) or () for key in found.keys]
     return any(
         isinstance(message, dict) and message.get("weight") not in (None, 0, 1)
@@ -90,7 +90,7 @@ def _has_weights(record: Record, found: Found) -> bool:
     )
 
 
-def read_messages(record: Record, found: Found, *, drop_nulls: bool) -> list[dict[str, Any]]:
+def read_messages(record: Record, found: FoundForm, *, drop_nulls: bool) -> list[dict[str, Any]]:
     """Return the messages of a record; the system text beside them comes first."""
     messages = FORMS[found.form].read(record, found, drop_nulls)
     system = record.get("system")
@@ -128,23 +128,25 @@ def _items(record: Record, key: str) -> list[Any] | None:
     return value if is_list else None
 
 
-def _in_list(name: str, fits: Callable[[Mapping[str, Any]], bool]) -> Callable[..., Found | None]:
-    def find(record: Record, key: str) -> Found | None:
+def _in_list(
+    name: str, fits: Callable[[Mapping[str, Any]], bool]
+) -> Callable[..., FoundForm | None]:
+    def find(record: Record, key: str) -> FoundForm | None:
         for each in (key,) if key else LIST_KEYS:
             items = _items(record, each)
             if items is not None and fits(items[0]):
-                return Found(form=name, keys=(each,))
+                return FoundForm(form=name, keys=(each,))
         return None
 
     return find
 
 
-def _read_openai(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
+def _read_openai(record: Record, found: FoundForm, drop_nulls: bool) -> list[dict[str, Any]]:
     (key,) = found.keys
     return clean_messages(_given(record, key), key, drop_nulls=drop_nulls)
 
 
-def _read_sharegpt(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
+def _read_sharegpt(record: Record, found: FoundForm, drop_nulls: bool) -> list[dict[str, Any]]:
     (key,) = found.keys
     messages: list[dict[str, Any]] = []
     for i, item in enumerate(parsed(_given(record, key), f"field {key!r}")):
@@ -170,7 +172,7 @@ def _read_sharegpt(record: Record, found: Found, drop_nulls: bool) -> list[dict[
     return clean_messages(messages, key, drop_nulls=drop_nulls)
 
 
-def _read_pairs(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
+def _read_pairs(record: Record, found: FoundForm, drop_nulls: bool) -> list[dict[str, Any]]:
     (key,) = found.keys
     messages: list[dict[str, Any]] = []
     for i, item in enumerate(parsed(_given(record, key), f"field {key!r}")):
@@ -185,13 +187,13 @@ def _read_pairs(record: Record, found: Found, drop_nulls: bool) -> list[dict[str
     return clean_messages(messages, key, drop_nulls=drop_nulls)
 
 
-def _find_alpaca(record: Record, key: str) -> Found | None:
+def _find_alpaca(record: Record, key: str) -> FoundForm | None:
     if key or not isinstance(record.get("instruction"), str) or "output" not in record:
         return None
-    return Found(form="alpaca", keys=("instruction", "output"), maybe=("input", "history"))
+    return FoundForm(form="alpaca", keys=("instruction", "output"), maybe=("input", "history"))
 
 
-def _read_alpaca(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
+def _read_alpaca(record: Record, found: FoundForm, drop_nulls: bool) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for turn in record.get("history") or ():
         if not isinstance(turn, list) or len(turn) != 2:
@@ -211,14 +213,14 @@ def _read_alpaca(record: Record, found: Found, drop_nulls: bool) -> list[dict[st
     return clean_messages(messages, "history", drop_nulls=drop_nulls)
 
 
-def _find_completion(record: Record, key: str) -> Found | None:
+def _find_completion(record: Record, key: str) -> FoundForm | None:
     if key:
         return None
     prompts = [name for name in PROMPTS if _is_side(record.get(name))]
     answers = [name for name in COMPLETIONS if _is_side(record.get(name))]
     if len(prompts) != 1 or len(answers) != 1:
         return None
-    return Found(form="completion", keys=(prompts[0], answers[0]))
+    return FoundForm(form="completion", keys=(prompts[0], answers[0]))
 
 
 def _is_side(value: Any) -> bool:
@@ -241,7 +243,7 @@ def _side(value: Any, role: str) -> Any:
     return [{"role": role, "content": value}] if isinstance(value, str) else value
 
 
-def _read_completion(record: Record, found: Found, drop_nulls: bool) -> list[dict[str, Any]]:
+def _read_completion(record: Record, found: FoundForm, drop_nulls: bool) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for key, role in zip(found.keys, ("user", "assistant"), strict=True):
         side = _side(_given(record, key), role)

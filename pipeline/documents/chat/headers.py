@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.origins import Origin
+from dataprep.pipeline.documents.chat.origins import TextOrigin
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Renderer, Rendering
 from dataprep.pipeline.documents.chat.traits import SYNTHETIC_TOOL, Traits
 
@@ -189,7 +189,7 @@ def before_text(block: Sequence[OwnedPart], number: int) -> str:
     """Return what the template writes in a block before the first text of the message."""
     found = []
     for owned in block:
-        if isinstance(owned.part.origin, Origin):
+        if isinstance(owned.part.origin, TextOrigin):
             break
         found.append(owned.part.value)
     return "".join(found)
@@ -218,7 +218,7 @@ def block_of(rendering: Rendering, number: int) -> range | None:
 def _unowned_of(rendering: Rendering, number: int) -> list[int]:
     def message_of(i: int) -> int | None:
         origin = rendering.parts[i].part.origin
-        return origin.message if isinstance(origin, Origin) else None
+        return origin.message if isinstance(origin, TextOrigin) else None
 
     places = range(len(rendering.parts))
     first = next(

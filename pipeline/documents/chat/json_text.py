@@ -1,6 +1,6 @@
 """JSON as `json.dumps` writes it, of values in which texts know their origins.
 
-[1, Text('a"b')]  ─►  '[1, "a\\"b"]', of which "a\\"b" is from the message
+[1, TracedText('a"b')]  ─►  '[1, "a\\"b"]', of which "a\\"b" is from the message
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from dataprep.pipeline.documents.chat.texts import Text, joined, of_whole, plain
+from dataprep.pipeline.documents.chat.texts import TracedText, joined, of_whole
+from dataprep.pipeline.documents.chat.traced import plain
 
 CALL = "quoted({}, {})"
 
@@ -38,7 +39,7 @@ def tojson(
     step = " " * indent if isinstance(indent, int) else indent
 
     def written(value: Any, depth: int) -> Iterator[str]:
-        if isinstance(value, Text):
+        if isinstance(value, TracedText):
             ascii_only = bool(ensure_ascii)
             yield of_whole(value, (ascii_only,), quoted(plain(value), ascii_only), CALL)
         elif isinstance(value, dict) and value:
@@ -72,4 +73,4 @@ def has_text(value: Any) -> bool:
         return any(has_text(key) or has_text(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):
         return any(map(has_text, value))
-    return isinstance(value, Text)
+    return isinstance(value, TracedText)

@@ -22,9 +22,9 @@ from dataprep.pipeline.documents.chat.json_text import quoted
 from dataprep.pipeline.documents.chat.origins import UNKNOWN, Part
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
 from dataprep.pipeline.documents.chat.spans import (
-    Cut,
     Details,
     RefusedError,
+    SpannedParts,
     SpanRules,
     check_nothing_lost,
     messages_of,
@@ -202,7 +202,7 @@ def _sources(parts: Sequence[Part], tape: Any) -> list[str]:
 
 
 def _grouped(
-    found: Cut, weights: Sequence[float]
+    found: SpannedParts, weights: Sequence[float]
 ) -> list[tuple[tuple[float, bool, int, int], list[Part]]]:
     """Return neighbours of the same weight, kind, message and medium together."""
     columns = zip(found.parts, found.owners, found.messages, found.media, strict=True)

@@ -24,7 +24,7 @@ BEGIN, ENTER, SET, END = (f"{MARKS}{name}" for name in ("begin", "enter", "set",
 TRAIN, STOP = "train", "stop"
 
 
-class Message(dict[str, Any]):
+class ChatMessage(dict[str, Any]):
     """A message of a conversation, which knows its place in it."""
 
     __slots__ = ("_number",)
@@ -53,7 +53,7 @@ def number_of(value: Any) -> int:
     """Return which message or medium a value is: 0, 1, … or -2, -3, …; -1: neither."""
     if isinstance(value, MediaPart):
         return FIRST_MEDIUM - value._number
-    return value._number if isinstance(value, Message) else -1
+    return value._number if isinstance(value, ChatMessage) else -1
 
 
 def mark_functions(tape: Callable[[], Tape]) -> dict[str, Callable[..., str]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dataprep.pipeline.documents.chat.tape import Tape
 
 
-class Origin(NamedTuple):
+class TextOrigin(NamedTuple):
     message: int  # NO_MESSAGE: of the tools or other arguments; MIXED: of several messages
     field: str
 
@@ -27,12 +27,12 @@ class Mark(NamedTuple):
 
 NO_MESSAGE, SEVERAL = -1, -2
 SEVERAL_FIELDS = "several fields"
-MIXED = Origin(SEVERAL, "")
+MIXED = TextOrigin(SEVERAL, "")
 
 
 class Part(NamedTuple):
     value: str
-    origin: Origin | Mark | None = None  # None: of the template
+    origin: TextOrigin | Mark | None = None  # None: of the template
     source: str = ""  # the tape's name for it; "": a constant, or unknown
     start: int = -1  # of its first character in the message's own text, where that is known
 
@@ -42,15 +42,15 @@ UNKNOWN = "?"  # a source that no tape has: whoever uses it breaks the tape
 Parts = tuple[Part, ...]
 
 
-def common_origin(origins: Iterable[Any]) -> Origin | None:
+def common_origin(origins: Iterable[Any]) -> TextOrigin | None:
     """Return the origin of a text that was made of several: one field, one message, or MIXED."""
-    found = {origin for origin in origins if isinstance(origin, Origin)}
+    found = {origin for origin in origins if isinstance(origin, TextOrigin)}
     messages = {origin.message for origin in found}
     if len(found) == 1:
         return next(iter(found))
     if not messages:
         return None
-    return Origin(messages.pop(), SEVERAL_FIELDS) if len(messages) == 1 else MIXED
+    return TextOrigin(messages.pop(), SEVERAL_FIELDS) if len(messages) == 1 else MIXED
 
 
 def cut_parts(parts: Sequence[Part], start: int, stop: int, source: str, tape: Tape) -> list[Part]:

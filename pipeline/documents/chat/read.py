@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
-from dataprep.pipeline.documents.chat.forms import Found, read_kwargs, read_messages, read_tools
+from dataprep.pipeline.documents.chat.forms import FoundForm, read_kwargs, read_messages, read_tools
 from dataprep.pipeline.documents.chat.media import Medium, media_in, take_media
 from dataprep.pipeline.documents.chat.messages import ANNOTATIONS, parsed
 from dataprep.pipeline.documents.chat.render import Conversation
@@ -21,7 +21,7 @@ from dataprep.pipeline.types import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class WeighedMessages:
     conversation: Conversation
     weights: tuple[float, ...]  # of each message
     details: Mapping[int, Details] = field(default_factory=dict)  # by message
@@ -30,12 +30,12 @@ class Weighed:
 
 def conversations_of(
     record: Record,
-    found: Found,
+    found: FoundForm,
     config: ChatConfig,
     variables: Mapping[str, Any],
     *,
     drop_nulls: bool,
-) -> list[Weighed]:
+) -> list[WeighedMessages]:
     """Return the conversations of a record; ValueError says what is wrong with it."""
     given = read_messages(record, found, drop_nulls=drop_nulls)
     weights = _weights(given, config)
@@ -43,7 +43,7 @@ def conversations_of(
     messages, media = take_media([_without_annotations(message) for message in given])
     if media and not config.media:
         raise ValueError(f"{media[0].label} is {media[0].modality}; set chat.media to true")
-    whole = Weighed(
+    whole = WeighedMessages(
         conversation=Conversation(
             messages=messages,
             tools=read_tools(record, config.tools, drop_nulls=drop_nulls),
@@ -130,7 +130,7 @@ def _turns(roles: Sequence[str]) -> list[int]:
     return [*starts[1:], len(roles)]
 
 
-def _last_turn(whole: Weighed) -> list[Weighed]:
+def _last_turn(whole: WeighedMessages) -> list[WeighedMessages]:
     roles = [str(message["role"]) for message in whole.conversation.messages]
     last = max((i for i, role in enumerate(roles) if role == "user"), default=-1)
     weights = [weight if i > last else 0.0 for i, weight in enumerate(whole.weights)]
@@ -139,9 +139,9 @@ def _last_turn(whole: Weighed) -> list[Weighed]:
     return [replace(whole, weights=tuple(weights))]
 
 
-def _row_per_turn(whole: Weighed) -> list[Weighed]:
+def _row_per_turn(whole: WeighedMessages) -> list[WeighedMessages]:
     messages = whole.conversation.messages
-    found: list[Weighed] = []
+    found: list[WeighedMessages] = []
     start = 0
     for stop in _turns([str(message["role"]) for message in messages]):
         weights = [w if i >= start else 0.0 for i, w in enumerate(whole.weights[:stop])]
@@ -150,7 +150,7 @@ def _row_per_turn(whole: Weighed) -> list[Weighed]:
             part = replace(whole.conversation, messages=messages[:stop])
             num_media = sum(len(media_in(message)) for message in messages[:stop])
             found.append(
-                Weighed(
+                WeighedMessages(
                     conversation=part,
                     weights=tuple(weights),
                     details={i: d for i, d in whole.details.items() if i < stop},

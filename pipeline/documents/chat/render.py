@@ -15,11 +15,12 @@ from typing import Any
 import jinja2
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.marks import FIRST_MEDIUM, MediaPart, Message
-from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Origin, Part
+from dataprep.pipeline.documents.chat.marks import FIRST_MEDIUM, ChatMessage, MediaPart
+from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Part, TextOrigin
 from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import make, parts_of
+from dataprep.pipeline.documents.chat.texts import make
+from dataprep.pipeline.documents.chat.traced import parts_of
 from dataprep.pipeline.errors import short
 
 REASONING = ("reasoning_content", "thinking", "reasoning")
@@ -53,7 +54,7 @@ class Rendering:
     parts: tuple[OwnedPart, ...]
     tape: Tape
     has_tags: bool
-    leaves: Mapping[Origin, Sequence[tuple[str, str]]]  # texts and their names on the tape
+    leaves: Mapping[TextOrigin, Sequence[tuple[str, str]]]  # texts and their names on the tape
 
     @property
     def text(self) -> str:
@@ -79,10 +80,10 @@ class Renderer:
         return str(self._run(self._plain, conversation, messages, conversation.tools, prompt))
 
     def render(self, conversation: Conversation, *, prompt: bool = False) -> Rendering:
-        leaves: dict[Origin, list[tuple[str, str]]] = {}
+        leaves: dict[TextOrigin, list[tuple[str, str]]] = {}
         tape = Tape()
         messages = [
-            Message(i, with_reasoning(_with_origins(message, i, leaves, tape)))
+            ChatMessage(i, with_reasoning(_with_origins(message, i, leaves, tape)))
             for i, message in enumerate(conversation.messages)
         ]
         tools = _tools_with_origin(conversation.tools, tape)
@@ -140,7 +141,7 @@ def owned_parts(parts: Sequence[Part]) -> tuple[OwnedPart, ...]:
         if not isinstance(mark, Mark):
             if part.value or part.source:
                 if medium >= 0 and part.origin is None:
-                    part = part._replace(origin=Origin(owner, "media"))
+                    part = part._replace(origin=TextOrigin(owner, "media"))
                 tagged = depth > 0
                 found.append(OwnedPart(part=part, owner=owner, is_tagged=tagged, medium=medium))
             continue
@@ -203,14 +204,14 @@ def _plain_below(key: str, plain: frozenset[str]) -> frozenset[str]:
 def _with_origins(
     message: Mapping[str, Any],
     number: int,
-    leaves: dict[Origin, list[tuple[str, str]]],
+    leaves: dict[TextOrigin, list[tuple[str, str]]],
     tape: Tape,
 ) -> dict[str, Any]:
     """Return the message with texts that know it, in the order of `shape_of`."""
 
     def given(value: Any, field: str, plain: frozenset[str]) -> Any:
         if isinstance(value, str):
-            origin, source = Origin(number, field), tape.new_text()
+            origin, source = TextOrigin(number, field), tape.new_text()
             leaves.setdefault(origin, []).append((value, source))
             return make(tape, [Part(value, origin, source, 0)])
         if isinstance(value, dict):
@@ -235,7 +236,7 @@ def _with_origins(
 def _tools_with_origin(value: Any, tape: Tape) -> Any:
     """Return tools with texts that are no template's, but constant: they are part of the shape."""
     if isinstance(value, str):
-        return make(tape, [Part(value, Origin(NO_MESSAGE, "tools"))])
+        return make(tape, [Part(value, TextOrigin(NO_MESSAGE, "tools"))])
     if isinstance(value, dict):
         return {key: _tools_with_origin(inner, tape) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dataprep.configs.chat import ChatConfig
-from dataprep.pipeline.documents.chat.forms import BESIDE, Found
+from dataprep.pipeline.documents.chat.forms import BESIDE, FoundForm
 from dataprep.pipeline.documents.chat.templates import ChatTemplates
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.sources import Keys
@@ -15,7 +15,7 @@ from dataprep.pipeline.sources import Keys
 class ChatRules:
     config: ChatConfig
     templates: ChatTemplates
-    found: Found
+    found: FoundForm
     files: TokenizerFiles
     drop_nulls: bool  # of tables: nulls stand for keys that other rows have
 

@@ -33,7 +33,8 @@ from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_fil
 from dataprep.pipeline.documents.chat.marks import MARKS, STOP, TRAIN, mark_functions, marked
 from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
-from dataprep.pipeline.documents.chat.texts import first_text, joined, make, of_any, parts_of
+from dataprep.pipeline.documents.chat.texts import joined, make, of_any
+from dataprep.pipeline.documents.chat.traced import first_text, parts_of
 
 SECONDS = 20.0  # a template takes a few milliseconds for a conversation
 

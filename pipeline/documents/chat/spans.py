@@ -19,9 +19,9 @@ from dataprep.pipeline.documents.chat.headers import (
     block_of,
     find_header,
 )
-from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Origin, Part
+from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Part, TextOrigin
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Rendering
-from dataprep.pipeline.documents.chat.texts import Text, make
+from dataprep.pipeline.documents.chat.texts import TracedText, make
 
 Details = tuple[tuple[int, int], ...]  # characters of a content that have loss
 
@@ -50,7 +50,7 @@ class SpanRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class SpannedParts:
     """A rendering cut so that each part is within one span, or in none."""
 
     parts: tuple[Part, ...]
@@ -65,7 +65,7 @@ def spans_of(
     trained: Sequence[int],
     headers: Headers,
     rules: SpanRules,
-) -> Cut:
+) -> SpannedParts:
     """Return the rendering with the spans of the trained messages."""
     check_nothing_lost(rendering, conversation)
     if rendering.has_tags:
@@ -83,9 +83,9 @@ def spans_of(
     return cutter.cut()
 
 
-def whole(rendering: Rendering, owners: tuple[int, ...]) -> Cut:
+def whole(rendering: Rendering, owners: tuple[int, ...]) -> SpannedParts:
     """Return a rendering that is cut nowhere."""
-    return Cut(
+    return SpannedParts(
         parts=tuple(owned.part for owned in rendering.parts),
         owners=owners,
         messages=messages_of(rendering),
@@ -101,7 +101,7 @@ def messages_of(rendering: Rendering) -> tuple[int, ...]:
         origin = owned.part.origin
         if owned.owner >= 0:
             last = owned.owner
-        elif isinstance(origin, Origin) and origin.message >= 0:
+        elif isinstance(origin, TextOrigin) and origin.message >= 0:
             last = origin.message
         found.append(last)
     return tuple(found)
@@ -118,7 +118,7 @@ class _Cutter:
         """Add a span: from (part, character) up to (part, character)."""
         self._spans.append((owner, *first, *last))
 
-    def cut(self) -> Cut:
+    def cut(self) -> SpannedParts:
         parts: list[Part] = []
         owners: list[int] = []
         messages: list[int] = []
@@ -135,7 +135,7 @@ class _Cutter:
                 owners.append(self._owner(i, start))
                 messages.append(of_parts[i])
                 media.append(owned.medium)
-        return Cut(
+        return SpannedParts(
             parts=tuple(parts),
             owners=tuple(owners),
             messages=tuple(messages),
@@ -159,7 +159,7 @@ def cut_part(part: Part, places: Sequence[int], rendering: Rendering) -> list[tu
     found: list[tuple[int, Part]] = []
     for start, stop in zip(starts, [*inner, None], strict=True):
         piece = text[start:stop]
-        assert isinstance(piece, Text)
+        assert isinstance(piece, TracedText)
         found += [(start, inner_part) for inner_part in piece._parts]
     return found
 
@@ -178,7 +178,7 @@ def _add_span(
     parts = [rendering.parts[i] for i in block]
     for owned in parts:
         origin = owned.part.origin
-        if isinstance(origin, Origin) and origin.message != number:
+        if isinstance(origin, TextOrigin) and origin.message != number:
             other = "others or of tools" if origin.message < 0 else f"message {origin.message + 1}"
             raise RefusedError(_told(conversation, number, f"holds text of {other}"))
     start = _start(rendering, conversation, number, block, headers, rules)
@@ -198,8 +198,8 @@ def _start(
     """Return the place after the header."""
     parts = [rendering.parts[i] for i in block]
     prefix = before_text(parts, number)
-    first = next((p.part.origin for p in parts if isinstance(p.part.origin, Origin)), None)
-    if isinstance(first, Origin) and first.field.partition("[")[0] not in SAID:
+    first = next((p.part.origin for p in parts if isinstance(p.part.origin, TextOrigin)), None)
+    if isinstance(first, TextOrigin) and first.field.partition("[")[0] not in SAID:
         raise RefusedError(
             _told(
                 conversation, number, f"begins with its {first.field}, which is no part of a turn"
@@ -295,7 +295,7 @@ def check_nothing_lost(rendering: Rendering, conversation: Conversation) -> None
     origins = {owned.part.origin for owned in rendering.parts}
     for origin, texts in rendering.leaves.items():
         name = origin.field.partition("[")[0]
-        several = Origin(origin.message, SEVERAL_FIELDS)
+        several = TextOrigin(origin.message, SEVERAL_FIELDS)
         if name not in ("content", "tool_calls") or {origin, several} & origins:
             continue
         for text, source in texts:
@@ -310,12 +310,14 @@ def _told(conversation: Conversation, number: int, what: str) -> str:
     return f"message {number + 1} ({role}) {what}"
 
 
-def with_details(found: Cut, details: Mapping[int, Details], rendering: Rendering) -> Cut:
+def with_details(
+    found: SpannedParts, details: Mapping[int, Details], rendering: Rendering
+) -> SpannedParts:
     """Return the spans without those characters of contents that are not to be trained on."""
     rows: list[tuple[Part, int, int, int]] = []
     columns = (found.parts, found.owners, found.messages, found.media)
     for part, owner, message, medium in zip(*columns, strict=True):
-        field = part.origin.field if isinstance(part.origin, Origin) else ""
+        field = part.origin.field if isinstance(part.origin, TextOrigin) else ""
         is_content = field.partition("[")[0] == "content"
         if owner not in details or not is_content:
             rows.append((part, owner, message, medium))
@@ -330,4 +332,4 @@ def with_details(found: Cut, details: Mapping[int, Details], rendering: Renderin
             has_loss = any(a <= first < b for a, b in details[owner])
             rows.append((piece, owner if has_loss else -1, message, medium))
     parts, owners, messages, media = zip(*rows, strict=True)
-    return Cut(parts=parts, owners=owners, messages=messages, media=media)
+    return SpannedParts(parts=parts, owners=owners, messages=messages, media=media)

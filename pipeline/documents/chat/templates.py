@@ -18,7 +18,7 @@ from dataprep.configs.chat import ChatConfig
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.engine.special import read_configs, read_json_object
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.guards.opening import read_bounded
 
 DEFAULT, TOOL_USE = "default", "tool_use"
 # For base models, whose tokenizers have none.

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.engine.places import Places
+from dataprep.pipeline.engine.places import TokenPlaces
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.types import Offsets
 
 
 def token_weights(
-    places: Places, string_stops: Offsets, weights: NDArray[np.float64]
+    places: TokenPlaces, string_stops: Offsets, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the weight of each token: the largest of the strings that it overlaps.
 
-    >>> places = Places(starts=np.array([0, 2, 3]), stops=np.array([2, 3, 6]))
+    >>> places = TokenPlaces(starts=np.array([0, 2, 3]), stops=np.array([2, 3, 6]))
     >>> token_weights(places, np.array([4, 6]), np.array([0.0, 1.0])).tolist()
     [0.0, 0.0, 1.0]
     """
@@ -41,13 +41,17 @@ def token_weights(
 
 
 def token_turns(
-    places: Places, string_stops: Offsets, turns: NDArray[Any], firsts: Offsets, offsets: Offsets
+    places: TokenPlaces,
+    string_stops: Offsets,
+    turns: NDArray[Any],
+    firsts: Offsets,
+    offsets: Offsets,
 ) -> NDArray[Any]:
     """Return the turn of each token: that of the string which its first byte is in.
 
     Text i has strings from firsts[i] on, and tokens from offsets[i] on.
 
-    >>> places = Places(starts=np.array([0, 2, 3, 6]), stops=np.array([2, 3, 6, 6]))
+    >>> places = TokenPlaces(starts=np.array([0, 2, 3, 6]), stops=np.array([2, 3, 6, 6]))
     >>> stops, turns = np.array([4, 6, 8]), np.array([1, 6, 1])
     >>> token_turns(places, stops, turns, np.array([0, 2, 3]), np.array([0, 4, 4])).tolist()
     [1, 1, 1, 6]

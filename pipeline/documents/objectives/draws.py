@@ -56,7 +56,7 @@ def happens(keys: Keys, counter: Offsets | int, rate: float) -> Mask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class RecordPlaces:
     """Where the records of a batch come from: its lines belong to pieces, as in `together`."""
 
     firsts: Offsets  # i64[p], the first line of each piece within the batch

@@ -25,7 +25,7 @@ from dataprep.pipeline.documents.objectives.draws import Keys, below, happens, m
 from dataprep.pipeline.documents.objectives.objective import (
     Ends,
     Lookup,
-    Made,
+    MadeDocuments,
     Named,
     ObjectiveEntry,
     id_of,
@@ -89,7 +89,9 @@ class Fim:
         lengths = np.array([len(text) for text in layout.texts], np.int64)
         return cut_texts(layout, parts, self.choices(keys[owner], lengths), self.around)
 
-    def of_documents(self, documents: Documents, masks: tuple[str, ...], keys: Keys) -> Made:
+    def of_documents(
+        self, documents: Documents, masks: tuple[str, ...], keys: Keys
+    ) -> MadeDocuments:
         if self.unit == "character":
             return untouched(documents)
         bos, eos = len(self.ends.bos), len(self.ends.eos)
@@ -121,7 +123,7 @@ class Fim:
             length=np.stack([length for _, length in columns], axis=1).reshape(-1),
             counts=np.full(count, len(columns)),
         )
-        return Made(
+        return MadeDocuments(
             documents=rearranged(documents, masks, self.around, wanted), owner=bodies.document
         )
 

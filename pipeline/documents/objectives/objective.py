@@ -25,7 +25,7 @@ Named = Mapping[str, tuple[int, ...]]  # the ids of the tokens that an objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeDocuments:
     """New documents, and why some records have none."""
 
     documents: Documents
@@ -54,7 +54,9 @@ class Objective(Protocol):
     def of_texts(self, layout: Layout, keys: Keys) -> Layout:
         """Return the documents with their texts cut; those it was given, if it cuts none."""
 
-    def of_documents(self, documents: Documents, masks: tuple[str, ...], keys: Keys) -> Made:
+    def of_documents(
+        self, documents: Documents, masks: tuple[str, ...], keys: Keys
+    ) -> MadeDocuments:
         """Return the new documents."""
 
 
@@ -74,8 +76,8 @@ class ObjectiveEntry:
     may_be_chat: bool = False  # documents may be conversations
 
 
-def untouched(documents: Documents) -> Made:
-    return Made(documents=documents, owner=np.arange(len(documents.ends)))
+def untouched(documents: Documents) -> MadeDocuments:
+    return MadeDocuments(documents=documents, owner=np.arange(len(documents.ends)))
 
 
 def id_of(value: str | int, key: str, find: Lookup) -> int:

@@ -23,7 +23,7 @@ from dataprep.pipeline.documents.objectives.draws import Keys, below, mixed
 from dataprep.pipeline.documents.objectives.objective import (
     Ends,
     Lookup,
-    Made,
+    MadeDocuments,
     Named,
     ObjectiveEntry,
 )
@@ -44,7 +44,9 @@ class Prefix:
     def of_texts(self, layout: Layout, keys: Keys) -> Layout:
         return layout
 
-    def of_documents(self, documents: Documents, masks: tuple[str, ...], keys: Keys) -> Made:
+    def of_documents(
+        self, documents: Documents, masks: tuple[str, ...], keys: Keys
+    ) -> MadeDocuments:
         bos, eos = len(self.ends.bos), len(self.ends.eos)
         most = None if self.context is None else self.context - bos - eos
         bodies = bodies_of(documents, bos=bos, eos=eos, most=most)
@@ -53,14 +55,14 @@ class Prefix:
         length = bodies.length + bodies.bos + bodies.eos
         own = mixed(keys[bodies.document], bodies.number)
         cut = 1 + below(own, 0, np.maximum(length - 1, 1))
-        return Made(
+        return MadeDocuments(
             documents=_two_sides(documents, masks, start, np.minimum(cut, length), length),
             owner=bodies.document,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seq2Seq:
+class Seq2SeqObjective:
     """Cuts each document where its loss begins."""
 
     seed: int
@@ -68,7 +70,9 @@ class Seq2Seq:
     def of_texts(self, layout: Layout, keys: Keys) -> Layout:
         return layout
 
-    def of_documents(self, documents: Documents, masks: tuple[str, ...], keys: Keys) -> Made:
+    def of_documents(
+        self, documents: Documents, masks: tuple[str, ...], keys: Keys
+    ) -> MadeDocuments:
         loss = dense_mask(documents.masks[masks.index("loss")])
         start = np.concatenate(([0], documents.ends[:-1]))
         length = documents.ends - start
@@ -89,7 +93,7 @@ class Seq2Seq:
             reasons = {int(i): why for i in np.flatnonzero(wrong)} | reasons
         good = np.array([i for i in range(len(length)) if i not in reasons], np.int64)
         made = _two_sides(documents, masks, start[good], cut[good], length[good])
-        return Made(documents=made, owner=good, reasons=reasons)
+        return MadeDocuments(documents=made, owner=good, reasons=reasons)
 
 
 def _two_sides(
@@ -119,8 +123,8 @@ def _make_prefix(config: ObjectiveConfig, named: Named, ends: Ends) -> Prefix:
     return Prefix(seed=config.seed, context=config.context, ends=ends)
 
 
-def _make_seq2seq(config: ObjectiveConfig, named: Named, ends: Ends) -> Seq2Seq:
-    return Seq2Seq(seed=config.seed)
+def _make_seq2seq(config: ObjectiveConfig, named: Named, ends: Ends) -> Seq2SeqObjective:
+    return Seq2SeqObjective(seed=config.seed)
 
 
 PREFIX = ObjectiveEntry(make=_make_prefix, named=_nothing_named, masks=("encoder",))

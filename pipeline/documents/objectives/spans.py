@@ -25,7 +25,7 @@ from dataprep.pipeline.documents.objectives.draws import Keys, lengths_of_parts,
 from dataprep.pipeline.documents.objectives.objective import (
     Ends,
     Lookup,
-    Made,
+    MadeDocuments,
     Named,
     ObjectiveEntry,
 )
@@ -55,7 +55,9 @@ class Spans:
     def of_texts(self, layout: Layout, keys: Keys) -> Layout:
         return layout
 
-    def of_documents(self, documents: Documents, masks: tuple[str, ...], keys: Keys) -> Made:
+    def of_documents(
+        self, documents: Documents, masks: tuple[str, ...], keys: Keys
+    ) -> MadeDocuments:
         bos, eos = len(self.ends.bos), len(self.ends.eos)
         bodies = bodies_of(documents, bos=bos, eos=eos, most=self.most)
         masked, spans = counts_of(bodies.length, self.noise_density, self.mean_span)
@@ -66,7 +68,9 @@ class Spans:
         )
         wanted = self._ranges(len(documents.tokens), bodies, spans, kept_lengths, masked_lengths)
         added = np.concatenate((self.ends.ids, self.sentinels))
-        return Made(documents=rearranged(documents, masks, added, wanted), owner=bodies.document)
+        return MadeDocuments(
+            documents=rearranged(documents, masks, added, wanted), owner=bodies.document
+        )
 
     def _ranges(
         self, n: int, bodies: Bodies, spans: Offsets, kept: Offsets, masked: Offsets

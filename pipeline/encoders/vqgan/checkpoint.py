@@ -28,7 +28,7 @@ from dataprep.pipeline.encoders.vqgan.weights import (
     write_tensors,
 )
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.opening import open_regular
+from dataprep.pipeline.guards.opening import open_regular
 
 MAX_DEPTH = 32
 

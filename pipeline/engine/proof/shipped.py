@@ -19,7 +19,7 @@ import msgspec
 
 from dataprep.pipeline.engine.proof.record import Proof, ProofKey
 from dataprep.pipeline.engine.proof.sweep import SWEEP_VERSION, Sweep
-from dataprep.pipeline.opening import read_bounded
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.typed import decode_as
 
 FILE = Path(__file__).with_name("shipped.json")

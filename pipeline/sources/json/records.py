@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dataprep.pipeline.excerpts import excerpt_of_bytes
+from dataprep.pipeline.guards.excerpts import excerpt_of_bytes
 from dataprep.pipeline.ragged import HeldBy
 from dataprep.pipeline.sources.batches import as_columns
 from dataprep.pipeline.sources.json.array import JSON_SPACE

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import PASSAGES, id_of, links_of, local_paths
-from dataprep.pipeline.secrets import identity_of
+from dataprep.pipeline.guards.secrets import identity_of
 
 
 def refuse_twice(named: Iterable[tuple[str, str]]) -> None:

@@ -12,10 +12,10 @@ from dataprep.loaders import DataLoader
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError
 from dataprep.pipeline.files import read_sealed
+from dataprep.pipeline.guards.opening import MAX_BYTES, TooLargeError, read_bounded
 from dataprep.pipeline.jobs.ownership import check_ours
 from dataprep.pipeline.jobs.workspace import check_out
 from dataprep.pipeline.media.find import find_media
-from dataprep.pipeline.opening import MAX_BYTES, TooLargeError, read_bounded
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 

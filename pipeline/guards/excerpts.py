@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from dataprep.pipeline.errors import short
-from dataprep.pipeline.secrets import redacted
+from dataprep.pipeline.guards.secrets import redacted
 
 LIMIT = 200  # characters
 _WINDOW = 1000  # characters that are looked at: a credential must not be cut before it is hidden

@@ -19,7 +19,7 @@ from dataprep.pipeline.errors import ConfigError
 Result = TypeVar("Result")
 
 
-class Turns(Generic[Result]):
+class Turnstile(Generic[Result]):
     """Calls a method for one caller at a time; holds no reference to its object."""
 
     def __init__(self, act: Callable[[], Result]) -> None:

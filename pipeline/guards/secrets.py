@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dataprep.pipeline.addresses import (
+from dataprep.pipeline.guards.addresses import (
     MARK,
     identity_in,
     is_marked,

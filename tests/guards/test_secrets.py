@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 
 from conftest import Finished, RunCli
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline import secrets
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.guards import secrets
+from dataprep.pipeline.guards.secrets import (
+    address_of,
+    hidden,
+    identity_of,
+    redacted,
+    without_secrets,
+)
 from dataprep.pipeline.jobs.executors import run_local
-from dataprep.pipeline.secrets import address_of, hidden, identity_of, redacted, without_secrets
 from dataprep.pipeline.sources import find_sources
 from support.installed import python_path
 
@@ -214,7 +220,7 @@ def test_a_worker_gets_the_addresses_however_many_they_are(
     told: list[object] = []
     (tmp_path / "telling.py").write_text(
         "import os\n"
-        "from dataprep.pipeline.secrets import address_of\n"
+        "from dataprep.pipeline.guards.secrets import address_of\n"
         "def begin(work):\n"
         "    def run(job, send):\n"
         f"        send({{'type': 'told', 'value': [address_of(n) for n in {names[::5000]!r}]}})\n"
