@@ -432,6 +432,7 @@ def write_shard(folder: Path, path: Path, payloads: list[bytes], capacity: int) 
         for p in (path, index, provenance)
     )
     return RowShard(
+        first_document=0,
         **asdict(shard),
         num_records=len(payloads),
         num_tokens=len(payloads) * capacity,

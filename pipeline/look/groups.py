@@ -30,7 +30,7 @@ from dataprep.pipeline.look.records import read_records, read_rows
 from dataprep.pipeline.look.row_rules import dense_masks, segment_lengths
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.sources.known import FORMATS
-from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.documents import check_documents, decode_documents
 from dataprep.pipeline.storage.manifest import (
     PackedManifest,
@@ -40,7 +40,7 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.origins import Origins, origins_of
-from dataprep.pipeline.storage.provenance import ROW_PIECE, OriginFile
+from dataprep.pipeline.storage.provenance import OriginFile, read_row_pieces
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
@@ -222,9 +222,7 @@ def _documents(folder: Path, manifest: TokenizedManifest, shard: Any) -> Iterato
 def _pieces(folder: Path, manifest: PackedManifest, shard: Any) -> Iterator[_Parts]:
     """Yield the pieces of documents in the rows of a shard."""
     path = folder / shard.provenance.path
-    pieces = read_array(folder, shard.provenance, ROW_PIECE)
-    if len(pieces) and int(pieces["document"].max()) >= _num_documents(manifest):
-        raise CorruptError(f"{path} names a document that no source has")
+    pieces = read_row_pieces(folder, manifest, shard)
     layout = RowLayout.of_manifest(manifest)
     for first, rows in read_rows(folder, manifest, shard):
         start, stop = np.searchsorted(pieces["row"], [first, first + len(rows.tokens)])

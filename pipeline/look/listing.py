@@ -16,9 +16,10 @@ import numpy as np
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.origins import Origin, RowOrigins
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.manifest import PackedManifest
-from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
+from dataprep.pipeline.storage.parts import files_named
+from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, read_row_pieces
 from dataprep.pipeline.typed import decoder_of
 from dataprep.pipeline.types import Offsets
 
@@ -77,15 +78,16 @@ def _lost(folder: Path, manifest: PackedManifest) -> Iterator[Listed]:
 
 def _lost_lines(folder: Path, manifest: PackedManifest) -> Iterator[tuple[int, _Line]]:
     """Yield the lines of the list, each with its document as numbered through all datasets."""
-    entry = listed(manifest, LOST)
-    if entry is None:
-        return
-    check_file(folder, entry)
     starts: dict[str, int] = {}
     firsts = offsets_of([source.records for source in manifest.sources])
     for source, first in zip(manifest.sources, firsts.tolist(), strict=False):
         starts.setdefault(source.path, first)
-    total = int(firsts[-1])
+    for place, _, entry in files_named(folder, manifest, LOST):
+        check_file(place, entry)
+        yield from _lines_in(place, starts, int(firsts[-1]))
+
+
+def _lines_in(folder: Path, starts: Mapping[str, int], total: int) -> Iterator[tuple[int, _Line]]:
     decoder = decoder_of(_Line)
     with open(folder / LOST, "rb") as file:
         for number, text in enumerate(file, 1):
@@ -135,12 +137,9 @@ def pieces_of(folder: Path, manifest: PackedManifest) -> tuple[Offsets, Offsets,
     parts = [np.zeros(0, ROW_PIECE)]
     rows = [np.zeros(0, np.int64)]
     for shard, first in zip(manifest.shards, firsts, strict=False):
-        parts.append(read_array(folder, shard.provenance, ROW_PIECE))
+        parts.append(read_row_pieces(folder, manifest, shard))
         rows.append(parts[-1]["row"].astype(np.int64) + first)
     pieces = np.concatenate(parts)
-    total = sum(source.records for source in manifest.sources)
-    if len(pieces) and int(pieces["document"].max()) >= total:
-        raise CorruptError(f"the provenance of {folder} names a document that no source has")
     document, length, start = (
         pieces[name].astype(np.int64) for name in ("document", "length", "start")
     )

@@ -22,7 +22,7 @@ from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.origins import origins_of, read_media
-from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, ROW_PIECE, read_pieces
+from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, read_pieces, read_row_pieces
 from dataprep.pipeline.types import Offsets
 
 OPEN_SHARDS = 16  # whose pieces are kept in memory
@@ -118,11 +118,7 @@ class RowOrigins:
         return read_media(self._folder, self._manifest, file, is_hashed=is_hashed)
 
     def _read(self, shard: int) -> NDArray[Any]:
-        entry = self._manifest.shards[shard].provenance
-        pieces = read_array(self._folder, entry, ROW_PIECE)
-        if len(pieces) and int(pieces["document"].max()) >= self._starts[-1]:
-            raise CorruptError(f"{self._folder / entry.path} names a document that no source has")
-        return pieces
+        return read_row_pieces(self._folder, self._manifest, self._manifest.shards[shard])
 
 
 def origin_of(folder: Path, manifest: TokenizedManifest, document: int) -> Origin:

@@ -210,6 +210,7 @@ def _shard_entry(marker: RowsMarker, number: int, count: int) -> RowShard:
     files = {role: asdict(written) for role, written in marker.files.items()}
     return RowShard(
         path=_name("shards", number, count),
+        first_document=0,
         num_records=marker.num_rows,
         num_tokens=marker.num_tokens,
         **files["shards"],

@@ -10,6 +10,8 @@ entries       the typed entries of a manifest
 kinds         the three kinds of manifest, of these entries
 agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
+parts         datasets that grow: generations, and the parts that they consist of
+joined        the manifests of parts ─► that of the whole
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays

@@ -1,7 +1,8 @@
 """What must go together in a manifest: parts that name, count or hash the same thing.
 
     fingerprint   is the hash of `identity`, which has the config and the sources
-    shards        are numbered 0, 1, … of as many as there are, their other files like them
+    shards        are numbered 0, 1, … of as many as there are, their other files like them;
+                  those of parts are in the folders of these, in order
     counts        of shards and of sources add up to those of the dataset
     dtypes        are the ones that the largest id and the longest row ask for
 
@@ -22,7 +23,7 @@ from msgspec import UnsetType
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.storage.documents import ends_dtype, token_dtype
-from dataprep.pipeline.storage.entries import Json
+from dataprep.pipeline.storage.entries import Json, PartEntry
 from dataprep.pipeline.storage.kinds import (
     AnyShard,
     EncodedManifest,
@@ -37,6 +38,7 @@ from dataprep.pipeline.types import MODALITIES
 
 ERRORS = "errors.jsonl"
 _FILE_NAME = re.compile(r"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+")
+_PART_NAME = re.compile(r"parts/[0-9]{5,}(-[0-9]+)?")
 _SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
 _SUMMED = ("tokens", "frames", "codes")  # over the sources
 _FATES = ("written", "quarantined", "dropped", "empty")  # what becomes of a record
@@ -68,21 +70,46 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
 
 
 def _wrong_names(manifest: Manifest) -> Iterator[str]:
-    for entry in files_of(manifest):
-        if not _FILE_NAME.fullmatch(entry.path):
-            yield f"it lists {short(entry.path)!r}, which is outside the dataset or no file of one"
+    parts: Sequence[PartEntry] = getattr(manifest, "parts", ())
+    yield from _wrong_parts(manifest, parts)
     shards: Sequence[AnyShard] = manifest.shards
-    for number, shard in enumerate(shards):
-        wanted = (number, len(shards))
-        names = [_SHARD_NAME.fullmatch(entry.path) for entry in files_of_shard(shard)]
+    named = list(zip(shards, _places_of(len(shards), parts), strict=False))
+    entries = [(e.path, place) for shard, (place, _, _) in named for e in files_of_shard(shard)]
+    for path, place in (*entries, *((entry.path, "") for entry in manifest.files)):
+        if not (path.startswith(place) and _FILE_NAME.fullmatch(path.removeprefix(place))):
+            yield f"it lists {short(path)!r}, which is outside the dataset or no file of one"
+    for shard, (place, number, count) in named:
+        own = [entry.path.removeprefix(place) for entry in files_of_shard(shard)]
+        names = [_SHARD_NAME.fullmatch(path) for path in own]
         found = {(m[1], int(m[2]), int(m[3])) if m else ("", -1, -1) for m in names}
-        if len(found) > 1 or next(iter(found))[1:] != wanted:
-            yield f"{shard.path} is not named as shard {number} of {len(shards)}"
+        if len(found) > 1 or next(iter(found))[1:] != (number, count):
+            yield f"{shard.path} is not named as shard {number} of {count}"
     seen = Counter(entry.path for entry in files_of(manifest))
     yield from (f"it lists {path} twice" for path, count in seen.items() if count > 1)
     has_errors = ERRORS in {entry.path for entry in manifest.files}
-    if has_errors != bool(manifest.counts.get("documents_quarantined")):
+    if not parts and has_errors != bool(manifest.counts.get("documents_quarantined")):
         yield f"it {'lists' if has_errors else 'lacks'} {ERRORS}, unlike its count of such records"
+
+
+def _places_of(num_shards: int, parts: Sequence[PartEntry]) -> list[tuple[str, int, int]]:
+    """Return for each shard the folder that it is in, its number there, and how many those are."""
+    if not parts:
+        return [("", number, num_shards) for number in range(num_shards)]
+    return [(f"{p.path}/", number, p.shards) for p in parts for number in range(p.shards)]
+
+
+def _wrong_parts(manifest: Manifest, parts: Sequence[PartEntry]) -> Iterator[str]:
+    for part in parts:
+        if not _PART_NAME.fullmatch(part.path):
+            yield f"it lists the part {short(part.path)!r}, which is outside the dataset or no part"
+    twice = [path for path, count in Counter(p.path for p in parts).items() if count > 1]
+    yield from (f"it lists the part {path} twice" for path in twice)
+    if parts and manifest.files:
+        yield "it lists files besides those of its parts"
+    for name, total in (("shards", len(manifest.shards)), ("sources", len(manifest.sources))):
+        own = sum(getattr(part, name) for part in parts)
+        if parts and own != total:
+            yield f"it has {total} {name}, but its parts have {own}"
 
 
 # --- identity ---

@@ -60,7 +60,8 @@ def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
     """Raise CorruptError unless it is a plain file of the right size; return its state."""
     path = folder / entry.path
     try:
-        is_link = path.is_symlink() or (path.parent != folder and path.parent.is_symlink())
+        above = [part for part in path.parents if part != folder and part.is_relative_to(folder)]
+        is_link = any(part.is_symlink() for part in (path, *above))
         found = path.lstat()
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)

@@ -33,6 +33,17 @@ class FileEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartEntry:
+    """A dataset of its own, in a folder of the one that it is a part of."""
+
+    path: FilePath  # parts/00003
+    fingerprint: Fingerprint
+    checksum: Fingerprint  # of its manifest
+    shards: Size
+    sources: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OriginsEntry:
     """The provenance of a shard of documents."""
 
@@ -58,6 +69,7 @@ class DocumentShard:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShard:
     path: FilePath
+    first_document: Size  # documents of all parts before its own: provenance numbers those of one
     num_records: Size
     num_tokens: Size  # of documents, padding left out
     num_bytes: Size

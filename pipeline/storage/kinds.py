@@ -25,6 +25,7 @@ from dataprep.pipeline.storage.entries import (
     Json,
     MediaSource,
     OriginsEntry,
+    PartEntry,
     RowShard,
     SeqLen,
     Size,
@@ -54,6 +55,8 @@ class TokenizedManifest:
     counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] = ()
+    generation: Size = 0  # how often it has grown or shrunk
+    parts: tuple[PartEntry, ...] = ()  # of a dataset that grows: those that it consists of
 
     def tags_of(self, modality: str) -> BlockTags | None:
         return _tags(self, modality)
@@ -82,6 +85,8 @@ class PackedManifest:
     counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] = ()
+    generation: Size = 0
+    parts: tuple[PartEntry, ...] = ()
 
     @property
     def one_document_a_row(self) -> bool:

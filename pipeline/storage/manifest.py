@@ -58,7 +58,7 @@ __all__ = [
     "sealed",
 ]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -88,9 +88,12 @@ def sealed(values: Json) -> bytes:
     return f"{text}\n".encode()
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest and check every value in it, but not the files that it lists."""
-    path, data = folder / MANIFEST, _read(folder)
+def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
+    """Read the manifest and check every value in it, but not the files that it lists.
+
+    `name` is another than manifest.json for an earlier generation (`parts`).
+    """
+    path, data = folder / name, _read(folder, name)
     kind = _kind_in(path, data)
     try:
         values = msgspec.json.decode(data)
@@ -127,13 +130,13 @@ def _kind_in(path: Path, data: bytes) -> str:
     return head.kind
 
 
-def check_bytes(folder: Path) -> None:
+def check_bytes(folder: Path, name: str = MANIFEST) -> None:
     """Raise CorruptError unless the manifest is byte by byte as it was written."""
-    data = _read(folder)
+    data = _read(folder, name)
     values = json.loads(data)
     del values[CHECKSUM]
     if data != sealed(values):
-        raise CorruptError(f"{folder / MANIFEST} is not as it was written; make the dataset again")
+        raise CorruptError(f"{folder / name} is not as it was written; make the dataset again")
 
 
 def _other_key(wanted: Json, found: Json) -> str:
@@ -169,17 +172,15 @@ def kind_told(head: bytes) -> str:
     return next((kind for kind in KINDS if f'"kind": "{kind}"'.encode() in head), "")
 
 
-def _read(folder: Path) -> bytes:
+def _read(folder: Path, name: str = MANIFEST) -> bytes:
     try:
-        return read_bounded(folder / MANIFEST)
+        return read_bounded(folder / name)
     except NotRegularError:
-        raise CorruptError(
-            f"{folder / MANIFEST} is not a file, so {folder} is not a dataset"
-        ) from None
+        raise CorruptError(f"{folder / name} is not a file, so {folder} is not a dataset") from None
     except (FileNotFoundError, NotADirectoryError):
         raise CorruptError(_missing(folder)) from None
     except OSError as error:
-        cause = f"cannot read {folder / MANIFEST}: {error.strerror}"
+        cause = f"cannot read {folder / name}: {error.strerror}"
         raise CorruptError(f"{cause}; copy the dataset again, or make it again") from None
 
 

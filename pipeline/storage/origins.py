@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import (
     DOCUMENT_ORIGIN,
     MEDIA,
@@ -80,6 +81,21 @@ def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Or
             runs=runs_of_tokenized(folder, manifest),
             count=sum(shard.num_documents for shard in manifest.shards),
         )
+    found = [(_origins_of_packed(place, part), part) for place, part in parts_of(folder, manifest)]
+    files: list[OriginFile] = []
+    runs, document, dataset = [np.zeros(0, ORIGIN_RUN)], 0, 0
+    for origins, part in found:
+        own = origins.runs.copy()
+        own["document"] += np.uint64(document)
+        own["file"] += len(files)
+        runs.append(own)
+        files += [replace(file, dataset=file.dataset + dataset) for file in origins.files]
+        document += origins.count
+        dataset += len(part.sources)
+    return Origins(files=tuple(files), runs=np.concatenate(runs), count=document)
+
+
+def _origins_of_packed(folder: Path, manifest: PackedManifest) -> Origins:
     files = read_files(folder, manifest)
     runs = read_array(folder, must_list(folder, manifest, ORIGINS), ORIGIN_RUN)
     wrong = _wrong_runs(runs, files, [source.records for source in manifest.sources])
@@ -210,6 +226,26 @@ def iter_media(
 ) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield what the rows of all files of codes are of, as (file, the next rows of it), at most
     `MOST_NAMES` rows at a time; they are as many as pictures."""
+    if not manifest.parts:
+        yield from _media_of_part(folder, manifest)
+        return
+    first = 0
+    for place, part in parts_of(folder, manifest):
+        for file, names in _media_of_part(place, part):
+            yield first + file, names
+        first += _num_files(place, part)
+
+
+def _num_files(folder: Path, part: TokenizedManifest | PackedManifest) -> int:
+    """Return how many files the documents of a dataset came from."""
+    if isinstance(part, TokenizedManifest):
+        return len(part.sources)
+    return len(read_files(folder, part))
+
+
+def _media_of_part(
+    folder: Path, manifest: TokenizedManifest | PackedManifest
+) -> Iterator[tuple[int, Sequence[str]]]:
     entry = listed(manifest, MEDIA)
     if entry is None:
         return
@@ -235,6 +271,11 @@ def read_media(
 ) -> Sequence[str]:
     """Return what the rows of a file are of; nothing if they are no codes. The hash of the manifest
     is compared if it is asked for."""
+    for place, part in parts_of(folder, manifest) if manifest.parts else ():
+        count = _num_files(place, part)
+        if file < count:
+            return read_media(place, part, file, is_hashed=is_hashed)
+        file -= count
     entry = listed(manifest, MEDIA)
     if entry is None:
         return ()

@@ -14,17 +14,19 @@ So a packed dataset says by itself where its rows came from, when the tokenized 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.checked import check_file
-from dataprep.pipeline.storage.entries import FileEntry, Size, Text
+from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.typed import decode_as
 
 T = TypeVar("T")
@@ -65,11 +67,29 @@ def listed(manifest: TokenizedManifest | PackedManifest, name: str) -> FileEntry
 
 
 def read_pieces(folder: Path, manifest: TokenizedManifest) -> tuple[SourcePiece, ...]:
-    """Return where the pieces of all tasks came from."""
-    pieces = _read_json(folder, manifest, PIECES, tuple[SourcePiece, ...])
-    if max((piece.source for piece in pieces), default=-1) >= len(manifest.sources):
-        raise CorruptError(f"{folder / PIECES} names a source that the manifest does not list")
-    return pieces
+    """Return where the pieces of all tasks came from; sources are numbered through all parts."""
+    found: list[SourcePiece] = []
+    first = 0
+    for place, part in parts_of(folder, manifest):
+        pieces = _read_json(place, part, PIECES, tuple[SourcePiece, ...])
+        if max((piece.source for piece in pieces), default=-1) >= len(part.sources):
+            raise CorruptError(f"{place / PIECES} names a source that the manifest does not list")
+        found += [replace(piece, source=piece.source + first) for piece in pieces]
+        first += len(part.sources)
+    return tuple(found)
+
+
+def read_row_pieces(folder: Path, manifest: PackedManifest, shard: RowShard) -> NDArray[Any]:
+    """Return the pieces of the rows of a shard; documents are numbered through all parts."""
+    pieces = read_array(folder, shard.provenance, ROW_PIECE)
+    num_documents = sum(source.records for source in manifest.sources)
+    last = int(pieces["document"].max(initial=0))
+    if len(pieces) and shard.first_document + last >= num_documents:
+        path = folder / shard.provenance.path
+        raise CorruptError(f"{path} names document {last} of {num_documents}")
+    numbered = pieces.copy()
+    numbered["document"] += np.uint64(shard.first_document)
+    return numbered
 
 
 def read_files(folder: Path, manifest: PackedManifest) -> tuple[OriginFile, ...]:

@@ -387,7 +387,7 @@ def test_files_of_a_packed_dataset_that_cannot_be_are_found(folders: dict[str, P
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (set_first("document", (1 << 64) - 1), "names a document that no source has"),
+        (set_first("document", (1 << 64) - 1), "names document 18446744073709551615 of"),
         (set_first("length", (1 << 32) - 1), "lists segments of other lengths"),
     ],
 )

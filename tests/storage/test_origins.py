@@ -58,7 +58,7 @@ def test_names_of_media_are_carried_over_a_few_at_a_time(tmp_path: Path, per_fil
     path = tmp_path / MEDIA
     write_media(path, ((file, names) for file in range(total // per_file)))
     entry = FileEntry(path=MEDIA, num_bytes=path.stat().st_size, xxh3_128=hash_file(path))
-    manifest = cast(TokenizedManifest, SimpleNamespace(files=(entry,)))
+    manifest = cast(TokenizedManifest, SimpleNamespace(files=(entry,), parts=(), sources=()))
     tracemalloc.start()
     try:
         write_media(tmp_path / "again", iter_media(tmp_path, manifest))

@@ -174,6 +174,7 @@ def _write(
         np.save(provenance, np.zeros(0, ROW_PIECE))  # the loader reads none
         entries.append(
             RowShard(
+                first_document=0,
                 **asdict(_entry(folder, path)),
                 num_records=len(own),
                 num_tokens=len(own) * layout.capacity,

@@ -22,7 +22,7 @@ from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.origins import origins_of
-from dataprep.pipeline.storage.provenance import ROW_PIECE
+from dataprep.pipeline.storage.provenance import read_row_pieces
 from dataprep.pipeline.storage.rows import RowLayout, decode_rows
 from dataprep.pipeline.types import Offsets
 
@@ -78,15 +78,12 @@ def _check_provenance(
 ) -> None:
     """Raise unless the provenance names the pieces of every row, in order."""
     path = folder / shard.provenance.path
-    pieces: NDArray[Any] = read_array(folder, shard.provenance, ROW_PIECE)
+    pieces: NDArray[Any] = read_row_pieces(folder, manifest, shard)
     expected = np.repeat(np.arange(len(per_row)), per_row)
     if not np.array_equal(pieces["row"], expected):
         raise CorruptError(f"{path} does not list the segments of the rows of {shard.path}")
     if not np.array_equal(pieces["length"], lengths):
         raise CorruptError(f"{path} lists segments of other lengths than those of {shard.path}")
-    num_documents = sum(source.records for source in manifest.sources)
-    if len(pieces) and int(pieces["document"].max()) >= num_documents:
-        raise CorruptError(f"{path} names document {pieces['document'].max()} of {num_documents}")
     odd = pieces[pieces["head"] > np.minimum(pieces["start"], pieces["length"] - 1)]
     if len(odd):
         raise CorruptError(
