@@ -94,7 +94,8 @@ class TextSource:
     path: Text
     input: Text  # what the user named: a path, a folder, a glob, a URL …
     kind: Text
-    bytes: SizeIfKnown
+    start: Size  # of a file that was appended to: the byte from which on it was read
+    bytes: SizeIfKnown  # from there on
     fingerprint: Text
     records: Size
     written: Size

@@ -106,6 +106,7 @@ def _manifest(
         TextSource(
             **entry_of(source, total, on_error),
             input=plan.config.inputs[number].path,
+            start=source.start,
             empty=total["empty"],
             tokens=total["tokens"],
         )
@@ -217,7 +218,8 @@ def _first_lines(plan: TokenizePlan, committed: Sequence[_Committed]) -> list[in
         for place, count in c.marker.lines.items():
             lines[c.first_piece + int(place)] = count
     result: list[int] = []
-    total = Counter[int]()  # lines so far, by source
+    # Lines so far, by source.
+    total = Counter({i: source.lines_before for i, source in enumerate(plan.sources)})
     for i, piece in enumerate(p for task in plan.tasks for p in task.pieces):
         result.append(total[piece.source])
         total[piece.source] += lines.get(i, 0)
