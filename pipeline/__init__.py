@@ -18,6 +18,8 @@
     pack         tokenized → packed dataset           ├ one recipe each
     encode       media → dataset of codes             ┘
        │
+    run          datasets that grow: generations
+       │
     look         inspect, verify, stats
     sample       the embedded sample: data, no code
 

@@ -38,6 +38,7 @@ ABOVE: dict[str, set[str]] = {
     },
     "pack": {"storage", "jobs", "configs"},
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
+    "run": {"storage", "sources", "jobs", "tokenize", "pack", "encode", "configs"},
     "look": {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),
         "configs",
@@ -50,7 +51,7 @@ BESIDE: dict[str, set[str]] = {
     "loaders": {"storage"},
     "cli": {
         *("configs", "loaders", "sample", "engine", "encoders", "storage", "jobs"),
-        *("tokenize", "pack", "encode", "look"),
+        *("tokenize", "pack", "encode", "run", "look"),
     },
 }
 
