@@ -94,7 +94,7 @@ class RunConfig(TokenizeConfig):
             raise ValueError(f"splits: the rates sum to {float(shares):g}, they must sum to 1")
         if self.split_by != "content" and not re.fullmatch("key:.+", self.split_by):
             raise ValueError(f"split_by {self.split_by!r} must be content or key:NAME")
-        unknown = sorted(set(self.mixture) - set(self.corpora or {ONLY_CORPUS: None}))
+        unknown = sorted(set(self.mixture) - set(self.names))
         if unknown:
             raise ValueError(f"mixture names {unknown[0]!r}, which is not one of the corpora")
         return self

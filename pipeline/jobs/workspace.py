@@ -37,8 +37,11 @@ Identity = Mapping[str, Any]
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Lock the folder for this process; the kernel unlocks it, however the process ends."""
+def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
+    """Lock the folder for this process; the kernel unlocks it, however the process ends.
+
+    `wait` for another run to end; else that is a LockedError.
+    """
     try:
         make_folder(out)
         descriptor = os.open(out, os.O_RDONLY)
@@ -48,7 +51,7 @@ def locked(out: Path) -> Iterator[None]:
         raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise LockedError(f"another run holds {out}; wait for it or stop it") from None
         except OSError as error:  # some network disks have no locks, or none for folders

@@ -11,7 +11,7 @@ Parts that no generation needs any more stay: `dataprep clean` removes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -19,11 +19,12 @@ from typing import Generic
 from dataprep.pipeline.errors import CorruptError, DataprepError
 from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
+from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import fingerprint_begun
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
-from dataprep.pipeline.storage.parts import PARTS, G, checksum_of, part_name
+from dataprep.pipeline.storage.parts import PARTS, G, part_name
 
 _NUMBER = re.compile(r"([0-9]{5,})(-[0-9]+)?")
 
@@ -33,7 +34,17 @@ class Wanted(Generic[G]):
     """A part, and how it is made if it is missing."""
 
     fingerprint: str
-    make: Callable[[str], object]  # given the folder
+    make: Callable[[str, Report], object]  # given the folder, and what progress is reported to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Generic[G]):
+    """The parts that a dataset should have, and why those are not what it has."""
+
+    kind: type[G]
+    parts: tuple[Wanted[G], ...]
+    reasons: tuple[str, ...]  # none: nothing is to be done
+    notes: tuple[str, ...] = ()
 
 
 def current(out: Path, kind: type[G]) -> G | None:
@@ -48,29 +59,22 @@ def current(out: Path, kind: type[G]) -> G | None:
     return found
 
 
-def settle(out: Path, kind: type[G], wanted: Sequence[Wanted[G]]) -> G:
-    """Return the generation of the wanted parts, in this order; make what is missing of it."""
+def settle(out: Path, planned: Planned[G], report: Report) -> G:
+    """Return the generation of the planned parts, in their order; make what is missing of it."""
+    kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
     made = {part.fingerprint: (name, part) for name, part in finished_parts(out, kind)}
     chosen: list[tuple[str, G]] = []
     for each in wanted:
         if each.fingerprint not in made:
             name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
-            each.make(str(out / name))
+            each.make(str(out / name), report)
             made[each.fingerprint] = name, _part(out / name, kind, each.fingerprint)
         chosen.append(made[each.fingerprint])
     before = current(out, kind)
-    if before is not None and [(p.path, p.checksum) for p in before.parts] == [
-        (name, checksum_of(part)) for name, part in chosen
-    ]:
-        return before
-    return publish_generation(out, chosen)
-
-
-def missing(out: Path, kind: type[G], wanted: Sequence[Wanted[G]]) -> int:
-    """Return how many of the parts would have to be made."""
-    made = {part.fingerprint for _, part in finished_parts(out, kind)}
-    return sum(each.fingerprint not in made for each in wanted)
+    names = [part.path for part in before.parts] if before else []
+    anew = [name for name, _ in chosen][: len(names)] != names
+    return publish_generation(out, chosen, anew=anew)
 
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:

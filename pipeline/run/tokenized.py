@@ -21,7 +21,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
 from dataprep.pipeline.run.changes import Changes, as_recorded, changes_since
-from dataprep.pipeline.run.parts import Wanted, current, settle, unfinished_parts
+from dataprep.pipeline.run.parts import Planned, Wanted, current, unfinished_parts
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -36,21 +36,12 @@ _BAD = ("documents_quarantined", "documents_dropped")
 Part = Wanted[TokenizedManifest]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenizedTodo:
-    """The parts that a dataset should have, and why that is not what it has."""
-
-    parts: tuple[Part, ...]
-    reasons: tuple[str, ...]  # none: nothing is to be done
-    notes: tuple[str, ...] = ()
-
-
 def plan_tokenized(
-    out: Path, config: TokenizeConfig, run: RunConfig, cache_dir: Path, report: Report
-) -> TokenizedTodo:
+    out: Path, config: TokenizeConfig, run: RunConfig, cache_dir: Path
+) -> Planned[TokenizedManifest]:
     """Compare the inputs with the dataset; read no more of them than is needed for that."""
     found = find_all_sources(config, cache_dir, None)
-    maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir, report)
+    maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
     parts = [part for _, part in parts_of(out, have)] if have else []
     recorded = [source for part in parts for source in part.sources]
@@ -77,12 +68,13 @@ def plan_tokenized(
         reasons += _new_files(changes)
     groups = _groups(out, new, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
-    known = [Wanted[TokenizedManifest](fingerprint=p.fingerprint, make=_never) for p in kept]
-    return TokenizedTodo(parts=(*known, *made), reasons=tuple(reasons), notes=tuple(notes))
-
-
-def make_tokenized(out: Path, todo: TokenizedTodo) -> TokenizedManifest:
-    return settle(out, TokenizedManifest, todo.parts)
+    known: list[Part] = [Wanted(fingerprint=p.fingerprint, make=_never) for p in kept]
+    return Planned(
+        kind=TokenizedManifest,
+        parts=(*known, *made),
+        reasons=tuple(reasons),
+        notes=tuple(notes),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +85,6 @@ class _Maker:
     vocabulary: Vocabulary
     found: FoundSources
     cache_dir: Path
-    report: Report
 
     def identity(self, chosen: dict[int, Source], on_error: str | None = None) -> dict[str, object]:
         config = self.config
@@ -105,13 +96,13 @@ class _Maker:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
         return Wanted(fingerprint=fingerprint(self.identity(chosen)), make=make)
 
-    def _make(self, found: FoundSources, may_be_empty: bool, folder: str) -> None:
+    def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty
         config = self.config.model_copy(update={"out": folder, "allow_empty": allow})
-        tokenize(config, cache_dir=self.cache_dir, report=self.report, found=found)
+        tokenize(config, cache_dir=self.cache_dir, report=report, found=found)
 
 
-def _never(folder: str) -> None:
+def _never(folder: str, report: Report) -> None:
     raise AssertionError(f"a part that is there would be made in {folder}")
 
 
