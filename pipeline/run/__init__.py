@@ -7,4 +7,6 @@ config ─► chain         the steps, in order: tokenize each corpus, pack it f
           parts         make the parts that are missing
           generations   publish them: the file of the generation first, manifest.json last
           summary       what was done, for people, scripts and Prometheus
+          init          data ─► a config for it, by `sniff`; commented: the file that it becomes
+          clean         what can be removed: unfinished work, old generations
 """
