@@ -23,7 +23,7 @@ from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.packed import plan_packed
-from dataprep.pipeline.run.parts import Planned, current, settle
+from dataprep.pipeline.run.parts import PlannedParts, current, settle
 from dataprep.pipeline.run.tokenized import plan_tokenized
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import Growing
@@ -125,14 +125,14 @@ class Chain:
     def _place(self, folder: str) -> Path:
         return Path(self.config.out) / folder
 
-    def _plan(self, step: Step) -> Planned[Any]:
+    def _plan(self, step: Step) -> PlannedParts[Any]:
         return self._plan_tokenized(step) if step.pack is None else self._plan_packed(step)
 
-    def _plan_tokenized(self, step: Step) -> Planned[TokenizedManifest]:
+    def _plan_tokenized(self, step: Step) -> PlannedParts[TokenizedManifest]:
         config = self.config.tokenize(step.corpus)
         return plan_tokenized(self._place(step.folder), config, self.config, self.cache_dir)
 
-    def _plan_packed(self, step: Step) -> Planned[PackedManifest]:
+    def _plan_packed(self, step: Step) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
         documents = current(place, TokenizedManifest)
         if documents is None:

@@ -12,21 +12,21 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import difference
 from dataprep.pipeline.pack.recipe import pack, recipe_of
-from dataprep.pipeline.run.parts import Planned, Wanted, current
+from dataprep.pipeline.run.parts import PlannedParts, WantedPart, current
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.parts import parts_of
 
 
-def plan_packed(out: Path, configs: Sequence[PackConfig]) -> Planned[PackedManifest]:
+def plan_packed(out: Path, configs: Sequence[PackConfig]) -> PlannedParts[PackedManifest]:
     """Compare the dataset with what the configs make, each of which packs one tokenized part."""
-    wanted: list[Wanted[PackedManifest]] = []
+    wanted: list[WantedPart[PackedManifest]] = []
     identities = []
     for config in configs:
         recipe = recipe_of(config)
         identity = recipe.identity(recipe.plan())
         make = partial(_make, config)
         identities.append(identity)
-        wanted.append(Wanted(fingerprint=fingerprint(identity), make=make))
+        wanted.append(WantedPart(fingerprint=fingerprint(identity), make=make))
     have = current(out, PackedManifest)
     parts = [part for _, part in parts_of(out, have)] if have else []
     reasons = [] if have else ["it is not there yet"]
@@ -38,7 +38,7 @@ def plan_packed(out: Path, configs: Sequence[PackConfig]) -> Planned[PackedManif
     if have and not reasons and more:
         what = counted(abs(more), "part")
         reasons.append(f"{what} more" if more > 0 else f"{what} fewer")
-    return Planned(kind=PackedManifest, parts=tuple(wanted), reasons=tuple(reasons))
+    return PlannedParts(kind=PackedManifest, parts=tuple(wanted), reasons=tuple(reasons))
 
 
 def _make(config: PackConfig, folder: str, report: Report) -> None:

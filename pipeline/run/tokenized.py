@@ -21,7 +21,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
 from dataprep.pipeline.run.changes import Changes, as_recorded, changes_since
-from dataprep.pipeline.run.parts import Planned, Wanted, current, unfinished_parts
+from dataprep.pipeline.run.parts import PlannedParts, WantedPart, current, unfinished_parts
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -33,12 +33,12 @@ from dataprep.pipeline.types import Source
 MOST_NAMED = 3  # files in a message
 _BAD = ("documents_quarantined", "documents_dropped")
 
-Part = Wanted[TokenizedManifest]
+Part = WantedPart[TokenizedManifest]
 
 
 def plan_tokenized(
     out: Path, config: TokenizeConfig, run: RunConfig, cache_dir: Path
-) -> Planned[TokenizedManifest]:
+) -> PlannedParts[TokenizedManifest]:
     """Compare the inputs with the dataset; read no more of them than is needed for that."""
     found = find_all_sources(config, cache_dir, None)
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
@@ -68,8 +68,8 @@ def plan_tokenized(
         reasons += _new_files(changes)
     groups = _groups(out, new, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
-    known: list[Part] = [Wanted(fingerprint=p.fingerprint, make=_never) for p in kept]
-    return Planned(
+    known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=_never) for p in kept]
+    return PlannedParts(
         kind=TokenizedManifest,
         parts=(*known, *made),
         reasons=tuple(reasons),
@@ -94,7 +94,7 @@ class _Maker:
 
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
-        return Wanted(fingerprint=fingerprint(self.identity(chosen)), make=make)
+        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make)
 
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty
