@@ -65,6 +65,9 @@ class ForgetRequest:
         return f"{self.path}:{self.line}" if self.path else f"{self.key}={self.value}"
 
 
+Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
+
+
 def read_requests(path: str) -> list[ForgetRequest]:
     """Read a list of documents: a line each, FILE:LINE, KEY=VALUE, a content hash, or JSON."""
     try:
@@ -84,8 +87,8 @@ def read_requests(path: str) -> list[ForgetRequest]:
 
 def _parsed(text: str, place: str) -> ForgetRequest:
     """
-    >>> _parsed("a.jsonl:17", ""), _parsed("id=x", "")  # doctest: +ELLIPSIS
-    (ForgetRequest(... path='a.jsonl', line=17, ...), ForgetRequest(content='', key='id', value='x', ...))
+    >>> str(_parsed("a.jsonl:17", "")), _parsed("id=x", "").value
+    ('a.jsonl:17', 'x')
     """
     if text.startswith("{"):
         try:
@@ -149,9 +152,7 @@ class DocumentFinder:
         found = [np.zeros(0, np.int64), *(each for _, each in self.find_each(requests))]
         return np.unique(np.concatenate(found))
 
-    def find_each(
-        self, requests: Sequence[ForgetRequest]
-    ) -> Iterator[tuple[ForgetRequest, Offsets]]:
+    def find_each(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
         """Yield for each request the documents that it means here."""
         by_content = [request for request in requests if request.content]
         if by_content and self.has_keys:
@@ -173,9 +174,7 @@ class DocumentFinder:
         file = self._read_origins().files[int(files[0])]
         return [ForgetRequest(path=file.path, line=request.line, fingerprint=file.fingerprint)]
 
-    def _by_content(
-        self, requests: Sequence[ForgetRequest]
-    ) -> Iterator[tuple[ForgetRequest, Offsets]]:
+    def _by_content(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
         own = _whole(self._read_keys()["content"])
         order = np.argsort(own, kind="stable")
         for request in requests:

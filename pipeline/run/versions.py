@@ -48,11 +48,15 @@ def identity_without(manifest: Growing, documents: Offsets) -> Json:
 
 
 def origin_of(manifest: Growing) -> Json:
-    """Return fingerprint and contents of a part as it was first made."""
+    """Return fingerprint, contents and identity of a part as it was first made."""
     known = manifest.identity.get("of")
     if isinstance(known, dict):
         return known
-    return {"fingerprint": manifest.fingerprint, "contents": contents_of(manifest)}
+    return {
+        "fingerprint": manifest.fingerprint,
+        "contents": contents_of(manifest),
+        "identity": manifest.identity,
+    }
 
 
 def write_without(old: Path, manifest: Growing, documents: Offsets, new: Path) -> None:
