@@ -18,6 +18,8 @@
     pack         tokenized → packed dataset           ├ one recipe each
     encode       media → dataset of codes             ┘
        │
+    run          the chain over data that grows: duplicates, splits
+       │
     look         inspect, verify, stats
     sample       the embedded sample: data, no code
 

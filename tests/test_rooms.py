@@ -38,6 +38,7 @@ ABOVE: dict[str, set[str]] = {
     },
     "pack": {"storage", "jobs", "configs"},
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
+    "run": {"storage", "sources", "jobs", "tokenize", "pack", "encode", "configs"},
     "look": {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),
         "configs",
