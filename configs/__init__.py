@@ -8,6 +8,7 @@ objective    ObjectiveConfig: fill in the middle, span corruption, prefix-LM
 budget       BudgetConfig: how many tokens documents and fields may have
 pack         PackConfig
 encode       EncodeConfig
+run          RunConfig: corpora, splits, lengths of rows
 load         preset or file  <  --set a.b=c  <  flags
 *.yaml       presets: lwm, pretrain, instruct
 

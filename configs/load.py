@@ -12,7 +12,7 @@ import glob
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -142,6 +142,12 @@ def rooted(values: Mapping[str, Any], model: type[BaseModel], folder: str) -> di
         if field is None:
             continue
         inner = model_in(field.annotation)
+        if inner is not None and get_origin(field.annotation) is dict and isinstance(value, dict):
+            found[key] = {  # tables by names that the user chose
+                name: rooted(item, inner, folder) if isinstance(item, dict) else item
+                for name, item in value.items()
+            }
+            continue
         items = value if isinstance(value, list) else [value]
         marks = [mark for mark in field.metadata if mark in (IS_PATH, MAY_BE_PATH)]
         moved = [

@@ -63,6 +63,11 @@ class PackConfig(Model):
         description="input tokens in a row, which stores one token more; must be set",
     )
     strategy: StrategyName = Field("best_fit", description="how documents are put into rows")
+    all_masks: bool = Field(
+        False,
+        description="give rows every mask that their documents may have, so that what is packed "
+        "later has the same; else those that mark any token",
+    )
     overflow: Overflow = Field(
         "split",
         description="documents longer than a row: split them, truncate them, leave them out, or "

@@ -55,8 +55,8 @@ class Source:
 
     kind: str  # one of sources.known.FORMATS, or found by `media`: files | tar
     path: str  # a local path, the public name of a URL (`secrets`), the hf:, synthetic: name, or -
-    num_bytes: int  # size as stored; -1 if unknown
-    fingerprint: str  # of the content
+    num_bytes: int  # size as stored, from `start` on; -1 if unknown
+    fingerprint: str  # of the content, of the whole file
     compression: str = ""  # "" | gz | zst | xz | bz2
     separator: str = ""  # text only: what separates records; "": the whole file is one record
     max_ratio: int = (
@@ -64,6 +64,9 @@ class Source:
     )
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
     spool: str = ""  # of stdin only: the local file that keeps its bytes
+    # Of a file that was appended to, only what is new: it begins at this byte, after these lines.
+    start: int = 0
+    lines_before: int = 0
 
     @property
     def file(self) -> str:

@@ -37,8 +37,11 @@ Identity = Mapping[str, Any]
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Lock the folder for this process; the kernel unlocks it, however the process ends."""
+def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
+    """Lock the folder for this process; the kernel unlocks it, however the process ends.
+
+    `wait` for another run to end; else that is a LockedError.
+    """
     try:
         make_folder(out)
         descriptor = os.open(out, os.O_RDONLY)
@@ -48,7 +51,7 @@ def locked(out: Path) -> Iterator[None]:
         raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             raise LockedError(f"another run holds {out}; wait for it or stop it") from None
         except OSError as error:  # some network disks have no locks, or none for folders
@@ -104,7 +107,7 @@ def refuse_other_run(
 
     `may_change` are config keys.
     """
-    begun = _begun(out / WORK)
+    begun = begun_in(out / WORK)
     if begun is None or _is_same(begun, identity, may_change) or not has_commits(out / WORK):
         return
     changes = (
@@ -137,7 +140,7 @@ def prepare(
     """Return the work folder, of a new run or one to continue; `may_change` are config keys."""
     refuse_other_run(out, identity, names, may_change=may_change)
     work = out / WORK
-    begun = _begun(work)
+    begun = begun_in(work)
     if begun is not None and _is_same(begun, identity, may_change):
         check_plain(work)
         return work
@@ -150,11 +153,18 @@ def prepare(
     return work
 
 
-def _begun(work: Path) -> Identity | None:
+def begun_in(work: Path) -> Identity | None:
     """Return the identity of the unfinished run; None if there is none or it is damaged."""
     data = read_sealed(work / IDENTITY)
     begun: Identity | None = None if data is None else json.loads(data)
     return begun
+
+
+def fingerprint_begun(work: Path) -> str:
+    """Return the fingerprint of the dataset that an unfinished run makes; '' if there is none that
+    this dataprep could continue."""
+    begun = dict(begun_in(work) or {})
+    return fingerprint(begun) if begun.pop("work_version", None) == WORK_VERSION else ""
 
 
 def _is_same(begun: Identity, identity: Identity, may_change: Sequence[str]) -> bool:

@@ -58,11 +58,17 @@ class Corpus:
     """The documents of one or more tokenized datasets, numbered through."""
 
     def __init__(
-        self, folders: list[Path], marks: Path | None = None, *, maps: bool = False
+        self,
+        folders: list[Path],
+        marks: Path | None = None,
+        *,
+        maps: bool = False,
+        all_masks: bool = False,
     ) -> None:
         """Open the datasets; `marks`: a folder in which processes mark the files they checked;
-        `maps`: whether files are mapped."""
+        `maps`: whether files are mapped; `all_masks`: whether rows have those that mark nothing."""
         self.folders = folders
+        self._all_masks = all_masks
         self._maps = maps
         self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]
@@ -119,7 +125,8 @@ class Corpus:
             name
             for manifest in self.manifests
             for name in manifest.masks
-            if MASKS[name].is_packed and (name == "loss" or _is_wanted(name, manifest))
+            if MASKS[name].is_packed
+            and (name == "loss" or self._all_masks or _is_wanted(name, manifest))
         }
         return tuple(name for name in MASKS if name in found)
 

@@ -88,7 +88,7 @@ def _corpus(config: PackConfig) -> Corpus:
         raise ConfigError("seq_len is not set; --seq-len 4096 makes rows of 4096 input tokens")
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
-    corpus = Corpus([Path(folder) for folder in config.inputs])
+    corpus = Corpus([Path(folder) for folder in config.inputs], all_masks=config.all_masks)
     if config.overflow == "turns":
         if config.strategy == "concat":
             raise ConfigError(

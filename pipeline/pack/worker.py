@@ -174,7 +174,12 @@ class _Sums:
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, PackPlan)
-    corpus = Corpus([Path(folder) for folder in plan.folders], work / CHECKED, maps=True)
+    corpus = Corpus(
+        [Path(folder) for folder in plan.folders],
+        work / CHECKED,
+        maps=True,
+        all_masks=plan.config.all_masks,
+    )
     planned = PlannedRows(plan, work)
 
     def run(job: int, send: Send) -> Commit:

@@ -1,4 +1,10 @@
 """Datasets that grow, night after night: what comes in becomes a part, all parts a generation.
 
-generations   a new generation of a dataset, published: its own file first, manifest.json last
+config ─► chain         the steps, in order: tokenize each corpus, pack it for each length
+          tokenized     what its inputs name now ─► the parts that it should have
+            changes     inputs that are new, appended to, changed, gone
+          packed        a part for each tokenized part
+          parts         make the parts that are missing
+          generations   publish them: the file of the generation first, manifest.json last
+          summary       what was done, for people, scripts and Prometheus
 """

@@ -5,8 +5,9 @@
     manifest.json            the same bytes as the newest         ◄── written last, when all is done
 
 Rows of a generation never move: a later one has the same parts in the same order, and more of them.
-In the place of a part there may be a new version of it, of as many rows. A run that was killed
-between the two files leaves a generation that no reader sees, and that the next run writes anew.
+In the place of a part there may be a new version of it, of as many rows. Only where a dataset is
+made anew, all parts are others; those of earlier generations stay as they are. A run that was
+killed between the two files leaves a generation that no reader sees, and that the next writes anew.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ from dataprep.pipeline.storage.manifest import MANIFEST, manifest_text, read_man
 from dataprep.pipeline.storage.parts import G, Growing, generation_name
 
 
-def publish_generation(out: Path, parts: Sequence[tuple[str, G]]) -> G:
+def publish_generation(out: Path, parts: Sequence[tuple[str, G]], *, anew: bool = False) -> G:
     """Make the dataset in `out` consist of these parts, (path in it, manifest); return the whole.
 
-    If it consists of them already, nothing is written. The caller holds the lock of `out`.
+    `anew`: they need not be those that it consists of now, and more. If it consists of them
+    already, nothing is written. The caller holds the lock of `out`.
     """
     before = _newest(out)
     number = before.generation if before else 0
     manifest = joined(out, parts, number)
     if before is not None and before != manifest:
         manifest = joined(out, parts, number + 1)
-        _check_rows_stay(out, before, manifest)
+        if not anew:
+            _check_rows_stay(out, before, manifest)
     text, own = manifest_text(manifest).encode(), out / generation_name(manifest.generation)
     with disk_errors_named(out):
         if before != manifest:

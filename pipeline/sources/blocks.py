@@ -111,7 +111,7 @@ def split_lines_apart(source: Source, separator: bytes, target_bytes: int) -> li
         return cuts.whole(source)
     if overlaps_itself(separator):
         target_bytes = max(1, source.num_bytes)
-    ranges = cuts.byte_ranges(source.num_bytes, target_bytes)
+    ranges = cuts.byte_ranges(source.num_bytes, target_bytes, source.start)
     if len(ranges) > 1:  # only the reader of the first range would see the mark of an encoding
         with open_stream(source, chunk_bytes=4) as chunks:
             check_encoding(next(iter(chunks), b""), source.path)

@@ -22,15 +22,16 @@ def whole(source: Source) -> list[Cut]:
     return [Cut(start=0, stop=1, num_bytes=source.num_bytes)]
 
 
-def byte_ranges(num_bytes: int, target_bytes: int) -> list[Cut]:
-    """
+def byte_ranges(num_bytes: int, target_bytes: int, first: int = 0) -> list[Cut]:
+    """Cut `num_bytes`, from byte `first` on.
+
     >>> [(cut.start, cut.stop) for cut in byte_ranges(10, target_bytes=4)]
     [(0, 4), (4, 8), (8, 10)]
     """
     if num_bytes < 0:
         return [Cut(start=0, stop=sys.maxsize, num_bytes=-1)]
     return [
-        Cut(start=start, stop=stop, num_bytes=stop - start)
+        Cut(start=first + start, stop=first + stop, num_bytes=stop - start)
         for start in range(0, max(1, num_bytes), target_bytes)
         for stop in (min(start + target_bytes, num_bytes),)
     ]

@@ -41,10 +41,10 @@ def split_source(
 def _numbered(source: Source, cuts: list[Cut]) -> list[Cut]:
     """Return the cuts with `first_line` filled in."""
     if len(cuts) == 1:
-        return [replace(cuts[0], first_line=0)]
+        return [replace(cuts[0], first_line=source.lines_before)]
     if all(cut.first_line >= 0 for cut in cuts):
         return cuts
-    lines = format_of(source.kind).lines_before(source, [cut.start for cut in cuts])
+    _, *lines = format_of(source.kind).lines_before(source, [0, *(cut.start for cut in cuts)])
     return [replace(cut, first_line=line) for cut, line in zip(cuts, lines, strict=True)]
 
 

@@ -64,6 +64,7 @@ class DocumentShard:
     record_bytes: tuple[Size, ...]  # size of each record
     index: FileEntry
     provenance: OriginsEntry
+    keys: FileEntry | UnsetType = UNSET  # only if asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,8 @@ class TextSource:
     path: Text
     input: Text  # what the user named: a path, a folder, a glob, a URL …
     kind: Text
-    bytes: SizeIfKnown
+    start: Size  # of a file that was appended to: the byte from which on it was read
+    bytes: SizeIfKnown  # from there on
     fingerprint: Text
     records: Size
     written: Size

@@ -8,7 +8,7 @@ that a worker is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,21 @@ CHAT_NEUTRAL = {"replay", "template"}  # the template itself is part of the iden
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSources:
+    """What the inputs of a config name."""
+
+    sources: tuple[Source, ...]
+    inputs: tuple[int, ...]  # which input each source belongs to
+    left_out: str = ""  # what to say about files in folders that are not read
+
+    def only(self, chosen: Mapping[int, Source]) -> FoundSources:
+        """Return some of the sources, by their places; of a file it may be a part."""
+        return FoundSources(
+            sources=tuple(chosen.values()), inputs=tuple(self.inputs[i] for i in chosen)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizePlan:
     config: TokenizeConfig
     vocabulary: Vocabulary
@@ -81,7 +96,7 @@ class TokenizePlan:
 
 def find_all_sources(
     config: TokenizeConfig, cache_dir: Path | None, spool: Spool | None
-) -> tuple[list[Source], list[int], str]:
+) -> FoundSources:
     """Return the sources of all inputs, which input each belongs to, and what is left out."""
     left_out: list[str] = []
     sources: list[Source] = []
@@ -102,18 +117,29 @@ def find_all_sources(
     if not config.allow_duplicates:
         pairs = zip(sources, inputs, strict=True)
         refuse_twice((config.inputs[i].path, source.path) for source, i in pairs)
-    return sources, inputs, list_left_out(left_out)
+    return FoundSources(
+        sources=tuple(sources), inputs=tuple(inputs), left_out=list_left_out(left_out)
+    )
+
+
+def identity_of(
+    config: TokenizeConfig,
+    vocabulary: Vocabulary,
+    found: FoundSources,
+    chats: tuple[ChatPlan | None, ...],
+) -> dict[str, Any]:
+    """Return what decides the dataset; the fingerprint is its hash."""
+    blocks = blocks_of(config, vocabulary, wraps=True)
+    masks = masks_of(config, blocks, has_weights=any(c and c.found.has_weights for c in chats))
+    return _identity(config, vocabulary, found.sources, found.inputs, masks, chats)
 
 
 def make_plan(
     config: TokenizeConfig,
     vocabulary: Vocabulary,
-    sources: Sequence[Source],
-    inputs: Sequence[int],
-    left_out: str = "",
+    found: FoundSources,
     chats: tuple[ChatPlan | None, ...] = (),
 ) -> TokenizePlan:
-    """Make the plan; `inputs` says which input each source belongs to."""
     blocks = blocks_of(config, vocabulary, wraps=True)
     for modality, block in blocks.items():
         if block.max_id >= 1 << 31:
@@ -127,15 +153,15 @@ def make_plan(
     draft = TokenizePlan(
         config=config,
         vocabulary=vocabulary,
-        sources=tuple(sources),
-        inputs=tuple(inputs),
+        sources=found.sources,
+        inputs=found.inputs,
         tasks=(),
-        task_bytes=_task_bytes(sources, config.shard_bytes),
+        task_bytes=_task_bytes(found.sources, config.shard_bytes),
         masks=masks,
         token_dtype=token_dtype(max_id),
         max_id=max_id,
-        identity=_identity(config, vocabulary, sources, inputs, masks, chats),
-        left_out=left_out,
+        identity=_identity(config, vocabulary, found.sources, found.inputs, masks, chats),
+        left_out=found.left_out,
         chats=chats,
     )
     for i in range(len(config.inputs)):
@@ -207,6 +233,7 @@ def _identity(
                 "fingerprint": source.fingerprint,
                 "compression": source.compression,
                 "separator": source.separator,
+                **({"start": source.start} if source.start else {}),
                 **{key: items[i][key] for key in own},
             }
             for source, i in zip(sources, inputs, strict=True)

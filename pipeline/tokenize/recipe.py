@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.engine import (
     Selection,
     TokenizerFiles,
@@ -41,11 +43,17 @@ from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWor
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
-from dataprep.pipeline.tokenize.chats import find_chats, template_files
+from dataprep.pipeline.tokenize.chats import ChatPlan, find_chats, template_files
 from dataprep.pipeline.tokenize.engines import choose_engine
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
-from dataprep.pipeline.tokenize.plan import TokenizePlan, find_all_sources, make_plan
+from dataprep.pipeline.tokenize.plan import (
+    FoundSources,
+    TokenizePlan,
+    find_all_sources,
+    identity_of,
+    make_plan,
+)
 from dataprep.pipeline.tokenize.sample import InexactEngineError, SampleCheck
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
@@ -59,10 +67,14 @@ def tokenize(
     overwrite: bool = False,
     report: Report = silent,
     reads: Sequence[str] = (),
+    found: FoundSources | None = None,
 ) -> Outcome:
-    """Make the tokenized dataset, or continue an interrupted run, or find it complete."""
+    """Make the tokenized dataset, or continue an interrupted run, or find it complete.
+
+    `found` are the sources, if they are known; else all that the inputs name.
+    """
     with spooled([item.path for item in config.inputs]) as spool:
-        recipe = recipe_of(config, cache_dir, spool)
+        recipe = recipe_of(config, cache_dir, spool, found)
         return make_dataset(recipe, overwrite=overwrite, report=report, reads=reads)
 
 
@@ -81,11 +93,14 @@ def planned(
 
 
 def recipe_of(
-    config: TokenizeConfig, cache_dir: Path, spool: Spool | None = None
+    config: TokenizeConfig,
+    cache_dir: Path,
+    spool: Spool | None = None,
+    found: FoundSources | None = None,
 ) -> Recipe[TokenizePlan, DocumentsMarker]:
     return Recipe(
         out=config.out,
-        plan=partial(plan_of, config, cache_dir, spool),
+        plan=partial(plan_of, config, cache_dir, spool, found),
         identity=lambda plan: plan.identity,
         names=_paths,
         reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path, *template_files(config)],
@@ -97,18 +112,37 @@ def recipe_of(
     )
 
 
-def plan_of(config: TokenizeConfig, cache_dir: Path, spool: Spool | None = None) -> TokenizePlan:
+def plan_of(
+    config: TokenizeConfig,
+    cache_dir: Path,
+    spool: Spool | None = None,
+    found: FoundSources | None = None,
+) -> TokenizePlan:
     """Return the plan, for which inputs are looked at; `spool` keeps stdin, if that is one."""
     if not config.inputs:
         raise ConfigError("no input; name files, folders, globs, hf:NAME or synthetic:text")
     if not config.tokenizer:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
     vocabulary = vocabulary_of(config, cache_dir)
-    sources, inputs, left_out = find_all_sources(config, cache_dir, spool)
+    found = found or find_all_sources(config, cache_dir, spool)
+    return make_plan(*_told_by(config, vocabulary, found))
+
+
+def identity_told(
+    config: TokenizeConfig, vocabulary: Vocabulary, found: FoundSources
+) -> dict[str, Any]:
+    """Return the identity of the dataset that `tokenize` would make of these sources."""
+    return identity_of(*_told_by(config, vocabulary, found))
+
+
+def _told_by(
+    config: TokenizeConfig, vocabulary: Vocabulary, found: FoundSources
+) -> tuple[TokenizeConfig, Vocabulary, FoundSources, tuple[ChatPlan | None, ...]]:
+    """Return with the config what the sources tell: how codes were made, what form chats have."""
     # Encoders set frames and codebooks, which the vocabulary does not depend on.
-    adopted = adopt_encoders(config, sources, inputs)
-    chats = find_chats(adopted, vocabulary.files, sources, inputs)
-    return make_plan(adopted, vocabulary, sources, inputs, left_out, chats)
+    adopted = adopt_encoders(config, found.sources, found.inputs)
+    chats = find_chats(adopted, vocabulary.files, found.sources, found.inputs)
+    return adopted, vocabulary, found, chats
 
 
 def _paths(plan: TokenizePlan) -> list[str]:

@@ -1,0 +1,223 @@
+"""`dataprep run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dataprep.cli.help import Flags, in_sections
+from dataprep.cli.options import (
+    MESSAGES_SECTION,
+    DryRun,
+    Json,
+    Log,
+    Quiet,
+    Set,
+    Verbose,
+)
+from dataprep.cli.show import Progress, echo, print_json, say_settings, scaled
+from dataprep.configs.load import load_config
+from dataprep.configs.run import RunConfig
+from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.errors import ConfigError, LockedError
+from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.jobs.workspace import locked
+from dataprep.pipeline.run.chain import Chain, Done, Todo
+from dataprep.pipeline.run.summary import figures_of, summary_of, write_metrics, write_summary
+
+EXAMPLE = "Example: dataprep run dataprep.yaml"
+IfLocked = Literal["fail", "wait", "skip"]
+flag = Flags(RunConfig)
+SECTIONS = {
+    "What to do": ("config", "only", "dry_run", "why"),
+    "How to work": ("sets", "out", "workers", "if_locked"),
+    "What to say": ("metrics", *MESSAGES_SECTION),
+}
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("run", cls=in_sections(SECTIONS), epilog=EXAMPLE)(run_command)
+
+
+def run_command(
+    config: Annotated[
+        list[str],
+        typer.Argument(metavar="CONFIG", help="YAML or TOML file; of several, later ones win."),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STEP",
+            help="Do only these steps: tokenize or pack, a corpus, or a folder such as "
+            "web/tokenized; may be given several times.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say what each step would do, and the reason.")
+    ] = False,
+    sets: Set = None,
+    out: Annotated[str | None, flag("out")] = None,
+    workers: Annotated[int | None, flag("workers")] = None,
+    if_locked: Annotated[
+        IfLocked,
+        typer.Option(help="If another run is at work: exit with code 75, wait for it, or exit 0."),
+    ] = "fail",
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Write figures for Prometheus' textfile collector."),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    log_format: Log = "text",
+) -> None:
+    """Tokenize and pack every corpus of a config; do only what is new since the last run.
+
+    New input files become a new generation of each dataset; old shards stay as they are. Run it
+    again to continue after an interruption. Where nothing is new, nothing is done.
+    """
+    settings = load_config(
+        RunConfig, files=config, sets=sets or (), flags={"out": out, "workers": workers}
+    )
+    if not settings.out:
+        raise ConfigError("no output folder; set out in the config, or --out")
+    if verbose:
+        say_settings(settings)
+    chain = Chain(config=settings, cache_dir=default_cache(), only=only or ())
+    if dry_run or why:
+        show_plan(list(chain.foresee()), as_json=as_json)
+        return
+    try:
+        with locked(Path(settings.out), wait=if_locked == "wait"):
+            run_and_show(chain, metrics, as_json, quiet, verbose, log_format)
+    except LockedError:
+        if if_locked != "skip":
+            raise
+        echo(f"another run holds {settings.out}; nothing done", err=True)
+
+
+def run_and_show(
+    chain: Chain, metrics: str | None, as_json: bool, quiet: bool, verbose: bool, log_format: str
+) -> None:
+    began = time.monotonic()
+    steps: list[Done] = []
+    with ExitStack() as shown:
+
+        def begin(todo: Todo) -> Report:
+            shown.close()
+            progress = Progress(quiet=quiet, log_format=log_format, verbose=verbose)
+            progress.say(f"{todo.step.folder}: {'; '.join(todo.reasons)}")
+            return shown.enter_context(progress)
+
+        for done in chain.run(begin):
+            shown.close()
+            steps.append(done)
+            if not quiet:
+                show_step(done)
+    summary = summary_of(steps, time.monotonic() - began)
+    write_summary(Path(chain.config.out), summary)
+    if metrics is not None:
+        write_metrics(Path(metrics), steps)
+    if as_json:
+        print_json(summary)
+    elif not quiet:
+        show_table(steps, chain)
+
+
+def show_plan(todos: Sequence[Todo], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"step": todo.step.folder, "why": list(todo.reasons), "notes": list(todo.notes)}
+                for todo in todos
+            ]
+        )
+        return
+    for todo in todos:
+        echo(f"{todo.step.folder}: {'; '.join(todo.reasons) or 'nothing to do'}")
+        for note in todo.notes:
+            echo(f"  note: {note}")
+
+
+def show_step(done: Done) -> None:
+    """Say on stderr what a step did."""
+    what = f"generation {done.manifest.generation}" if done.todo.reasons else "nothing to do"
+    echo(f"{done.todo.step.folder}: {what}, {done.seconds:.1f} s", err=True)
+    for note in done.todo.notes:
+        echo(f"  note: {note}", err=True)
+
+
+def show_table(steps: Sequence[Done], chain: Chain) -> None:
+    """Print what there is now, and how it is loaded."""
+    heads = ("step", "documents", "tokens", "rows", "padding", "on disk", "generation", "seconds")
+    rows = [heads, *(_cells(done) for done in steps)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+    for row in rows:
+        first, *rest = zip(row, widths, strict=True)
+        echo("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]))
+    lines = python_lines(steps, chain)
+    if lines:
+        print("load it:")
+        for line in lines:
+            echo(f"  {line}")
+
+
+def _cells(done: Done) -> tuple[str, ...]:
+    figures = figures_of(done)
+    is_packed = "rows" in figures
+    capacity = getattr(done.manifest, "seq_len", None)
+    places = figures["rows"] * ((capacity or 0) + 1) if is_packed else 0
+    return (
+        done.todo.step.folder,
+        f"{figures['documents']:,}",
+        f"{figures['tokens']:,}",
+        f"{figures['rows']:,}" if is_packed else "",
+        f"{figures['padding'] / max(places, 1):.2%}" if is_packed else "",
+        scaled(figures["bytes"], "B"),
+        str(figures["generation"]),
+        f"{done.seconds:.1f}",
+    )
+
+
+def python_lines(steps: Sequence[Done], chain: Chain) -> list[str]:
+    """Return the lines of Python that load what was packed: the first length, the first split."""
+    packed = [done for done in steps if "rows" in done.manifest.counts]
+    if not packed:
+        return []
+    first = packed[0].todo.step
+    assert first.pack is not None
+    alike = [
+        done
+        for done in packed
+        if done.todo.step.split == first.split
+        and done.todo.step.pack is not None
+        and done.todo.step.pack.seq_len == first.pack.seq_len
+        and done.manifest.counts["rows"]
+    ]
+    shares = chain.config.mixture
+    weights = {
+        done.todo.step.corpus: shares.get(
+            done.todo.step.corpus, 0 if shares else done.manifest.counts["rows"]
+        )
+        for done in alike
+    }
+    if len(alike) == 1:
+        data = repr(str(alike[0].out))
+    else:
+        pairs = [
+            f"{done.todo.step.corpus!r}: ({str(done.out)!r}, {weights[done.todo.step.corpus]})"
+            for done in alike
+            if weights[done.todo.step.corpus]
+        ]
+        data = "{" + ", ".join(pairs) + "}"
+    return [
+        "import dataprep",
+        f"loader = dataprep.DataLoader({data}, batch_size=8)",
+        "batch = next(iter(loader))",
+    ]

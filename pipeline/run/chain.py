@@ -1,0 +1,145 @@
+"""The chain: for each corpus tokenize, then pack, each a dataset that grows.
+
+    out/web/tokenized                 every document of the corpus, once
+    out/web/packed-2048               its rows, for each length
+    out/web/packed-2048/validation    … and for each split, if there are splits
+
+A step looks at what is there, says why that is not what it should be, and makes what is missing.
+So a run that is killed goes on where it was, and one that finds nothing new does nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dataprep.configs.pack import PackConfig
+from dataprep.configs.run import RunConfig
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.run.packed import plan_packed
+from dataprep.pipeline.run.parts import Planned, current, settle
+from dataprep.pipeline.run.tokenized import plan_tokenized
+from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.parts import Growing
+
+TOKENIZED, PACKED = "tokenized", "packed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One dataset of the chain."""
+
+    verb: str  # tokenize | pack
+    corpus: str
+    folder: str  # below `out`
+    pack: PackConfig | None = None
+    split: str = ""
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Return what the step can be called by."""
+        return self.verb, self.corpus, self.folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Todo:
+    """What a step would do."""
+
+    step: Step
+    reasons: tuple[str, ...]  # none: nothing
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What a step did."""
+
+    todo: Todo
+    out: Path
+    manifest: Growing
+    seconds: float
+
+
+# Called when a step is about to work; returns what its progress is reported to.
+Begin = Callable[[Todo], Report]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """All steps of a config."""
+
+    config: RunConfig
+    cache_dir: Path
+    only: Sequence[str] = ()  # verbs, corpora or folders; none: every step
+
+    def __post_init__(self) -> None:
+        known = [name for step in self.steps() for name in step.names]
+        unknown = [name for name in self.only if name not in known]
+        if unknown:
+            there = ", ".join(dict.fromkeys(known))
+            raise ConfigError(f"--only {unknown[0]}: there is no such step; there are {there}")
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps, in order."""
+        for corpus in self.config.names:
+            yield Step(verb="tokenize", corpus=corpus, folder=f"{corpus}/{TOKENIZED}")
+            for pack in self.config.pack_all(corpus):
+                for split in self.config.splits or ("",):
+                    folder = f"{corpus}/{PACKED}-{pack.seq_len}" + (split and f"/{split}")
+                    yield Step(verb="pack", corpus=corpus, folder=folder, pack=pack, split=split)
+
+    def foresee(self) -> Iterator[Todo]:
+        """Yield what each step would do; nothing is written."""
+        changing: set[str] = set()  # corpora whose documents are about to change
+        for step in self._chosen():
+            if step.corpus in changing:
+                yield Todo(step=step, reasons=(f"{step.corpus}/{TOKENIZED} changes",))
+                continue
+            planned = self._plan(step)
+            if planned.reasons and step.verb == "tokenize":
+                changing.add(step.corpus)
+            yield Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+
+    def run(self, begin: Begin) -> Iterator[Done]:
+        """Do what is to be done; yield each step when it is done. The caller holds the lock."""
+        for step in self._chosen():
+            began = time.monotonic()
+            planned = self._plan(step)
+            todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+            out = self._place(step.folder)
+            report = begin(todo) if planned.reasons else silent
+            with disk_errors_named(out):
+                manifest = settle(out, planned, report)
+            seconds = time.monotonic() - began
+            yield Done(todo=todo, out=out, manifest=manifest, seconds=seconds)
+
+    def _chosen(self) -> Iterator[Step]:
+        return (step for step in self.steps() if not self.only or {*step.names} & {*self.only})
+
+    def _place(self, folder: str) -> Path:
+        return Path(self.config.out) / folder
+
+    def _plan(self, step: Step) -> Planned[Any]:
+        return self._plan_tokenized(step) if step.pack is None else self._plan_packed(step)
+
+    def _plan_tokenized(self, step: Step) -> Planned[TokenizedManifest]:
+        config = self.config.tokenize(step.corpus)
+        return plan_tokenized(self._place(step.folder), config, self.config, self.cache_dir)
+
+    def _plan_packed(self, step: Step) -> Planned[PackedManifest]:
+        place = self._place(f"{step.corpus}/{TOKENIZED}")
+        documents = current(place, TokenizedManifest)
+        if documents is None:
+            raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
+        assert step.pack is not None
+        configs = [
+            step.pack.model_copy(update={"inputs": (str(place / part.path),), "all_masks": True})
+            for part in documents.parts
+        ]
+        return plan_packed(self._place(step.folder), configs)

@@ -1,0 +1,126 @@
+"""Make the parts of a dataset that are missing, and publish them as a generation.
+
+    wanted          fingerprints 1f0c…  99aa…  7e02…
+    out/parts       00000 is 1f0c…, 00001 is 99aa…, 00002 was begun and is to be 7e02…
+    done            00002 is continued; parts 00000, 00001 and 00002 are the new generation
+
+A part is found by its fingerprint, so that whatever was made is made once, whichever run began it.
+Parts that no generation needs any more stay: `dataprep clean` removes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from dataprep.pipeline.errors import CorruptError, DataprepError
+from dataprep.pipeline.files import make_folder
+from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
+from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.jobs.workspace import fingerprint_begun
+from dataprep.pipeline.run.generations import publish_generation
+from dataprep.pipeline.storage.checked import check_size
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
+from dataprep.pipeline.storage.parts import PARTS, G, part_name
+
+_NUMBER = re.compile(r"([0-9]{5,})(-[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted(Generic[G]):
+    """A part, and how it is made if it is missing."""
+
+    fingerprint: str
+    make: Callable[[str, Report], object]  # given the folder, and what progress is reported to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Generic[G]):
+    """The parts that a dataset should have, and why those are not what it has."""
+
+    kind: type[G]
+    parts: tuple[Wanted[G], ...]
+    reasons: tuple[str, ...]  # none: nothing is to be done
+    notes: tuple[str, ...] = ()
+
+
+def current(out: Path, kind: type[G]) -> G | None:
+    """Return the manifest of the newest generation; None if there is none yet."""
+    if not (out / MANIFEST).exists():
+        return None
+    found = read_manifest(out)
+    if not isinstance(found, kind) or not found.parts:
+        raise CorruptError(
+            f"{out} is a {found.kind} dataset that dataprep run did not make; name another out"
+        )
+    return found
+
+
+def settle(out: Path, planned: Planned[G], report: Report) -> G:
+    """Return the generation of the planned parts, in their order; make what is missing of it."""
+    kind, wanted = planned.kind, planned.parts
+    make_folder(out / PARTS)
+    made = {part.fingerprint: (name, part) for name, part in finished_parts(out, kind)}
+    chosen: list[tuple[str, G]] = []
+    for each in wanted:
+        if each.fingerprint not in made:
+            name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
+            each.make(str(out / name), report)
+            made[each.fingerprint] = name, _part(out / name, kind, each.fingerprint)
+        chosen.append(made[each.fingerprint])
+    before = current(out, kind)
+    names = [part.path for part in before.parts] if before else []
+    anew = [name for name, _ in chosen][: len(names)] != names
+    return publish_generation(out, chosen, anew=anew)
+
+
+def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
+    """Yield all parts that are complete, of whatever generation."""
+    for place in _folders(out):
+        if not (place / MANIFEST).exists():
+            continue
+        try:
+            part = read_manifest(place)
+        except DataprepError as error:
+            raise CorruptError(f"a part of {out} cannot be used: {error}") from None
+        if isinstance(part, kind):
+            yield f"{PARTS}/{place.name}", part
+
+
+def unfinished_parts(out: Path) -> list[Path]:
+    return [place for place in _folders(out) if not (place / MANIFEST).exists()]
+
+
+def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
+    """Return the folder of the part: that of the run which began it, or a new one.
+
+    What was begun and is not wanted any more is removed, since it would never be finished.
+    """
+    for place in unfinished_parts(out):
+        begun = fingerprint_begun(place / WORK)
+        if begun == fingerprint:
+            return f"{PARTS}/{place.name}"
+        if begun not in wanted:
+            check_ours(place)
+            remove_dataset(place)
+            place.rmdir()
+    numbers = [int(match[1]) for p in _folders(out) if (match := _NUMBER.fullmatch(p.name))]
+    return part_name(max(numbers, default=-1) + 1)
+
+
+def _folders(out: Path) -> list[Path]:
+    if not (out / PARTS).is_dir():
+        return []
+    return sorted(p for p in (out / PARTS).iterdir() if _NUMBER.fullmatch(p.name) and p.is_dir())
+
+
+def _part(place: Path, kind: type[G], fingerprint: str) -> G:
+    part = read_manifest(place)
+    assert isinstance(part, kind), place
+    assert part.fingerprint == fingerprint, f"{place} is another dataset than was planned"
+    for entry in files_of(part):
+        check_size(place, entry)
+    return part

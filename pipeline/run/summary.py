@@ -1,0 +1,89 @@
+"""What a run tells when it is done: summary.json, and figures for Prometheus.
+
+out/summary.json        each step: what was done and why, counts, generation, seconds
+--metrics FILE          dataprep_step_documents{step="web/tokenized"} 1200
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.files import make_folder, write_atomic
+from dataprep.pipeline.run.chain import Done
+from dataprep.pipeline.storage.manifest import files_of
+
+SUMMARY = "summary.json"
+
+# Figures of a step, and what they are.
+FIGURES: Mapping[str, str] = {
+    "documents": "documents in the dataset",
+    "tokens": "tokens in the dataset",
+    "rows": "rows in the dataset",
+    "padding": "tokens of padding in the dataset",
+    "bytes": "bytes of the dataset's files",
+    "generation": "number of the newest generation",
+    "changed": "1 if the run changed the dataset, else 0",
+    "seconds": "seconds that the step took",
+}
+
+
+def figures_of(done: Done) -> dict[str, float]:
+    counts = done.manifest.counts
+    return {
+        "documents": counts["documents_written"],
+        "tokens": counts["tokens"],
+        **({"rows": counts["rows"], "padding": counts["padding"]} if "rows" in counts else {}),
+        "bytes": sum(entry.num_bytes for entry in files_of(done.manifest)),
+        "generation": done.manifest.generation,
+        "changed": int(bool(done.todo.reasons)),
+        "seconds": round(done.seconds, 3),
+    }
+
+
+def summary_of(steps: Sequence[Done], seconds: float) -> dict[str, Any]:
+    return {
+        "steps": [
+            {
+                "step": done.todo.step.folder,
+                "out": str(done.out),
+                "why": list(done.todo.reasons),
+                "notes": list(done.todo.notes),
+                "fingerprint": done.manifest.fingerprint,
+                **figures_of(done),
+                "counts": done.manifest.counts,
+            }
+            for done in steps
+        ],
+        "seconds": round(seconds, 3),
+    }
+
+
+def write_summary(out: Path, summary: Mapping[str, Any]) -> None:
+    """Write summary.json, with the time at which the run ended."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    text = json.dumps({"ended": now, **summary}, indent=1, ensure_ascii=False)
+    make_folder(out)
+    write_atomic(out / SUMMARY, f"{text}\n".encode())
+
+
+def write_metrics(path: Path, steps: Sequence[Done]) -> None:
+    """Write the figures for the textfile collector of Prometheus' node exporter, whole or not."""
+    make_folder(path.parent)
+    write_atomic(path, "".join(f"{line}\n" for line in _lines(steps)).encode())
+
+
+def _lines(steps: Sequence[Done]) -> Iterator[str]:
+    found = [(done.todo.step.folder, figures_of(done)) for done in steps]
+    for name, about in FIGURES.items():
+        yield f"# HELP dataprep_step_{name} {about}"
+        yield f"# TYPE dataprep_step_{name} gauge"
+        for step, figures in found:
+            if name in figures:
+                yield f'dataprep_step_{name}{{step="{step}"}} {figures[name]}'
+    yield "# HELP dataprep_run_ended_seconds when the last run ended well, in Unix time"
+    yield "# TYPE dataprep_run_ended_seconds gauge"
+    yield f"dataprep_run_ended_seconds {datetime.now(UTC).timestamp():.0f}"

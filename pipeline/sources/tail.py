@@ -1,0 +1,41 @@
+"""What is new in a file of lines that was only appended to.
+
+    then   {"a":1}\n{"a":2}\n                 16 bytes, its hash was noted
+    now    {"a":1}\n{"a":2}\n{"a":3}\n        the first 16 bytes have that hash: line 3 is new
+
+Lines keep the numbers that they have in the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import xxhash
+
+from dataprep.pipeline.guards.opening import open_regular
+from dataprep.pipeline.sources.fingerprint import PREFIX
+from dataprep.pipeline.sources.json.formats import Jsonl
+from dataprep.pipeline.sources.stream import is_url
+from dataprep.pipeline.types import Source
+
+_CHUNK = 4 << 20
+_NEWLINE = b"\n"
+
+
+def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:
+    """Return what follows the first `num_bytes`; None unless they have this fingerprint and end
+    with a line, so that the file was only appended to."""
+    may_grow = source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
+    if not may_grow or not 0 < num_bytes < source.num_bytes:
+        return None
+    state, lines, last, left = xxhash.xxh3_128(), 0, b"", num_bytes
+    with open_regular(source.file) as file:
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            state.update(chunk)
+            lines += chunk.count(_NEWLINE)
+            last, left = chunk[-1:], left - len(chunk)
+    if left or last != _NEWLINE or f"{PREFIX}{state.hexdigest()}" != fingerprint:
+        return None
+    return replace(
+        source, start=num_bytes, num_bytes=source.num_bytes - num_bytes, lines_before=lines
+    )
