@@ -2,6 +2,7 @@
 
 --step 17 --batch-size 256 --seed 0                    the settings of DataLoader
 --step 17 --batch-size 256 --mix web=0.7@data/web --mix code=0.3@data/code
+--step 17 --batch-size 256 --generation 0:3,1200:5     moved on to a newer generation
 --step 17 --state state.json                           json.dump(loader.get_state(), file)
 """
 
@@ -17,6 +18,7 @@ from dataprep.loaders.mixture import Exhausted
 from dataprep.loaders.open import open_packed
 from dataprep.loaders.replay import replay_of
 from dataprep.pipeline.errors import ConfigError, ConflictError
+from dataprep.pipeline.storage.parts import LATEST
 
 V = TypeVar("V")
 
@@ -32,6 +34,7 @@ class LoaderSettings:
     exhausted: Exhausted | None
     mix: Sequence[str]
     state: str | None
+    generation: str | None = None
 
     def given(self) -> list[str]:
         """Return the flags that were given, besides --state."""
@@ -42,6 +45,7 @@ class LoaderSettings:
             "--epochs": self.epochs,
             "--exhausted": self.exhausted,
             "--mix": self.mix or None,
+            "--generation": self.generation,
         }
         return [flag for flag, value in flags.items() if value is not None]
 
@@ -75,6 +79,7 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         shuffle=settings.shuffle is not False,
         epochs=settings.epochs,
         exhausted=settings.exhausted or "stop",
+        generation=generation_of(settings.generation),
         remainder="pad",  # so that the last batch is there; a trainer that drops it has no such
         prefetch=0,
     )
@@ -82,7 +87,12 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         steps = "have no such step" if settings.epochs is None else f"give {len(loader)} steps"
         raise ConfigError(f"--step {step}: these settings {steps}; the first is 0")
     rows: list[tuple[str, int | None]] = [*loader.rows_of(step)]
-    return Step(step=step, rows=rows, datasets=loader.datasets, epochs=loader.epochs_at(step))
+    return Step(
+        step=step,
+        rows=rows,
+        datasets=loader.datasets_at(step),
+        epochs=loader.epochs_at(step),
+    )
 
 
 def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:
@@ -93,24 +103,38 @@ def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--state: cannot read {path}: {error.strerror}") from None
-    replay, dataset = replay_of(text), open_packed(folder)
-    names = replay.names_of(dataset.fingerprint)
-    if not names:
-        raise ConflictError(f"{path} is the state of a loader of other datasets than {folder}")
+    replay = replay_of(text)
     number = replay.step - 1 if step is None else step
     if not 0 <= number < replay.num_steps:
         raise ConfigError(
             f"--step {number}: the loader of {path} has {replay.num_steps} steps; the first is 0"
         )
+    datasets = _datasets_read(folder, replay.read_at(number))
+    if not datasets:
+        raise ConflictError(f"{path} is the state of a loader of other datasets than {folder}")
     later = f"step {number} comes after the state: shown as if nothing changes at {replay.step}"
-    counts = dict.fromkeys(names, len(dataset))
+    counts = {name: len(dataset) for name, dataset in datasets.items()}
     return Step(
         step=number,
         rows=replay.rows_of(number, counts),
-        datasets=dict.fromkeys(names, dataset),
+        datasets=datasets,
         epochs=replay.epochs_at(number, counts),
         note=later if number >= replay.step else "",
     )
+
+
+def _datasets_read(folder: str, read: Mapping[str, tuple[int, str]]) -> dict[str, PackedDataset]:
+    """Return those of a state's datasets, by their names, that are generations of this one."""
+    newest = open_packed(folder)
+    opened = {newest.about.generation: newest}
+    for generation in {generation for generation, _ in read.values()} - set(opened):
+        if generation < newest.about.generation:
+            opened[generation] = open_packed(folder, generation=generation)
+    return {
+        name: opened[generation]
+        for name, (generation, fingerprint) in read.items()
+        if generation in opened and opened[generation].fingerprint == fingerprint
+    }
 
 
 def _mixture(mix: Sequence[str], folder: str) -> dict[str, Any]:
@@ -130,6 +154,13 @@ def _mixture(mix: Sequence[str], folder: str) -> dict[str, Any]:
     if all(Path(place).resolve() != Path(folder).resolve() for place, _ in found.values()):
         raise ConfigError(f"--mix does not have {folder}; give all datasets of the mixture")
     return found
+
+
+def generation_of(text: str | None) -> Any:
+    """Return --generation as the loader takes it: a number, "latest", or these by step."""
+    if text is None:
+        return None
+    return schedule("--generation", text, lambda own: own if own == LATEST else int(own))
 
 
 def schedule(flag: str, text: str, kind: Callable[[str], V]) -> V | dict[int, V]:

@@ -91,12 +91,18 @@ def _at_most_all(value: str | None) -> str | None:
 
 # 100 or "0.1%"
 _MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
-PATTERNS = {_MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%"}
+_KEYS = r"^(content|key:.+)$"
+PATTERNS = {
+    _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
+    _KEYS: "content, or key:NAME with the name of a key of the records",
+}
 MaxErrors = Annotated[
     Annotated[str, Field(pattern=_MAX_ERRORS)] | None,
     BeforeValidator(_as_text),
     AfterValidator(_at_most_all),
 ]
+
+DocumentKeys = Annotated[str, Field(pattern=_KEYS)]
 
 IS_PATH, MAY_BE_PATH = "is a path", "may be a path"
 FilePath = Annotated[str, IS_PATH]

@@ -1,8 +1,8 @@
 """The config of `dataprep tokenize`, with sections for the other commands, so that one file does.
 
-Every key is also a flag of `dataprep tokenize` (`add_bos` is `--add-bos/--no-add-bos`) and can be
-set with `--set key=value`, nested keys with dots: `--set modalities.vision.max_frames=4`. Loading
-and overrides are in `load`.
+Every key but `keys` is also a flag of `dataprep tokenize` (`add_bos` is `--add-bos/--no-add-bos`)
+and can be set with `--set key=value`, nested keys with dots:
+`--set modalities.vision.max_frames=4`. Loading and overrides are in `load`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataprep.configs.base import (
     Auto,
     Compat,
     Count,
+    DocumentKeys,
     EngineName,
     FilePath,
     MaxErrors,
@@ -170,6 +171,11 @@ class TokenizeConfig(Model):
         "auto",
         description="tokenizer engine; auto: fastokens, gigatoken, splintr or tokenizers, the "
         "first that is installed and proven exact; small jobs do not wait for a proof",
+    )
+    keys: DocumentKeys | None = Field(
+        None,
+        description="also write a hash of each document's content, and of the group it belongs to: "
+        "content (equal ones together), or key:NAME (those with the same value there)",
     )
     limit: Count | None = Field(None, description="read only the first N records")
     shard_bytes: ShardBytes = Field(

@@ -8,6 +8,7 @@
 From the folder to the trainer, one line a file:
 
     open          folders -> datasets, and the weights of a mixture
+    generations   which generation of a dataset is read from which step on
     documents     document i of a tokenized dataset
     packed        row i of a packed dataset
     whole         files of the right size and hash, proven before they are used

@@ -22,8 +22,9 @@ import numpy as np
 
 from dataprep.loaders.buffers import ALIGNMENT, Buffers
 from dataprep.loaders.expand import Arrays, Request
+from dataprep.loaders.generations import Member
 from dataprep.loaders.mixture import Mixture
-from dataprep.loaders.packed import Batch, PackedDataset
+from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.loaders.views import View
@@ -54,12 +55,12 @@ class BatchReader:
 
     def __init__(
         self,
-        datasets: Sequence[PackedDataset],
+        members: Sequence[Member],
         mixture: Mixture,
         sizes: BatchSizes,
         view: View,
     ) -> None:
-        self._datasets, self._mixture, self._sizes, self._view = datasets, mixture, sizes, view
+        self._members, self._mixture, self._sizes, self._view = members, mixture, sizes, view
         self._buffers = Buffers()
         self._watch = DiskWatch()
         self._order = lru_cache(maxsize=8)(mixture.locate)
@@ -87,24 +88,25 @@ class BatchReader:
         if not self._watch.reads():
             return
         datasets, rows = self._wanted(step, wanted)
-        for number, dataset in enumerate(self._datasets):
+        for number, member in enumerate(self._members):
             mine = rows[datasets == number]
             if len(mine):
-                dataset.will_need(mine)
+                member.at(step).will_need(mine)
 
     def read(self, step: int, columns: tuple[int, int], wanted: Offsets | None = None) -> Batch:
         """Return columns [start, stop) of the wanted rows of a batch (ascending; None: all)."""
         datasets, rows = self._wanted(step, wanted)
         start, width = columns[0], columns[1] - columns[0]
-        requests = [self._request(start, width, dataset.masks) for dataset in self._datasets]
+        opened = [member.at(step) for member in self._members]
+        requests = [self._request(start, width, dataset.masks) for dataset in opened]
         out = self._allocate(requests[0], len(rows))
-        for number, dataset in enumerate(self._datasets):
+        for number, dataset in enumerate(opened):
             places = np.flatnonzero(datasets == number)
             if len(places):
                 dataset.read(rows[places], requests[number], out, places)
         missing = np.flatnonzero(datasets == PADDING)
         if len(missing):
-            out.tokens[:, missing] = self._datasets[0].pad
+            out.tokens[:, missing] = opened[0].pad
             for array in (out.segments, out.positions, out.masks, out.weights):
                 array[:, missing] = 0
         return self._view.name(out)

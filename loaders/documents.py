@@ -33,7 +33,7 @@ from dataprep.pipeline.storage.documents import (
     take_tokens,
 )
 from dataprep.pipeline.storage.entries import Json
-from dataprep.pipeline.storage.manifest import TokenizedManifest, manifest_json
+from dataprep.pipeline.storage.manifest import TokenizedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
 
 Document = dict[str, NDArray[Any]]
@@ -70,15 +70,16 @@ class TokenizedDataset:
 
     @property
     def manifest(self) -> Json:
-        """The manifest as it stands in its file."""
-        return manifest_json(self.folder)
+        """The manifest of the generation that is open, as it stands in its file."""
+        return json_of(self.about)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
         tokens = self.about.counts["tokens"]
-        return f"<TokenizedDataset {self.folder}: documents={len(self)}, tokens={tokens}>"
+        grown = f", generation={self.about.generation}" if self.about.parts else ""
+        return f"<TokenizedDataset {self.folder}: documents={len(self)}, tokens={tokens}{grown}>"
 
     @overload
     def __getitem__(self, key: int) -> Document: ...

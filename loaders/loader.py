@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from dataprep.loaders.batches import PADDING, AnyBatch, BatchMaker, BatchReader, make_placement
+from dataprep.loaders.generations import GenerationsOf, check_generations, shown_numbers
 from dataprep.loaders.mixture import Exhausted, epochs_before, plan_mixture
 from dataprep.loaders.open import Data, Mix, open_mix
-from dataprep.loaders.packed import Batch
+from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.prefetch import Prefetch
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, shown, whole_number
 from dataprep.loaders.state import State, check_state, make_state, parse_state
@@ -47,6 +48,10 @@ class DataLoader:
                 otherwise. Without a mesh, batches are numpy arrays
     shuffle     whether each epoch has an order of its own; seed decides which
     epochs      how often each dataset is read; None: for ever. A batch may span two epochs
+    generation  of datasets that grow: a number, "latest", or {step: number or "latest"} to move on
+                to a newer one at a step; for a mixture also {name: any of these}. Batches before
+                the step stay as they are; from it on, a new order over all rows of the newer
+                generation begins, and its epochs are counted from there
     view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, preference, or a
                 function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows
@@ -68,6 +73,7 @@ class DataLoader:
         shuffle: bool = True,
         seed: int = 0,
         epochs: int | None = None,
+        generation: GenerationsOf | None = None,
         view: ViewName | UserView = "default",
         remainder: Remainder = "drop",
         prefetch: int = 2,
@@ -86,7 +92,8 @@ class DataLoader:
         max_steps = None if max_steps is None else whole_number("max_steps", max_steps, least=0)
         prefetch = whole_number("prefetch", prefetch, least=0)
         self._sizes = BatchSizes.of(batch_size)
-        self.datasets, components = open_mix(data, self._sizes, verify)
+        self._members, components = open_mix(data, generation, self._sizes, verify)
+        self.datasets = {name: member.datasets[-1] for name, member in self._members.items()}
         self.seq_len = next(iter(self.datasets.values())).seq_len
         self._mixture = plan_mixture(
             components,
@@ -136,11 +143,14 @@ class DataLoader:
             f"{name}={one.folder}" if name else str(one.folder)
             for name, one in self.datasets.items()
         )
+        opened = self.datasets_at(self._step).items()
+        numbers = {name: one.about.generation for name, one in opened if one.about.parts}
+        grown = f", generation={shown_numbers(numbers)}" if numbers else ""
         steps = "" if self._num_steps is None else f"/{self._num_steps}"
         order = f"seed={self._mixture.seed}" if self._mixture.shuffled else "shuffle=False"
         return (
             f"<DataLoader {data}: step={self._step}{steps}, "
-            f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}>"
+            f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}{grown}>"
         )
 
     def has(self, step: int) -> bool:
@@ -160,8 +170,13 @@ class DataLoader:
         rows = np.arange(index * size, (index + 1) * size)
         return self._make.read(step, rows)
 
+    def datasets_at(self, step: int) -> dict[str, PackedDataset]:
+        """Return the datasets in the generations that a step reads."""
+        return {name: member.at(step) for name, member in self._members.items()}
+
     def rows_of(self, step: int) -> list[tuple[str, int]]:
-        """Return (dataset, row in it) for each row of a batch; padding is left out."""
+        """Return (dataset, row in it) for each row of a batch; padding is left out. Rows have the
+        same numbers in all generations."""
         names = list(self.datasets)
         datasets, rows = self._make.reader.rows(self._checked(step))
         pairs = zip(datasets.tolist(), rows.tolist(), strict=True)
@@ -169,7 +184,8 @@ class DataLoader:
 
     def epochs_at(self, step: int) -> dict[str, float]:
         """Return how often each dataset was read by the batches before a step: 1.5 is one and a
-        half times. `len(loader)` is the step after the last."""
+        half times. `len(loader)` is the step after the last. A newer generation counts from the
+        step on at which the loader moved to it, where it is 0."""
         number = whole_number("step", step)
         if number:
             self._checked(number - 1)
@@ -197,6 +213,7 @@ class DataLoader:
         step: int = parsed["step"]
         if step > self._last_step:
             raise ConflictError(f"the state has step {shown(step)}, which no loader reaches")
+        check_generations(parsed, self._members)
         check_state(parsed, self._state_at(step), self._sizes.first_row(step))
         self._move(step)
 
@@ -242,21 +259,21 @@ class DataLoader:
         return batch
 
     def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
-        datasets = list(self.datasets.values())
-        named = make_view(view, [dataset.about for dataset in datasets])
+        members = list(self._members.values())
+        named = make_view(view, [dataset.about for one in members for dataset in one.datasets])
         if named.whole_rows and placement is not None and placement.splits_columns:
             raise ConfigError(
                 f"spec {placement.spec} splits the sequence, but this view needs whole rows; split "
                 "the rows only"
             )
-        reader = BatchReader(datasets, self._mixture, self._sizes, named)
+        reader = BatchReader(members, self._mixture, self._sizes, named)
         maker = BatchMaker(reader, self._sizes, self.seq_len + named.more_columns, placement)
         maker.check()
         return maker
 
     def _state_at(self, step: int) -> State:
-        fingerprints = {name: dataset.fingerprint for name, dataset in self.datasets.items()}
-        return make_state(step, self._sizes, self._mixture, fingerprints)
+        read = {name: member.before(step) for name, member in self._members.items()}
+        return make_state(step, self._sizes, self._mixture, read)
 
     def _move(self, step: int) -> None:
         self.close()

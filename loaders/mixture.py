@@ -6,10 +6,11 @@
     place  0 1 2 3 4 5 6 7 | 8 …
     of     w c w w c w c w | w …                        5 and 3 of every 8
 
-A phase begins where weights change, or where a dataset is used up and drops out. Within a phase,
-`Shares` says which dataset each place is dealt to, by arithmetic on its number alone. Each dataset
-goes on where the phase before left it, in its own order. So the dataset and the row at any place
-follow from the place alone.
+A phase begins where weights change, where a dataset is used up and drops out, or where a newer
+generation of it takes over. Within a phase, `Shares` says which dataset each place is dealt to, by
+arithmetic on its number alone. Each dataset goes on where the phase before left it, in its own
+order; a newer generation begins anew, in an order over all of its rows. So the dataset and the row
+at any place follow from the place alone.
 
 The first dataset takes its share of all places, evenly spread; the second takes its share of what
 is left, and so on. After any number of places each of D datasets is within 1 + log2 D rows of its
@@ -41,12 +42,31 @@ _MAX_SUM = 1 << 31  # of weights, so that no product exceeds 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A generation of a dataset, from a row of the sequence on."""
+
+    first_row: int
+    num_rows: int
+    generation: int | None = None  # what its order is keyed by; None: the one that it began with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
     """One dataset of a mixture."""
 
     name: str
     num_rows: int
     weights: dict[int, Fraction]  # by the row from which on they hold; 0 is the first
+    later: tuple[Stage, ...] = ()  # newer generations that take over, in order
+
+    def stage_at(self, row: int) -> Stage:
+        """Return the generation that holds from a row of the sequence on."""
+        begun = [stage for stage in self.later if stage.first_row <= row]
+        return begun[-1] if begun else Stage(first_row=0, num_rows=self.num_rows)
+
+    def renewed_after(self, row: int) -> int | None:
+        """Return the first row after this one at which a newer generation takes over."""
+        return next((stage.first_row for stage in self.later if stage.first_row > row), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,44 +143,54 @@ class Mixture:
 
     def locate(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         """Return the dataset and the row in it, for the places [start, stop)."""
-        datasets, ranks = self._deal(start, stop)
-        rows = np.empty_like(ranks)
-        for number, one in enumerate(self.components):
-            mine = datasets == number
-            if self.shuffled:
-                rows[mine] = shuffle(ranks[mine], one.num_rows, seed=self.seed, name=one.name)
-            else:
-                rows[mine] = in_order(ranks[mine], one.num_rows)
-        return datasets, rows
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        while start < stop:
+            phase = self.phase_at(start)
+            later = (one.first_row for one in self.phases if one.first_row > start)
+            end = min(stop, next(later, stop))
+            datasets, ranks = phase.shares.deal(np.arange(start, end) - phase.first_row)
+            ranks += np.array(phase.taken)[datasets]
+            found.append((datasets, self._rows(phase, datasets, ranks)))
+            start = end
+        return np.concatenate([d for d, _ in found]), np.concatenate([r for _, r in found])
+
+    def phase_at(self, place: int) -> Phase:
+        return self.phases[bisect_right(self.phases, place, key=lambda one: one.first_row) - 1]
 
     def taken(self, place: int) -> list[int]:
-        """Return how many rows of each dataset come before a place."""
-        firsts = [phase.first_row for phase in self.phases]
-        phase = self.phases[bisect_right(firsts, place) - 1]
+        """Return how many rows of each dataset, in the generation that it is in, come before a
+        place."""
+        phase = self.phase_at(place)
         length = place - phase.first_row
         return [before + phase.shares.count(i, length) for i, before in enumerate(phase.taken)]
 
-    def _deal(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
-        """Return the dataset of each place, and how many of its rows come before."""
-        firsts = [phase.first_row for phase in self.phases]
-        found = []
-        while start < stop:
-            number = bisect_right(firsts, start) - 1
-            phase = self.phases[number]
-            end = min([stop, *firsts[number + 1 : number + 2]])
-            datasets, ranks = phase.shares.deal(np.arange(start, end) - phase.first_row)
-            found.append((datasets, ranks + np.array(phase.taken)[datasets]))
-            start = end
-        if not found:
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        return np.concatenate([d for d, _ in found]), np.concatenate([r for _, r in found])
+    def _rows(self, phase: Phase, datasets: Offsets, ranks: Offsets) -> Offsets:
+        """Return the row at each place of a phase, which is of this dataset, after so many."""
+        rows = np.empty_like(ranks)
+        for number, one in enumerate(self.components):
+            mine, stage = datasets == number, one.stage_at(phase.first_row)
+            if not self.shuffled:
+                rows[mine] = in_order(ranks[mine], stage.num_rows)
+                continue
+            rows[mine] = shuffle(
+                ranks[mine],
+                stage.num_rows,
+                seed=self.seed,
+                name=one.name,
+                generation=stage.generation,
+            )
+        return rows
 
 
 def epochs_before(mixture: Mixture, place: int) -> dict[str, float]:
-    """Return how often each dataset was read before a place; the end is the last there is."""
+    """Return how often each dataset was read before a place; the end is the last there is.
+
+    A newer generation counts from the place on at which it took over.
+    """
     end = place if mixture.num_rows is None else min(place, mixture.num_rows)
+    first = mixture.phase_at(end).first_row
     taken = zip(mixture.components, mixture.taken(end), strict=True)
-    return {one.name: rows / one.num_rows for one, rows in taken}
+    return {one.name: rows / one.stage_at(first).num_rows for one, rows in taken}
 
 
 def plan_mixture(
@@ -172,13 +202,18 @@ def plan_mixture(
     seed: int,
 ) -> Mixture:
     """Find all phases, and where the sequence ends."""
-    limits = [None if epochs is None else epochs * one.num_rows for one in components]
-    changes = sorted({row for one in components for row in one.weights})
+    changes = sorted(
+        {row for one in components for row in (*one.weights, *(s.first_row for s in one.later))}
+    )
     phases: list[Phase] = []
     taken = [0] * len(components)
     used_up = set[int]()
     row, end = 0, None
     while end is None:
+        for i, one in enumerate(components):
+            if row and one.stage_at(row).first_row == row:
+                taken[i] = 0
+                used_up.discard(i)
         weights = _weights_at(components, row, used_up)
         if not any(weights):
             if not used_up:
@@ -187,7 +222,7 @@ def plan_mixture(
             break
         phase = Phase(first_row=row, shares=Shares(weights=weights), taken=tuple(taken))
         phases.append(phase)
-        length, spent = _end_of(phase, limits, changes, exhausted)
+        length, spent = _end_of(phase, components, epochs, changes, exhausted)
         if length is None:
             break
         taken = [count + phase.shares.count(i, length) for i, count in enumerate(taken)]
@@ -208,13 +243,18 @@ def plan_mixture(
 
 
 def _end_of(
-    phase: Phase, limits: Sequence[int | None], changes: Sequence[int], exhausted: Exhausted
+    phase: Phase,
+    components: Sequence[Component],
+    epochs: int | None,
+    changes: Sequence[int],
+    exhausted: Exhausted,
 ) -> tuple[int | None, int | None]:
     """Return after how many rows a phase ends, and the dataset that is used up there, if any.
 
-    `changes` are the rows at which weights change. A phase that never ends has None rows.
+    `changes` are the rows at which weights or generations change. A phase that never ends has None
+    rows.
     """
-    length, spent = _used_up(phase, limits, exhausted)
+    length, spent = _used_up(phase, components, epochs, exhausted) if epochs else (None, None)
     change = next((row for row in changes if row > phase.first_row), None)
     if change is not None and (length is None or phase.first_row + length > change):
         return change - phase.first_row, None
@@ -222,21 +262,27 @@ def _end_of(
 
 
 def _used_up(
-    phase: Phase, limits: Sequence[int | None], exhausted: Exhausted
+    phase: Phase, components: Sequence[Component], epochs: int, exhausted: Exhausted
 ) -> tuple[int | None, int | None]:
     """Return after how many rows a dataset is used up that ends the phase, and which one."""
     ends: list[tuple[int, int]] = []
-    for i, limit in enumerate(limits):
-        if limit is None or not phase.shares.weights[i]:
+    is_renewed = False  # any of them, before it is used up
+    for i, one in enumerate(components):
+        if not phase.shares.weights[i]:
             continue
-        left = max(0, limit - phase.taken[i])
+        left = max(0, epochs * one.stage_at(phase.first_row).num_rows - phase.taken[i])
         if exhausted == "repeat":  # after the last row that is there
-            ends.append((phase.shares.reach(i, left), i))
+            end = phase.shares.reach(i, left)
         else:  # before the first that is not
-            ends.append((phase.shares.reach(i, left + 1) - 1, i))
-    if not ends:
-        return None, None
-    return max(ends) if exhausted == "repeat" else min(ends)
+            end = phase.shares.reach(i, left + 1) - 1
+        renewal = one.renewed_after(phase.first_row)
+        if renewal is not None and renewal <= phase.first_row + end:
+            is_renewed = True
+        else:
+            ends.append((end, i))
+    if exhausted == "repeat":
+        return (None, None) if is_renewed or not ends else max(ends)
+    return min(ends, default=(None, None))
 
 
 def _weights_at(components: Sequence[Component], row: int, used_up: set[int]) -> tuple[int, ...]:

@@ -18,13 +18,29 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.loaders.documents import TokenizedDataset
-from dataprep.loaders.mixture import Component
+from dataprep.loaders.generations import (
+    Generation,
+    GenerationsOf,
+    Member,
+    Schedule,
+    checked_generation,
+    manifests_of,
+    open_past,
+    schedules_of,
+)
+from dataprep.loaders.mixture import Component, Stage
 from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.schedule import BatchSizes, shown, whole_number
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.alike import difference_among
-from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
+from dataprep.pipeline.storage.manifest import (
+    EncodedManifest,
+    Manifest,
+    PackedManifest,
+    TokenizedManifest,
+)
+from dataprep.pipeline.storage.parts import check_parts_there, read_generation
 
 Weight = int | float | str | Fraction
 Data = str | Path | PackedDataset
@@ -32,28 +48,61 @@ Mix = Mapping[str, tuple[Data, Weight | Mapping[int, Weight]]]
 
 
 def open_dataset(
-    folder: str | Path, *, verify: Verify = "lazy"
+    folder: str | Path, *, generation: Generation | None = None, verify: Verify = "lazy"
 ) -> TokenizedDataset | PackedDataset:
     """Open a complete dataset; an incomplete or damaged one is a CorruptError that names why.
 
+    `generation`: which one of a dataset that grows, from 0; None or "latest" is the newest.
     `verify`: lazy checks the hash of a shard before it is first read, open of all shards now, off
     of none.
     """
     check_verify(verify)
     path = _path_of(folder)
-    manifest = read_manifest(path)
+    wanted = None if generation is None else checked_generation(generation)
+    return _opened(path, read_generation(path, wanted), verify)
+
+
+def _opened(folder: Path, manifest: Manifest, verify: Verify) -> TokenizedDataset | PackedDataset:
+    if isinstance(manifest, EncodedManifest):
+        raise ConfigError(
+            f"{folder} holds codes; run dataprep tokenize and dataprep pack on it first"
+        )
+    check_parts_there(folder, manifest)
     if isinstance(manifest, TokenizedManifest):
-        return TokenizedDataset(path, manifest, verify)
-    if isinstance(manifest, PackedManifest):
-        return PackedDataset(path, manifest, verify)
-    raise ConfigError(f"{path} holds codes; run dataprep tokenize and dataprep pack on it first")
+        return TokenizedDataset(folder, manifest, verify)
+    return PackedDataset(folder, manifest, verify)
 
 
-def open_packed(data: Data, verify: Verify = "lazy") -> PackedDataset:
+def open_packed(
+    data: Data, verify: Verify = "lazy", generation: Generation | None = None
+) -> PackedDataset:
     """Open a packed dataset that has rows; anything else is a ConfigError."""
-    dataset = data if isinstance(data, PackedDataset) else open_dataset(data, verify=verify)
-    if verify == "open" and dataset is data:
-        dataset.prove()
+    schedule = None if generation is None else {0: checked_generation(generation)}
+    return open_member(data, schedule, verify).datasets[0]
+
+
+def open_member(data: Data, schedule: Schedule | None, verify: Verify) -> Member:
+    """Open every generation of a packed dataset that a loader reads; one that is open already is
+    read as it is, unless generations are asked for."""
+    own = data if isinstance(data, PackedDataset) else None
+    if own is not None and verify == "open":
+        own.prove()
+    if own is not None and schedule is None:
+        return Member(steps=(0,), datasets=(_checked_rows(own),))
+    folder = own.folder if own else _path_of(data)
+    manifests = manifests_of(folder, schedule)
+    datasets = []
+    for step, manifest in manifests.items():
+        if own is not None and own.about == manifest:
+            datasets.append(own)
+        elif isinstance(manifest, PackedManifest) and step != max(manifests):
+            datasets.append(open_past(folder, manifest, verify))
+        else:
+            datasets.append(_checked_rows(_opened(folder, manifest, verify)))
+    return Member(steps=tuple(manifests), datasets=tuple(datasets))
+
+
+def _checked_rows(dataset: TokenizedDataset | PackedDataset) -> PackedDataset:
     if isinstance(dataset, TokenizedDataset):
         raise ConfigError(f"{dataset.folder} is not packed; run dataprep pack on it first")
     if not len(dataset):
@@ -62,8 +111,8 @@ def open_packed(data: Data, verify: Verify = "lazy") -> PackedDataset:
 
 
 def open_mix(
-    data: Data | Mix, sizes: BatchSizes, verify: Verify
-) -> tuple[dict[str, PackedDataset], list[Component]]:
+    data: Data | Mix, generation: GenerationsOf | None, sizes: BatchSizes, verify: Verify
+) -> tuple[dict[str, Member], list[Component]]:
     """Open all datasets; they are sorted by name, whatever order they were given in."""
     mix: Mix = data if isinstance(data, Mapping) else {"": (data, 1)}
     for name, pair in mix.items():
@@ -73,25 +122,39 @@ def open_mix(
             )
     if not mix:
         raise ConfigError("a mixture needs at least one dataset")
+    schedules = schedules_of(generation, sorted(mix))
     weights = {name: _weights_by_row(name, mix[name][1], sizes) for name in sorted(mix)}
-    datasets = {name: open_packed(mix[name][0], verify) for name in sorted(mix)}
-    _check_alike(datasets)
+    members = {name: open_member(mix[name][0], schedules[name], verify) for name in sorted(mix)}
+    _check_alike(members)
     components = [
-        Component(name=name, num_rows=len(dataset), weights=weights[name])
-        for name, dataset in datasets.items()
+        Component(
+            name=name,
+            num_rows=len(member.datasets[0]),
+            weights=weights[name],
+            later=tuple(
+                Stage(
+                    first_row=sizes.first_row(step),
+                    num_rows=len(dataset),
+                    generation=dataset.about.generation,
+                )
+                for step, dataset in zip(member.steps[1:], member.datasets[1:], strict=True)
+            ),
+        )
+        for name, member in members.items()
     ]
-    return datasets, components
+    return members, components
 
 
-def _check_alike(datasets: Mapping[str, PackedDataset]) -> None:
-    lengths = {name: dataset.seq_len for name, dataset in datasets.items()}
-    if len(set(lengths.values())) != 1:
+def _check_alike(members: Mapping[str, Member]) -> None:
+    datasets = [dataset for member in members.values() for dataset in member.datasets]
+    if len({dataset.seq_len for dataset in datasets}) != 1:
+        lengths = {name: member.datasets[-1].seq_len for name, member in members.items()}
         raise ConfigError(f"datasets of a mixture need one seq_len, these have {lengths}")
-    found = difference_among([dataset.about for dataset in datasets.values()])
+    found = difference_among([dataset.about for dataset in datasets])
     if found:
-        folders = [dataset.folder for dataset in datasets.values()]
         number, other, text = found
-        raise ConfigError(f"{folders[number]} and {folders[other]} cannot be mixed: {text}")
+        pair = f"{datasets[number].folder} and {datasets[other].folder}"
+        raise ConfigError(f"{pair} cannot be mixed: {text}")
 
 
 def _path_of(folder: Any) -> Path:

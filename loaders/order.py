@@ -35,8 +35,13 @@ def in_order(positions: Offsets, num_rows: int) -> Offsets:
     return positions % num_rows
 
 
-def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> Offsets:
+def shuffle(
+    positions: Offsets, num_rows: int, *, seed: int, name: str = "", generation: int | None = None
+) -> Offsets:
     """Return the rows at these positions; datasets of one seed differ in order by their `name`.
+
+    `generation` is that of a dataset which a loader moved on to, in an order of its own; None is
+    that of the generation which it began with.
 
     >>> shuffle(np.arange(10), num_rows=5, seed=0)
     array([3, 1, 4, 0, 2, 2, 4, 1, 0, 3])
@@ -44,7 +49,7 @@ def shuffle(positions: Offsets, num_rows: int, *, seed: int, name: str = "") -> 
     epochs, places = np.divmod(positions.astype(np.uint64), np.uint64(num_rows))
     if len(epochs) and (epochs == epochs[0]).all():
         epochs = epochs[:1]  # so that it is hashed once, not for each position
-    keys = _keys(seed, name)
+    keys = _keys(seed, name, generation)
     rows = _permute(places, epochs, num_rows, keys)
     outside = np.flatnonzero(rows >= num_rows)
     while len(outside):
@@ -85,8 +90,9 @@ def _mix(x: Words) -> Words:
 
 
 @lru_cache(maxsize=1024)
-def _keys(seed: int, name: str) -> Words:
+def _keys(seed: int, name: str, generation: int | None) -> Words:
     """Return the key of each round."""
-    text = f"dataprep order 1\n{seed}\n{name}"
+    moved = "" if generation is None else f"\ngeneration {generation}"
+    text = f"dataprep order 1\n{seed}\n{name}{moved}"
     digest = hashlib.blake2b(text.encode(), digest_size=8 * _ROUNDS).digest()
     return np.frombuffer(digest, "<u8")

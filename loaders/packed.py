@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.prefetch import stop_if_closed
-from dataprep.loaders.shards import open_shards
+from dataprep.loaders.shards import Shards, open_shards
 from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.entries import Json
-from dataprep.pipeline.storage.manifest import PackedManifest, manifest_json
+from dataprep.pipeline.storage.manifest import PackedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
@@ -40,7 +40,14 @@ Batch = dict[str, NDArray[Any]]
 class PackedDataset:
     """The rows of a packed dataset, in the order they were packed in."""
 
-    def __init__(self, folder: Path, about: PackedManifest, verify: Verify = "lazy") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        about: PackedManifest,
+        verify: Verify = "lazy",
+        shards: Shards | None = None,
+    ) -> None:
+        """`shards`: what reads rows, if it is not the files that the manifest lists."""
         self.folder = folder
         self._verify = verify
         self.about = about
@@ -50,12 +57,12 @@ class PackedDataset:
         self.pad = about.pad
         self.fingerprint = about.fingerprint
         self._starts = offsets_of([shard.num_records for shard in about.shards])
-        self._shards = open_shards(folder, about, self.layout.tail_start, verify)
+        self._shards = shards or open_shards(folder, about, self.layout.tail_start, verify)
 
     @property
     def manifest(self) -> Json:
-        """The manifest as it stands in its file."""
-        return manifest_json(self.folder)
+        """The manifest of the generation that is open, as it stands in its file."""
+        return json_of(self.about)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -63,10 +70,10 @@ class PackedDataset:
     def __repr__(self) -> str:
         # Grain compares this with the one in a checkpoint: it must say what the data is, and not
         # where, since a dataset may move. `str` says where.
-        return f"PackedDataset({self.fingerprint!r}, rows={len(self)}, seq_len={self.seq_len})"
+        return f"PackedDataset({self.fingerprint!r}, {self._sizes()})"
 
     def __str__(self) -> str:
-        return f"<PackedDataset {self.folder}: rows={len(self)}, seq_len={self.seq_len}>"
+        return f"<PackedDataset {self.folder}: {self._sizes()}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedDataset, (self.folder, self.about, self._verify)
@@ -125,6 +132,10 @@ class PackedDataset:
             if not -len(self) <= row < len(self):
                 raise IndexError(f"row {row} of a dataset of {len(self)}")
         return np.array(rows, np.int64) % max(1, len(self))
+
+    def _sizes(self) -> str:
+        grown = f", generation={self.about.generation}" if self.about.parts else ""
+        return f"rows={len(self)}, seq_len={self.seq_len}{grown}"
 
     def _rows(self, keys: Sequence[int] | NDArray[Any]) -> Batch:
         request = self._everything()

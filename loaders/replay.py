@@ -1,7 +1,8 @@
 """Which rows a loader took at a step, by a state that it saved later: no other setting is needed.
 
     {"step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null, …}
+     "datasets": {"code": {"0": [0, "sha256:…"]}, "web": {"0": [3, "sha256:…"]}},
+     "phases": [[0, [3, 7]]], "rows": null, …}
 
     step 17 of web  ─►  rows 5103, 88, … of web; 77 rows are of code
 
@@ -17,7 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, epochs_before
+from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, Stage, epochs_before
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.loaders.state import parse_state
 from dataprep.pipeline.errors import ConfigError, ConflictError, short
@@ -27,6 +28,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 _Rows = Annotated[int, msgspec.Meta(ge=0, le=MAX_ROWS)]
 _Weight = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+Read = tuple[_Number, str]  # generation and fingerprint of a dataset
 
 
 class _Known(msgspec.Struct):
@@ -36,7 +38,7 @@ class _Known(msgspec.Struct):
     seed: int
     shuffle: bool
     batch_size: dict[str, _Size]
-    datasets: dict[str, str]
+    datasets: dict[str, dict[str, tuple[_Number, str]]]
     phases: list[tuple[_Number, list[_Weight]]]
     rows: _Rows | None
 
@@ -46,7 +48,7 @@ class Replay:
     """The batches before the step of a state; those after it, if nothing changes at that step."""
 
     step: int  # of the state
-    fingerprints: Mapping[str, str]  # of the datasets, by their names
+    read: Mapping[str, Mapping[int, Read]]  # by the names of datasets, by the step from which on
     seed: int
     shuffled: bool
     sizes: BatchSizes
@@ -60,14 +62,15 @@ class Replay:
             return self.sizes.num_steps(MAX_ROWS, "drop")
         return self.sizes.num_steps(self.num_rows, "pad")
 
-    def names_of(self, fingerprint: str) -> list[str]:
-        """Return the names that a dataset has in the mixture, where it may stand several times."""
-        return [name for name, own in self.fingerprints.items() if own == fingerprint]
+    def read_at(self, step: int) -> dict[str, Read]:
+        """Return which generation of each dataset a step reads."""
+        return {name: own[max(s for s in own if s <= step)] for name, own in self.read.items()}
 
     def rows_of(self, step: int, rows: Mapping[str, int]) -> list[tuple[str, int | None]]:
         """Return (dataset, row in it) for each row of a batch; None where `rows`, which has the
-        number of rows by dataset, does not have it. Padding is left out."""
-        first, names = self.sizes.first_row(step), list(self.fingerprints)
+        number of rows by dataset, in the generation of the step, does not have it. Padding is left
+        out."""
+        first, names = self.sizes.first_row(step), list(self.read)
         stop = first + self.sizes.size(step)
         stop = stop if self.num_rows is None else min(stop, self.num_rows)
         dealt = self._mixture(rows).locate(first, stop)
@@ -80,11 +83,25 @@ class Replay:
         return {name: epochs[name] for name in rows}
 
     def _mixture(self, rows: Mapping[str, int]) -> Mixture:
-        """Return the mixture; a dataset whose rows are not known counts as one row."""
+        """Return the mixture, as it is where datasets have so many rows; one whose rows are not
+        known counts as one row."""
         return Mixture(
             components=tuple(
-                Component(name=name, num_rows=rows.get(name, 1), weights={0: Fraction(1)})
-                for name in self.fingerprints
+                Component(
+                    name=name,
+                    num_rows=rows.get(name, 1),
+                    weights={0: Fraction(1)},
+                    later=tuple(
+                        Stage(
+                            first_row=self.sizes.first_row(step),
+                            num_rows=rows.get(name, 1),
+                            generation=generation,
+                        )
+                        for step, (generation, _) in own.items()
+                        if step
+                    ),
+                )
+                for name, own in self.read.items()
             ),
             phases=self.phases,
             num_rows=self.num_rows,
@@ -98,6 +115,7 @@ def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
     try:
         known = convert_as(dict(parse_state(state)), _Known)
         sizes = BatchSizes.of({int(step): size for step, size in known.batch_size.items()})
+        read = {name: _by_step(own) for name, own in sorted(known.datasets.items())}
     except (msgspec.ValidationError, ValueError, ConfigError) as error:
         raise ConflictError(
             f"this state knows no batch: {short(str(error), 200)}; a state knows the batches that "
@@ -109,24 +127,37 @@ def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
         raise ConflictError(f"the phases of this state, {shown(known.phases)}, are not of a loader")
     return Replay(
         step=known.step,
-        fingerprints=dict(sorted(known.datasets.items())),
+        read=read,
         seed=known.seed,
         shuffled=known.shuffle,
         sizes=sizes,
-        phases=_phases(known.phases),
+        phases=_phases(known.phases, [{sizes.first_row(s) for s in own} for own in read.values()]),
         num_rows=known.rows,
     )
 
 
-def _phases(found: Sequence[tuple[int, Sequence[int]]]) -> tuple[Phase, ...]:
-    """Return the phases, with what those before each have taken."""
+def _by_step(told: Mapping[str, Read]) -> dict[int, Read]:
+    found = {int(step): read for step, read in told.items()}
+    if min(found, default=-1) != 0:
+        raise ValueError("its generations do not begin at step 0")
+    return dict(sorted(found.items()))
+
+
+def _phases(
+    found: Sequence[tuple[int, Sequence[int]]], begins: Sequence[set[int]]
+) -> tuple[Phase, ...]:
+    """Return the phases, with what those before each have taken of the same generation; `begins`
+    are the rows at which generations of each dataset begin."""
     phases: list[Phase] = []
     for first, weights in found:
         taken = [0] * len(weights)
         if phases:
             last = phases[-1]
             length = first - last.first_row
-            taken = [n + last.shares.count(i, length) for i, n in enumerate(last.taken)]
+            taken = [
+                0 if first in begins[i] else n + last.shares.count(i, length)
+                for i, n in enumerate(last.taken)
+            ]
         shares = Shares(weights=tuple(weights))
         phases.append(Phase(first_row=first, shares=shares, taken=tuple(taken)))
     return tuple(phases)

@@ -30,13 +30,14 @@ from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles
 from dataprep.loaders.watch import Watch
 from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.arrayrecord import open_records
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.parts import check_parts_there
 from dataprep.pipeline.storage.riegeli import footer_start, record_starts
 from dataprep.pipeline.types import Offsets
 
@@ -196,6 +197,26 @@ class ReadShards:
         if not all(found):
             raise CorruptError(f"records of {path} are gone: the file changed underneath")
         return found
+
+
+class RemovedShards:
+    """Files that are not there any more, of a generation that nobody needs to read again."""
+
+    def __init__(self, folder: Path, manifest: PackedManifest) -> None:
+        self._folder, self._manifest = folder, manifest
+
+    def fetch(self, rows: Offsets) -> RowBytes:
+        check_parts_there(self._folder, self._manifest)
+        raise ConfigError(f"{self._folder} changed while it was open; open it again")
+
+    def check(self) -> None:
+        """Do nothing: nothing was read."""
+
+    def prove_all(self) -> None:
+        """Do nothing: there is nothing to be read."""
+
+    def will_need(self, rows: Offsets) -> None:
+        """Do nothing: `fetch` says what is wrong."""
 
 
 def open_proven(folder: Path, shard: RowShard | DocumentShard, verify: Verify) -> Any:

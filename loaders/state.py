@@ -1,14 +1,15 @@
 """Where a trainer is in its data, as a small dict that JSON can hold.
 
-    {"version": 3, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
-     "datasets": {"code": "sha256:…", "web": "sha256:…"}, "phases": [[0, [3, 7]]], "rows": null,
-     "epochs": null, "exhausted": "stop"}
+    {"version": 4, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
+     "datasets": {"code": {"0": [0, "sha256:…"]}, "web": {"0": [3, "sha256:…"], "900": [5, "…"]}},
+     "phases": [[0, [3, 7]], [230400, [3, 7]]], "rows": null, "epochs": null, "exhausted": "stop"}
 
 It holds everything that decided the batches before `step`. A loader takes a state if it would have
-made the same batches up to there. What comes after may differ: batch sizes and weights may change
-at that step. `rows` is where the rows end, null if they never do; it decides how many rows a padded
-batch has, so it may differ as long as both ends come after the batches before `step`. `epochs` and
-`exhausted` are there to name what made phases or rows differ; by themselves they may.
+made the same batches up to there. What comes after may differ: batch sizes, weights and generations
+may change at that step. `datasets` has the generations that were read, with their fingerprints, by
+the step from which on. `rows` is where the rows end, null if they never do; it decides how many
+rows a padded batch has, so it may differ as long as both ends come after the batches before `step`.
+`epochs` and `exhausted` are there to name what made phases or rows differ; by themselves they may.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.pipeline.errors import ConflictError, short
 
-VERSION = 3
+VERSION = 4
 
 
 class State(dict[str, Any]):
@@ -33,7 +34,7 @@ class State(dict[str, Any]):
 
 
 def make_state(
-    step: int, sizes: BatchSizes, mixture: Mixture, fingerprints: Mapping[str, str]
+    step: int, sizes: BatchSizes, mixture: Mixture, datasets: Mapping[str, Any]
 ) -> State:
     """Return the state of a loader that has handed out the batches before `step`."""
     rows = sizes.first_row(step)
@@ -43,7 +44,7 @@ def make_state(
         seed=mixture.seed,
         shuffle=mixture.shuffled,
         batch_size={str(s): size for s, size in sizes.before(step).items()},
-        datasets=dict(fingerprints),
+        datasets=dict(datasets),
         phases=[
             [phase.first_row, list(phase.shares.weights)]
             for phase in mixture.phases

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from dataprep.loaders.generations import Generation
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import Data, Mix, open_packed
 from dataprep.loaders.packed import Batch, empty_arrays
@@ -30,13 +31,19 @@ TensorBatch = dict[str, Any]  # name -> tensor
 
 
 class PackedRows(Dataset):  # type: ignore[misc]
-    """A map-style dataset: row i as tensors, named by a view; `verify` as `DataLoader` has it."""
+    """A map-style dataset: row i as tensors, named by a view; `verify` as `DataLoader` has it, and
+    `generation`, which stays the same."""
 
     def __init__(
-        self, data: Data, view: ViewName | UserView = "default", *, verify: Verify = "lazy"
+        self,
+        data: Data,
+        view: ViewName | UserView = "default",
+        *,
+        generation: Generation | None = None,
+        verify: Verify = "lazy",
     ) -> None:
         check_verify(verify)
-        self._dataset = open_packed(data, verify)
+        self._dataset = open_packed(data, verify, generation)
         self._view = view
 
     def __len__(self) -> int:

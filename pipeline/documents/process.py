@@ -57,6 +57,7 @@ class Processed:
     next_line: int
     num_bytes: int
     optional: frozenset[str] = frozenset()  # as in `Layout`
+    keys: NDArray[Any] | None = None  # DOCUMENT_KEY[d], if the rules ask for them: `keys`
 
 
 def process(

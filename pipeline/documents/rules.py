@@ -23,6 +23,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import Keys
+from dataprep.pipeline.storage.keys import group_key
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import MODALITIES, Ids
 
@@ -53,6 +54,7 @@ class Rules:
     objective: Objective | None = None  # what is made of the documents
     pairs: Pairs | None = None  # records are preferences
     budget: Budget | None = None  # how many tokens documents may have
+    keys: str | None = None  # which keys documents get: `storage.keys`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +264,7 @@ def make_rules(
         objective=make_objective(config, vocabulary, index, add_bos=add_bos, add_eos=add_eos),
         pairs=pairs_of(config, index),
         budget=budget_of(config, index),
+        keys=config.keys,
     )
 
 
@@ -297,6 +300,13 @@ def make_objective(
 
 def keys_wanted(rules: Rules) -> Keys | None:
     """Return the keys of a record that are read; None for all: its own spec may name any."""
+    found, group = _keys_of_documents(rules), group_key(rules.keys)
+    if found is None or group is None or group in found.needed:
+        return found
+    return replace(found, maybe=found.maybe | {group})
+
+
+def _keys_of_documents(rules: Rules) -> Keys | None:
     if rules.fields_from:
         return None
     if rules.pairs is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.documents.keys import with_keys
 from dataprep.pipeline.documents.objectives.draws import RecordPlaces
 from dataprep.pipeline.documents.pairs import process_pairs
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
@@ -105,15 +106,19 @@ def process_together(
     )
     rules, first_line = group[0].rules, group[0].piece.first_line
     joined = batches[0] if len(group) == 1 else _joined(batches, firsts)
-    if rules.pairs is not None:
-        return process_pairs(joined, rules, rules.pairs, encoder), lines
     places = RecordPlaces(
         firsts=lines.firsts[:-1],
         sources=[item.source for item in group],
         first_lines=np.array([item.piece.first_line for item in group], np.int64),
         starts=np.array([item.piece.start for item in group], np.int64),
     )
-    return process(joined, rules, encoder, first_line, places), lines
+
+    def run(records: Records) -> Processed:
+        if rules.pairs is not None:
+            return process_pairs(records, rules, rules.pairs, encoder)
+        return process(records, rules, encoder, first_line, places)
+
+    return (run(joined) if rules.keys is None else with_keys(joined, rules, run)), lines
 
 
 def _joined(batches: Sequence[Records], firsts: Sequence[int]) -> Records:

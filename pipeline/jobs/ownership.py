@@ -30,7 +30,7 @@ MARK_TEXT = (
     b"Run the same command again to continue.\n"
 )
 REMOVED = "removed.json"
-FOLDERS = ("shards", "index", "provenance")
+FOLDERS = ("shards", "index", "provenance", "keys")
 # What runs write into their work folder and its folders, with .tmp behind it until it is whole.
 WORK_FILES = {
     "": rf"({MARK}|[a-z]+(-\d+)?\.json)(\.tmp)?|tasks|rows|provenance|checked|texts",

@@ -2,6 +2,7 @@
 
 masks         MASKS: loss, vision, audio, encoder, rejected, weight, turns; runs of equal value
 turns         whose turn of a conversation a token is in, as values of that mask
+keys          hashes of documents: equal content, and what belongs together
 documents     a record of a tokenized dataset: many documents, their masks, an index
 rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back

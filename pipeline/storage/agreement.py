@@ -205,7 +205,11 @@ def _wrong_documents(manifest: TokenizedManifest) -> Iterator[str]:
         tokens=sum(shard.num_tokens for shard in shards),
         documents_written=sum(shard.num_documents for shard in shards),
     )
+    is_keyed = manifest.config.get("keys") is not None
     for shard in shards:
+        if isinstance(shard.keys, UnsetType) is is_keyed:
+            what = "lacks keys of documents, which" if is_keyed else "has keys of documents, which"
+            yield f"{shard.path} {what} its config {'asks' if is_keyed else 'does not ask'} for"
         if len(shard.record_bytes) != shard.num_records:
             yield f"{shard.path} has another number of records than of their sizes"
         if sum(shard.record_bytes) > shard.num_bytes:

@@ -64,6 +64,7 @@ class DocumentShard:
     record_bytes: tuple[Size, ...]  # size of each record
     index: FileEntry
     provenance: OriginsEntry
+    keys: FileEntry | UnsetType = UNSET  # only if asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,11 @@ def files_of(manifest: Manifest) -> Iterator[AnyFile]:
 
 def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
     """Return the shard itself and the files that belong to it."""
-    return (shard,) if isinstance(shard, CodeShard) else (shard, shard.index, shard.provenance)
+    if isinstance(shard, CodeShard):
+        return (shard,)
+    keys = shard.keys if isinstance(shard, DocumentShard) else UNSET
+    more = () if isinstance(keys, UnsetType) else (keys,)
+    return (shard, shard.index, shard.provenance, *more)
 
 
 def _tags(manifest: TokenizedManifest | PackedManifest, modality: str) -> BlockTags | None:

@@ -50,9 +50,9 @@ __all__ = [
     "check_bytes",
     "files_of",
     "files_of_shard",
+    "json_of",
     "kind_of",
     "kind_told",
-    "manifest_json",
     "manifest_text",
     "read_manifest",
     "sealed",
@@ -78,6 +78,12 @@ def manifest_text(manifest: Manifest) -> str:
     wrong = wrong_in(manifest)
     assert not wrong, f"the manifest would not be readable: {wrong}"
     return sealed(msgspec.to_builtins(manifest)).decode()
+
+
+def json_of(manifest: Manifest) -> Json:
+    """Return what manifest.json holds, as values."""
+    values: Json = json.loads(sealed(msgspec.to_builtins(manifest)))
+    return values
 
 
 def sealed(values: Json) -> bytes:
@@ -147,12 +153,6 @@ def _other_key(wanted: Json, found: Json) -> str:
         if wanted[key] != found[key]:
             return f"{key!r} lacks a key, or has an unknown one"
     return ""
-
-
-def manifest_json(folder: Path) -> Json:
-    """Return the manifest as it is in its file, for people and scripts."""
-    values: Json = json.loads(_read(folder))
-    return values
 
 
 def kind_of(folder: Path | str) -> str:

@@ -21,7 +21,7 @@ import msgspec
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.storage.entries import FileEntry
+from dataprep.pipeline.storage.entries import FileEntry, PartEntry
 from dataprep.pipeline.storage.kinds import Manifest, PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 
@@ -77,6 +77,20 @@ def read_generation(folder: Path, generation: int | str | None = None) -> Manife
     if getattr(found, "generation", 0) != generation or found.kind != latest.kind:
         raise CorruptError(f"{folder / name} is not generation {generation} of {folder}")
     return found
+
+
+def check_parts_there(folder: Path, manifest: Manifest) -> None:
+    """Raise ConfigError if a generation cannot be read any more: one of its parts was removed.
+
+    A part that documents were taken from may be removed, once newer generations do without it.
+    """
+    entries: tuple[PartEntry, ...] = getattr(manifest, "parts", ())
+    gone = next((part.path for part in entries if not (folder / part.path).is_dir()), None)
+    if gone is not None:
+        raise ConfigError(
+            f"generation {getattr(manifest, 'generation', 0)} of {folder} cannot be read any more: "
+            f"{gone} was removed; read a newer one, which dataprep log {folder} lists"
+        )
 
 
 def parts_of(folder: Path, manifest: G) -> Iterator[tuple[Path, G]]:

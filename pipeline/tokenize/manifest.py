@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from dataprep.pipeline.documents.rules import named_modalities
 from dataprep.pipeline.engine import TokenizerFiles, reference_name
 from dataprep.pipeline.files import Written
@@ -35,7 +37,12 @@ from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.types import Task
 
 NAME = "documents"
-ENDINGS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # by folder
+ENDINGS = {  # by folder
+    "shards": ".arrayrecord",
+    "index": ".npy",
+    "provenance": ".npy",
+    "keys": ".npy",  # only if documents have keys
+}
 # Config keys that do not concern the dataset.
 UNRECORDED = {"out", "workers", "task_timeout", "engine", "pack", "encode"}
 CODE_COUNTS = ("codes_dropped", "codes_thinned")
@@ -73,7 +80,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
     dropped = manifest.counts["documents_dropped"]
     return Draft(
         manifest=manifest,
-        folders=tuple(ENDINGS),
+        folders=tuple(role for role in ENDINGS if role != "keys" or plan.config.keys),
         moves=[
             *(
                 Move(
@@ -83,6 +90,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
                 )
                 for i, c in enumerate(full)
                 for role in ENDINGS
+                if role in c.marker.files
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
@@ -167,6 +175,7 @@ def _name(role: str, number: int, count: int) -> str:
 
 def _shard_entry(c: _Committed, number: int, count: int) -> DocumentShard:
     files = {role: asdict(written) for role, written in c.marker.files.items()}
+    keys = files.get("keys")
     return DocumentShard(
         path=_name("shards", number, count),
         num_records=len(c.marker.record_bytes),
@@ -180,6 +189,7 @@ def _shard_entry(c: _Committed, number: int, count: int) -> DocumentShard:
             first_piece=c.first_piece,
             **files["provenance"],
         ),
+        keys=FileEntry(path=_name("keys", number, count), **keys) if keys else UNSET,
     )
 
 

@@ -30,6 +30,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_tokens
+from dataprep.pipeline.storage.keys import DOCUMENT_KEY
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
@@ -204,6 +205,7 @@ class _Sample:
         all_bytes = seconds = None
         if all_tokens is not None:
             each = index_dtype(self._plan.masks).itemsize + DOCUMENT_ORIGIN.itemsize
+            each += DOCUMENT_KEY.itemsize if self._plan.config.keys else 0
             documents = all_tokens * self._documents / max(1, self._tokens)
             width = TOKEN_DTYPES[self._plan.token_dtype].itemsize
             all_bytes = round(all_tokens * width + documents * each)

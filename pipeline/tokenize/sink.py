@@ -3,6 +3,7 @@
     documents ─► records of about 256k tokens ─► shard of at most about shard_bytes
         + index       place and length of each document, so that it can be read by itself
         + provenance  piece, line and byte of each document
+        + keys        hashes of its content and its group, if they are asked for
         + errors      records that could not be used
         + marker      counts, hashes, where to continue
 
@@ -41,6 +42,7 @@ from dataprep.pipeline.storage.documents import (
     index_documents,
     index_dtype,
 )
+from dataprep.pipeline.storage.keys import DOCUMENT_KEY
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.types import Offsets
@@ -51,6 +53,7 @@ FILES = {  # of one shard, by their role in the dataset
     "shards": ".arrayrecord",
     "index": ".index.npy",
     "provenance": ".provenance.npy",
+    "keys": ".keys.npy",  # only if documents have keys
     "errors": ".errors.jsonl",
 }
 
@@ -98,6 +101,7 @@ class _Open:
     record_bytes: list[int] = field(default_factory=list)
     index: list[NDArray[Any]] = field(default_factory=list)
     provenance: list[NDArray[Any]] = field(default_factory=list)
+    keys: list[NDArray[Any]] = field(default_factory=list)
     num_documents: int = 0
     num_records: int = 0
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -116,11 +120,15 @@ class ShardSink:
         shard_bytes: int,
         *,
         done: list[DocumentsMarker],
+        has_keys: bool = False,
     ) -> None:
         self._stem = stem
         self._masks = masks
         self._sources = pieces  # source index of each piece of the task
         self._shard_bytes = shard_bytes
+        self._roles = [role for role in FILES if has_keys or role != "keys"]
+        dtypes = (index_dtype(masks), DOCUMENT_ORIGIN, *([DOCUMENT_KEY] if has_keys else []))
+        self._entry_bytes = sum(dtype.itemsize for dtype in dtypes)
         self._number = len(done)
         self._lines: dict[str, int] = dict(done[-1].lines) if done else {}
         self._pending: list[Documents] = []
@@ -130,7 +138,7 @@ class ShardSink:
 
     def add(self, batch: Processed, lines: PieceLines) -> None:
         """Write a batch; commit every shard that becomes full. `lines` say whose records it has."""
-        documents, origins = batch.documents, batch.origins
+        documents, origins, keys = batch.documents, batch.origins, batch.keys
         self._note_optional(batch, lines)
         line = 0
         while True:
@@ -143,6 +151,7 @@ class ShardSink:
             count += int(np.argmin(np.append(same, False)))
             taken, documents = cut(documents, count)
             self._append(taken, origins[:count], lines)
+            keys = self._append_keys(keys, count)
             next_line = int(origins["line"][count - 1]) + 1
             self._account(batch, lines, line, next_line)
             line, origins = next_line, origins[count:]
@@ -152,6 +161,7 @@ class ShardSink:
                 self._open = self._start()
         if len(documents.ends):
             self._append(documents, origins, lines)
+            self._append_keys(keys, len(origins))
         self._account(batch, lines, line, batch.next_line)
 
     def finish(self) -> Callable[[], None]:
@@ -181,6 +191,13 @@ class ShardSink:
                 setattr(tally, name, getattr(tally, name) + values[i])
             for name, values in marked.items():
                 tally.marked[name] = tally.marked.get(name, 0) + values[i]
+
+    def _append_keys(self, keys: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+        """Keep the keys of the first documents; return those of the others."""
+        if keys is None:
+            return None
+        self._open.keys.append(keys[:count])
+        return keys[count:]
 
     def _account(self, batch: Processed, lines: PieceLines, start: int, stop: int) -> None:
         """Count the batch's records of lines [start, stop) that gave no document, and go on."""
@@ -239,9 +256,8 @@ class ShardSink:
         return shard_file(self._stem, self._number, FILES[role])
 
     def _open_bytes(self) -> int:
-        """Return the size of the open shard with its index and provenance, still in memory."""
-        entry = index_dtype(self._masks).itemsize + DOCUMENT_ORIGIN.itemsize
-        return sum(self._open.record_bytes) + entry * self._open.num_documents
+        """Return the size of the open shard with its index and the like, still in memory."""
+        return sum(self._open.record_bytes) + self._entry_bytes * self._open.num_documents
 
     def _start(self) -> _Open:
         temporary(self._path("errors")).write_bytes(b"")
@@ -249,7 +265,7 @@ class ShardSink:
 
     def _prepare_commit(self, *, final: bool) -> Callable[[], None]:
         """End the open shard; return the function that commits it, independent of this sink."""
-        paths = {role: self._path(role) for role in FILES}
+        paths = {role: self._path(role) for role in self._roles}
         stem, number = self._stem, self._number
         shard, lines, cursor = self._open, dict(self._lines), self._cursor
         index_type = index_dtype(self._masks)
@@ -261,6 +277,9 @@ class ShardSink:
             provenance = np.concatenate([np.zeros(0, DOCUMENT_ORIGIN), *shard.provenance])
             save_array(temporary(paths["index"]), index)
             save_array(temporary(paths["provenance"]), provenance)
+            if "keys" in paths:
+                keys = np.concatenate([np.zeros(0, DOCUMENT_KEY), *shard.keys])
+                save_array(temporary(paths["keys"]), keys)
             check_written(temporary(paths["shards"]), len(shard.record_bytes))
             committed = DocumentsMarker(
                 record_bytes=shard.record_bytes,

@@ -62,7 +62,14 @@ def run_task(
     remove_leftovers(stem, len(done), FILES.values())
     cursor = done[-1].cursor if done else Cursor()
     pieces = tuple(piece.source for piece in task.pieces)
-    sink = ShardSink(stem, pieces, plan.masks, plan.config.shard_bytes, done=done)
+    sink = ShardSink(
+        stem,
+        pieces,
+        plan.masks,
+        plan.config.shard_bytes,
+        done=done,
+        has_keys=plan.config.keys is not None,
+    )
     report = Reporter(task.index, send, errors=num_bad(done), examples=examples_of(done))
     engine.begin_task()
     remaining = task.limit - sum(marker.num_records for marker in done)

@@ -21,7 +21,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
 from dataprep.pipeline.look.verify import verify
-from dataprep.pipeline.storage.manifest import manifest_json
+from dataprep.pipeline.storage.manifest import json_of, read_manifest
 from support.damage import DAMAGES, damage, files_below
 from support.inprocess import write_lines
 from support.killable import Killed, run_here
@@ -162,7 +162,7 @@ class Runs(RuleBasedStateMachine):
     def load_it(self) -> None:
         dataset = open_dataset(self.out)
         assert len(dataset) == 36
-        counts = manifest_json(self.out)["counts"]
+        counts = json_of(read_manifest(self.out))["counts"]
         parts = ("documents_written", "documents_empty", "documents_quarantined")
         assert counts["documents_read"] == sum(counts[part] for part in parts)  # I2
 

@@ -68,7 +68,7 @@ def test_a_folder_of_somebody_else_is_refused_and_kept(
 ) -> None:
     out = tmp_path / "out"
     what(out)
-    for folder in ("shards", "index", "provenance"):
+    for folder in ("shards", "index", "provenance", "keys"):
         (out / folder).mkdir()
         (out / folder / "precious.bin").write_text("x")
     (out / "errors.jsonl").write_text("x")
@@ -80,7 +80,11 @@ def test_a_folder_of_somebody_else_is_refused_and_kept(
 
 
 @pytest.mark.parametrize(
-    "name", ["shards/precious.bin", "index/a/b", "provenance/x.npy", "errors.jsonl", "notes.txt"]
+    "name",
+    [
+        *("shards/precious.bin", "index/a/b", "provenance/x.npy", "keys/x.npy"),
+        *("errors.jsonl", "notes.txt"),
+    ],
 )
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_file_of_somebody_else_among_ours_stops_an_overwrite(

@@ -80,12 +80,12 @@ def test_a_state_is_small_and_says_what_it_belongs_to(packed: Packed) -> None:
     next(loader)
     state = loader.get_state()
     assert state == {
-        "version": 3,
+        "version": 4,
         "step": 1,
         "seed": 4,
         "shuffle": True,
         "batch_size": {"0": BATCH},
-        "datasets": {"": loader.datasets[""].fingerprint},
+        "datasets": {"": {"0": [0, loader.datasets[""].fingerprint]}},
         "phases": [[0, [1]]],
         "rows": 200,
         "epochs": 2,
@@ -150,7 +150,7 @@ def test_a_state_of_another_dataset_is_an_error(packed: Packed, other: Packed) -
 
 @pytest.mark.parametrize(
     "state",
-    [{}, b"{", "[]", "7", {"version": 3}, {"version": 3, "step": -1}, {"version": 2, "step": 0}],
+    [{}, b"{", "[]", "7", {"version": 4}, {"version": 4, "step": -1}, {"version": 2, "step": 0}],
 )
 def test_what_is_no_state_is_an_error(packed: Packed, state: Any) -> None:
     with pytest.raises(ConflictError, match="state"):

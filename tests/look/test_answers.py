@@ -212,7 +212,7 @@ def test_mistakes_in_what_a_step_needs_are_told(
     loader = DataLoader(packed_alone, batch_size=2, prefetch=0)
     (tmp_path / "first.json").write_text(json.dumps(loader.get_state()))
     (tmp_path / "fourth.json").write_text(json.dumps(loader._state_at(4)))
-    other = {**loader._state_at(4), "datasets": {"": "sha256:0"}}
+    other = {**loader._state_at(4), "datasets": {"": {"0": [0, "sha256:0"]}}}
     (tmp_path / "other.json").write_text(json.dumps(other))
     done = run_cli("inspect", packed_alone, *words, check=False)
     assert (done.code, message in done.stderr) == (code, True), done.stderr

@@ -269,7 +269,7 @@ def replace_file(folder: Path, path: Path, content: bytes) -> None:
 
     def change(values: dict[str, Any]) -> None:
         shards = values["shards"]
-        inner = [s[key] for s in shards for key in ("index", "provenance") if key in s]
+        inner = [s[key] for s in shards for key in ("index", "provenance", "keys") if key in s]
         (entry,) = [e for e in (*shards, *inner, *values["files"]) if e["path"] == name]
         entry.update(found)
 
@@ -299,6 +299,9 @@ def set_first(field: str, value: int) -> Callable[[NDArray[Any]], None]:
         ("tokenized", "index", set_first("start", 1), "does not match"),
         ("tokenized", "index", set_first("length", 1), "does not match"),
         ("tokenized", "index", lambda a: a["start"], "does not hold an array"),
+        ("tokenized", "keys", set_first("group", 1), "groups that are not of the content"),
+        ("tokenized", "keys", lambda a: a[1:], "has a length of"),
+        ("tokenized", "keys", lambda a: a["group"], "does not hold an array"),
         ("packed", "provenance", set_first("document", 10**6), "names document 1000000 of"),
         ("packed", "provenance", set_first("length", 7), "segments of other lengths"),
         ("packed", "provenance", set_first("head", 999), "names a head of 999 tokens"),
@@ -445,6 +448,7 @@ def test_the_list_of_errors_has_a_line_for_each(folders: dict[str, Path], kind: 
         ("tokenized", lambda m: m["counts"].update(target_tokens=1), "target_tokens"),
         ("tokenized", lambda m: m["counts"].update(documents_read=1), "documents_read"),
         ("tokenized", lambda m: m.update(masks=["loss"]), "shorter|match|does not"),
+        ("tokenized", lambda m: m["shards"][1].pop("keys"), "lacks keys of documents"),
         ("tokenized", lambda m: m["shards"].reverse(), "is not named as shard 0"),
         ("tokenized", lambda m: m["sources"].reverse(), "its sources are not"),
         ("tokenized", lambda m: m.update(max_id=300), "token id"),

@@ -49,6 +49,7 @@ def make_all(home: Path) -> dict[str, Path]:
         modalities={"vision": {"tokens_per_frame": 2, "start": [1], "end": [2, 3]}},
         shard_bytes=1 << 17,
         on_error="quarantine",
+        keys="content",
     )
     pack_here(
         folders["packed"], folders["tokenized"], seq_len=100, shard_rows=500, shard_bytes=1 << 16

@@ -18,7 +18,7 @@ from dataprep.pipeline.encode.recipe import begin_work
 from dataprep.pipeline.encode.worker import EncodeTasks
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.publish import carry_out, prepare_publication
-from dataprep.pipeline.storage.manifest import manifest_json
+from dataprep.pipeline.storage.manifest import json_of, read_manifest
 
 
 def png(seed: int, size: tuple[int, int] = (40, 30)) -> bytes:
@@ -41,7 +41,7 @@ def encode_here(out: Path, *inputs: Path, **config: Any) -> dict[str, Any]:
         tasks.run(task, lambda message: None)()
     carry_out(prepare_publication(make_draft(planned, work, markers), work), out, work)
     shutil.rmtree(work)
-    return manifest_json(out)
+    return json_of(read_manifest(out))
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.run.generations import publish_generation
+from dataprep.pipeline.storage.entries import PartEntry
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
-from dataprep.pipeline.storage.parts import Growing, part_name
+from dataprep.pipeline.storage.parts import (
+    GENERATIONS,
+    PARTS,
+    Growing,
+    generation_name,
+    part_name,
+    read_generation,
+)
 from support.datasets import pack_here
 from support.inprocess import tokenize_here
 
@@ -60,3 +68,23 @@ def manifest_in(folder: Path) -> Growing:
 def _made(out: Path, path: str, make: Make) -> tuple[str, Growing]:
     make(out / path)
     return path, manifest_in(out / path)
+
+
+def copy_of_generation(out: Path, generation: int, copy: Path) -> Path:
+    """Copy a dataset as it was before it grew beyond a generation."""
+    shutil.copytree(out, copy)
+    for path in (copy / GENERATIONS).iterdir():
+        if int(path.stem) > generation:
+            path.unlink()
+    shutil.copyfile(copy / generation_name(generation), copy / MANIFEST)
+    named = {entry.path for g in range(generation + 1) for entry in _parts_at(copy, g)}
+    for path in (copy / PARTS).iterdir():
+        if f"{PARTS}/{path.name}" not in named:
+            shutil.rmtree(path)
+    return copy
+
+
+def _parts_at(out: Path, generation: int) -> tuple[PartEntry, ...]:
+    found = read_generation(out, generation)
+    assert isinstance(found, Growing)
+    return found.parts

@@ -17,7 +17,7 @@ from dataprep.pipeline.jobs.plans import write_plan
 from dataprep.pipeline.jobs.poison import POISON, Poison
 from dataprep.pipeline.jobs.publish import carry_out, prepare_publication
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.storage.manifest import manifest_json
+from dataprep.pipeline.storage.manifest import json_of, read_manifest
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.plan import special_in_text
@@ -59,7 +59,7 @@ def tokenize_here(out: Path, *, poison: Poison | None = None, **config: Any) -> 
     markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], DocumentsMarker)
     carry_out(prepare_publication(make_draft(plan, work, markers), work), out, work)
     shutil.rmtree(work)
-    return manifest_json(out)
+    return json_of(read_manifest(out))
 
 
 def documents_of(

@@ -90,7 +90,7 @@ def make_jobs(folder: Path, server: ForkServer, *, is_small: bool = False) -> di
     commands: dict[str, Sequence[str | Path]] = {
         "tokenize": [
             *("tokenize", *corpus, "--tokenizer", "bytes"),
-            *("--shard-bytes", "65536", "--on-error", "quarantine"),
+            *("--shard-bytes", "65536", "--on-error", "quarantine", "--set", "keys=content"),
         ],
         "pack": ["pack", tokens, "--seq-len", "128", "--shard-rows", "400" if is_small else "120"],
         "encode": ["encode", pictures, table, "--encoder", "patches", "--shard-records", "4"],

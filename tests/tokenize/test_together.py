@@ -46,6 +46,7 @@ def made(out: Path, data: Path, tokenizer: Path, **config: object) -> dict[str, 
         tokenizer=str(tokenizer),
         on_error="quarantine",
         allow_empty=True,
+        keys="content",
         **config,
     )
     return contents(out)

@@ -48,7 +48,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> list[Pat
 def arguments(sample: Sample, corpus: list[Path], out: Path, *more: str) -> list[str]:
     # Small shards make several tasks, and several shards of the compressed file's one task.
     common = ["--tokenizer", str(sample.tokenizer), "--out", str(out), "--shard-bytes", "262144"]
-    return ["tokenize", *map(str, corpus), *common, *more]
+    return ["tokenize", *map(str, corpus), *common, "--set", "keys=content", *more]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ headers      what a template writes before the text of a message
 spans        which characters have loss, or why that is not certain
 edges        where turns begin, though a template writes other things at that message
 lay          conversations ─► strings with weights; shapes that were seen before are replayed
+content      what of a conversation is hashed, so that equal ones are known
 media        parts of messages that are no text: blocks of codes in their place
 weigh        weights of strings ─► weights of tokens
 batch        a batch of records ─► documents, by all of these

@@ -61,7 +61,7 @@ class Pairs:
         reasons: dict[int, str] = {}
         for i, record in enumerate(records.as_rows()):
             try:
-                found = self._rows(record, is_chat=is_chat)
+                found = self.rows_of(record, is_chat=is_chat)
             except ValueError as error:
                 reasons[i] = str(error)
                 continue
@@ -81,7 +81,8 @@ class Pairs:
             errors=[replace(error, line=2 * error.line) for error in errors],
         )
 
-    def _rows(self, record: Record, *, is_chat: bool) -> list[tuple[int, Record]]:
+    def rows_of(self, record: Record, *, is_chat: bool) -> list[tuple[int, Record]]:
+        """Return the side and the prompt and completion of each row; ValueError if it is bad."""
         chosen = _side(record, self.chosen, is_chat=is_chat)
         prompt = _side(record, self.prompt, is_chat=is_chat) if self.prompt else None
         if self.label:

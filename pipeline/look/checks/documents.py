@@ -1,4 +1,4 @@
-"""Check a shard of documents, its index and its provenance."""
+"""Check a shard of documents, its index, its provenance and its keys, if it has any."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
@@ -22,6 +23,7 @@ from dataprep.pipeline.storage.documents import (
     index_dtype,
 )
 from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.keys import group_key, read_keys
 from dataprep.pipeline.storage.manifest import TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, count_marked, dense_mask, misplaced, sides_among
 from dataprep.pipeline.storage.origins import piece_and_line
@@ -57,6 +59,8 @@ def documents_checker(
         piece, line = piece_and_line(folder, shard, len(sources))
         last = _check_order(folder, shard, last, piece, line)
         _count_by_source(sources[piece], index["length"], counts)
+        if not isinstance(shard.keys, UnsetType):
+            _check_keys(folder, shard, manifest, piece, line)
         return counts
 
     return check
@@ -114,6 +118,25 @@ def _check_order(
             f"{folder / shard.provenance.path} does not follow the order of the inputs"
         )
     return int(pieces[-1]), int(lines[-1])
+
+
+def _check_keys(
+    folder: Path, shard: DocumentShard, manifest: TokenizedManifest, piece: Offsets, line: Offsets
+) -> None:
+    """Raise unless the documents of a record have one key, and groups are those of the content
+    where nothing else tells them."""
+    keys = read_keys(folder, shard)
+    is_same = (np.diff(piece) == 0) & (np.diff(line) == 0)
+    if (is_same & (keys[1:] != keys[:-1])).any():
+        raise CorruptError(f"{_keys_of(folder, shard)} gives documents of one record other keys")
+    is_own = group_key(manifest.config["keys"]) is None
+    if is_own and (keys["group"] != keys["content"][:, 0]).any():
+        raise CorruptError(f"{_keys_of(folder, shard)} has groups that are not of the content")
+
+
+def _keys_of(folder: Path, shard: DocumentShard) -> Path:
+    assert not isinstance(shard.keys, UnsetType)
+    return folder / shard.keys.path
 
 
 def _count_by_source(source: Offsets, lengths: NDArray[Any], counts: Counter[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of
 
-FOLDERS = ("shards", "index", "provenance")
+FOLDERS = ("shards", "index", "provenance", "keys")
 UNLISTED = (MANIFEST,)  # files of ours that the manifest does not list
 
 

@@ -1,0 +1,220 @@
+"""`dataprep run`: what is new becomes a part and a generation, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import RunCli
+from support.nights import texts_of, whole_texts, write_config, write_lines
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw/a.jsonl", ["one", "two", "three"])
+    return tmp_path / "raw"
+
+
+@pytest.fixture
+def config(tmp_path: Path, raw: Path) -> Path:
+    return write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"])
+
+
+TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
+
+
+def steps(run_cli: RunCli, *words: str | Path) -> dict[str, list[str]]:
+    found = json.loads(run_cli("run", *words, "--why", "--json").stdout)
+    return {step["step"]: step["why"] for step in found}
+
+
+def shards(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return inode and time of every file of the parts."""
+    files = [path for path in folder.rglob("parts/**/*") if path.is_file()]
+    return {str(p): (p.stat().st_ino, p.stat().st_mtime_ns) for p in files}
+
+
+def test_new_files_become_a_part_and_old_files_stay(
+    run_cli: RunCli, tmp_path: Path, raw: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    before = shards(tmp_path / "out")
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three"]
+    write_lines(raw / "b.jsonl", ["four"])
+    assert steps(run_cli, config)["data/tokenized"] == [f"1 new file: {raw}/b.jsonl"]
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "four"]
+    assert whole_texts(tmp_path / PACKED) == sorted(["one", "two", "three", "four"])
+    after = shards(tmp_path / "out")
+    assert before.items() <= after.items()
+    for folder in (TOKENIZED, PACKED):
+        run_cli("verify", tmp_path / folder)
+    assert texts_of(tmp_path / TOKENIZED, generation=0) == ["one", "two", "three"]
+
+
+def test_a_run_without_anything_new_writes_nothing_but_its_summary(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("out/*/**/*")}
+    done = run_cli("run", config, "--json")
+    assert [step["why"] for step in json.loads(done.stdout)["steps"]] == [[], []]
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("out/*/**/*")} == before
+    assert set(steps(run_cli, config).values().__iter__().__next__()) == set()
+
+
+def test_a_file_that_was_appended_to_gives_its_new_lines(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True)
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["four", "five"], mode="a")
+    assert steps(run_cli, config)["data/tokenized"] == [f"appended to: {raw}/a.jsonl"]
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["six"], mode="a")
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "four", "five", "six"]
+    shown = run_cli("inspect", tmp_path / TOKENIZED, "--doc", f"{raw}/a.jsonl:6").stdout
+    assert "line 6 of" in shown
+    assert "six" in shown
+    assert run_cli("run", config, "--why").stdout.count("nothing to do") == 2
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_a_changed_or_missing_file_is_an_error_that_says_what_to_do(
+    run_cli: RunCli, tmp_path: Path, raw: Path, append: bool
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], append=append)
+    write_lines(raw / "b.jsonl", ["gone"])
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["other", "two", "three", "four"])
+    (raw / "b.jsonl").unlink()
+    done = run_cli("run", config, check=False)
+    assert done.code == 4
+    assert f"{raw}/a.jsonl changed, {raw}/b.jsonl is gone" in done.stderr
+    assert "on_changed: rebuild" in done.stderr
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "gone"]
+
+
+def test_ignored_changes_keep_what_was_made_and_take_what_is_new(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed="ignore")
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["other"])
+    write_lines(raw / "b.jsonl", ["new"])
+    done = run_cli("run", config)
+    assert "changed: ignored" in done.stderr
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "new"]
+
+
+def test_a_rebuilt_dataset_is_a_generation_of_new_parts(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed="rebuild")
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["other"])
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["other"]
+    assert whole_texts(tmp_path / PACKED) == ["other"]
+    assert texts_of(tmp_path / TOKENIZED, generation=0) == ["one", "two", "three"]
+    assert whole_texts(tmp_path / PACKED, generation=0) == ["one", "three", "two"]
+
+
+def test_a_file_under_another_name_is_the_same_file(
+    run_cli: RunCli, tmp_path: Path, raw: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    os.rename(raw / "a.jsonl", raw / "z.jsonl")
+    assert steps(run_cli, config) == {"data/tokenized": [], "data/packed-64": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "tokenized", "packed"),
+    [
+        ({"workers": 1}, "", ""),
+        ({"task_timeout": 77}, "", ""),
+        ({"max_errors": 3}, "", ""),
+        ({"on_error": "skip"}, "", ""),  # no record was bad
+        ({"add_eos": False}, "add_eos: 'auto' -> False", "data/tokenized changes"),
+        ({"pack": {"strategy": "concat"}}, "", "strategy: 'best_fit' -> 'concat'"),
+        ({"seq_lens": [64, 32]}, "", ""),
+    ],
+)
+def test_a_setting_remakes_exactly_what_depends_on_it(
+    run_cli: RunCli, config: Path, change: dict[str, object], tokenized: str, packed: str
+) -> None:
+    run_cli("run", config)
+    write_config(config, inputs=["raw/*.jsonl"], **change)
+    found = steps(run_cli, config)
+    assert "; ".join(found["data/tokenized"]) == tokenized
+    assert "; ".join(found["data/packed-64"]) == packed
+    run_cli("run", config)
+    assert not any(steps(run_cli, config).values())
+
+
+def test_only_some_steps_are_done(run_cli: RunCli, tmp_path: Path, raw: Path) -> None:
+    corpora = {"a": {"inputs": ["raw/a.jsonl"]}, "b": {"inputs": ["raw/b.jsonl"]}}
+    config = write_config(tmp_path / "c.json", corpora=corpora)
+    write_lines(raw / "b.jsonl", ["four"])
+    run_cli("run", config, "--only", "tokenize")
+    assert not (tmp_path / "out/a/packed-64").exists()
+    run_cli("run", config, "--only", "b")
+    assert whole_texts(tmp_path / "out/b/packed-64") == ["four"]
+    assert not (tmp_path / "out/a/packed-64").exists()
+    done = run_cli("run", config, "--only", "c", check=False)
+    assert done.code == 2
+    assert "there is no such step; there are tokenize, a, a/tokenized, pack" in done.stderr
+    done = run_cli("run", config)
+    assert f"loader = dataprep.DataLoader({{'a': ('{tmp_path}/out/a/packed-64', 1)" in done.stdout
+
+
+def test_corpora_have_settings_of_their_own(run_cli: RunCli, tmp_path: Path, raw: Path) -> None:
+    (raw / "pairs.jsonl").write_text('{"q": "2+2", "a": "4"}\n')
+    config = write_config(
+        tmp_path / "c.json",
+        add_eos=False,
+        corpora={
+            "text": {"inputs": ["raw/a.jsonl"]},
+            "pairs": {"inputs": ["raw/pairs.jsonl"], "fields": "[q],a", "add_eos": True},
+        },
+    )
+    run_cli("run", config)
+    shown = run_cli("inspect", tmp_path / "out/pairs/tokenized", "--doc", "0").stdout
+    assert "[<bos>2+2]4<eos>" in shown
+    assert (
+        "one<eos>" not in run_cli("inspect", tmp_path / "out/text/tokenized", "--doc", "0").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"corpora": {"a": {"field": "x"}}}, "field"),
+        ({"corpora": {"../a": {}}}, "names a folder"),
+        ({"splits": {"train": 0.5, "validation": 0.4}}, "sum to 0.9"),
+        ({"inputs": ["x"], "corpora": {"a": {}}}, "has inputs and corpora"),
+        ({"mixture": {"b": 1}}, "mixture names 'b'"),
+        ({"out": "", "inputs": ["raw/a.jsonl"]}, "no output folder"),
+    ],
+)
+def test_a_wrong_config_is_told(
+    run_cli: RunCli, tmp_path: Path, raw: Path, values: dict[str, object], message: str
+) -> None:
+    done = run_cli("run", write_config(tmp_path / "c.json", **values), check=False)
+    assert done.code == 2
+    assert message in done.stderr
+
+
+def test_summary_and_metrics_tell_the_figures(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config, "--metrics", tmp_path / "m/dataprep.prom")
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["steps"][1]["documents"] == 3
+    lines = (tmp_path / "m/dataprep.prom").read_text().splitlines()
+    assert 'dataprep_step_documents{step="data/packed-64"} 3' in lines
+    assert 'dataprep_step_changed{step="data/tokenized"} 1' in lines
