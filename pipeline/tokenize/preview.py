@@ -109,9 +109,7 @@ def _first_batches(plan: TokenizePlan, sample_bytes: int) -> Iterator[PieceRecor
                 )
 
 
-def _read(
-    plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int
-) -> Iterator[Records]:
+def _read(plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int) -> Iterator[Records]:
     return read_piece(
         plan.sources[piece.source],
         piece,
