@@ -22,6 +22,7 @@ TASKS = {
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
+        "forget": "Take documents out of what run made, in a new generation.",
     },
     "Look at them": {
         "inspect": "Show a document or a row, decoded.",

@@ -112,7 +112,8 @@ def run_and_show(
         def begin(todo: Todo) -> Report:
             shown.close()
             progress = Progress(quiet=quiet, log_format=log_format, verbose=verbose)
-            progress.say(f"{todo.step.folder}: {'; '.join(todo.reasons)}")
+            if not quiet:
+                progress.say(f"{todo.step.folder}: {'; '.join(todo.reasons)}")
             return shown.enter_context(progress)
 
         for done in chain.run(begin):

@@ -18,7 +18,7 @@
     pack         tokenized → packed dataset           ├ one recipe each
     encode       media → dataset of codes             ┘
        │
-    run          datasets that grow: generations
+    run          the chain over data that grows: generations, splits, what to forget
        │
     look         inspect, verify, stats
     sample       the embedded sample: data, no code

@@ -38,7 +38,10 @@ ABOVE: dict[str, set[str]] = {
     },
     "pack": {"storage", "jobs", "configs"},
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
-    "run": {"storage", "sources", "jobs", "tokenize", "pack", "encode", "configs"},
+    "run": {
+        *("storage", "sources", "documents", "jobs", "tokenize", "pack", "encode"),
+        "configs",
+    },
     "look": {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),
         "configs",

@@ -22,11 +22,13 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.run.packed import plan_packed
-from dataprep.pipeline.run.parts import Planned, current, settle
+from dataprep.pipeline.run.forget import without
+from dataprep.pipeline.run.forgotten import ForgetRequest, forgotten_in, read_ledger
+from dataprep.pipeline.run.packed import PackOf, plan_packed
+from dataprep.pipeline.run.parts import Finish, PlannedParts, current, settle
 from dataprep.pipeline.run.tokenized import plan_tokenized
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.parts import Growing
+from dataprep.pipeline.storage.parts import Growing, parts_of
 
 TOKENIZED, PACKED = "tokenized", "packed"
 
@@ -115,7 +117,7 @@ class Chain:
             out = self._place(step.folder)
             report = begin(todo) if planned.reasons else silent
             with disk_errors_named(out):
-                manifest = settle(out, planned, report)
+                manifest = settle(out, planned, report, self._finish(step))
             seconds = time.monotonic() - began
             yield Done(todo=todo, out=out, manifest=manifest, seconds=seconds)
 
@@ -125,21 +127,36 @@ class Chain:
     def _place(self, folder: str) -> Path:
         return Path(self.config.out) / folder
 
-    def _plan(self, step: Step) -> Planned[Any]:
+    def _plan(self, step: Step) -> PlannedParts[Any]:
         return self._plan_tokenized(step) if step.pack is None else self._plan_packed(step)
 
-    def _plan_tokenized(self, step: Step) -> Planned[TokenizedManifest]:
-        config = self.config.tokenize(step.corpus)
-        return plan_tokenized(self._place(step.folder), config, self.config, self.cache_dir)
+    def _plan_tokenized(self, step: Step) -> PlannedParts[TokenizedManifest]:
+        return plan_tokenized(
+            self._place(step.folder),
+            self.config.tokenize(step.corpus),
+            self.config,
+            self._ledger(),
+            self.cache_dir,
+        )
 
-    def _plan_packed(self, step: Step) -> Planned[PackedManifest]:
+    def _plan_packed(self, step: Step) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
         documents = current(place, TokenizedManifest)
         if documents is None:
             raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
         assert step.pack is not None
-        configs = [
-            step.pack.model_copy(update={"inputs": (str(place / part.path),), "all_masks": True})
-            for part in documents.parts
-        ]
-        return plan_packed(self._place(step.folder), configs)
+        wanted = []
+        for folder, part in parts_of(place, documents):
+            config = step.pack.model_copy(update={"inputs": (str(folder),), "all_masks": True})
+            gone = forgotten_in(folder, part)
+            wanted.append(PackOf(config=config, before=config, forgotten=gone))
+        return plan_packed(self._place(step.folder), wanted)
+
+    def _finish(self, step: Step) -> Finish[Any]:
+        """Return the function that takes what is on the list out of tokenized parts."""
+        if step.pack is not None:
+            return lambda out, chosen: chosen
+        return lambda out, chosen: without(out, chosen, self._ledger())
+
+    def _ledger(self) -> tuple[ForgetRequest, ...]:
+        return read_ledger(Path(self.config.out))

@@ -26,11 +26,14 @@ from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
 from dataprep.pipeline.storage.parts import PARTS, G, part_name
 
-_NUMBER = re.compile(r"([0-9]{5,})(-[0-9]+)?")
+_NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
+
+Chosen = tuple[str, G]  # path in the dataset, and manifest of a part
+Finish = Callable[[Path, list[Chosen[G]]], list[Chosen[G]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted(Generic[G]):
+class WantedPart(Generic[G]):
     """A part, and how it is made if it is missing."""
 
     fingerprint: str
@@ -38,11 +41,11 @@ class Wanted(Generic[G]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned(Generic[G]):
+class PlannedParts(Generic[G]):
     """The parts that a dataset should have, and why those are not what it has."""
 
     kind: type[G]
-    parts: tuple[Wanted[G], ...]
+    parts: tuple[WantedPart[G], ...]
     reasons: tuple[str, ...]  # none: nothing is to be done
     notes: tuple[str, ...] = ()
 
@@ -59,21 +62,30 @@ def current(out: Path, kind: type[G]) -> G | None:
     return found
 
 
-def settle(out: Path, planned: Planned[G], report: Report) -> G:
-    """Return the generation of the planned parts, in their order; make what is missing of it."""
+def settle(
+    out: Path,
+    planned: PlannedParts[G],
+    report: Report,
+    finish: Finish[G] = lambda out, chosen: chosen,
+) -> G:
+    """Return the generation of the planned parts, in their order; make what is missing of it.
+
+    `finish` may put other versions of parts in their places before they are published.
+    """
     kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
     made = {part.fingerprint: (name, part) for name, part in finished_parts(out, kind)}
-    chosen: list[tuple[str, G]] = []
+    chosen: list[Chosen[G]] = []
     for each in wanted:
         if each.fingerprint not in made:
             name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
             each.make(str(out / name), report)
             made[each.fingerprint] = name, _part(out / name, kind, each.fingerprint)
         chosen.append(made[each.fingerprint])
+    chosen = finish(out, chosen)
     before = current(out, kind)
-    names = [part.path for part in before.parts] if before else []
-    anew = [name for name, _ in chosen][: len(names)] != names
+    places = [_number_in(part.path) for part in before.parts] if before else []
+    anew = [_number_in(name) for name, _ in chosen][: len(places)] != places
     return publish_generation(out, chosen, anew=anew)
 
 
@@ -107,8 +119,31 @@ def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    numbers = [int(match[1]) for p in _folders(out) if (match := _NUMBER.fullmatch(p.name))]
-    return part_name(max(numbers, default=-1) + 1)
+    return part_name(max((_number_in(place.name) for place in _folders(out)), default=-1) + 1)
+
+
+def next_version(out: Path, name: str) -> str:
+    """Return the folder for the next version of a part.
+
+    It is removed first if a run that was killed has left it.
+    """
+    number = _number_in(name)
+    own = [place for place in _folders(out) if _number_in(place.name) == number]
+    for place in own:
+        if not (place / MANIFEST).exists():
+            check_ours(place)
+            remove_dataset(place)
+            place.rmdir()
+    versions = [int(place.name.partition("-")[2] or 0) for place in own if place.exists()]
+    return part_name(number, max(versions) + 1)
+
+
+def _number_in(name: str) -> int:
+    """
+    >>> _number_in("parts/00003-1"), _number_in("00003")
+    (3, 3)
+    """
+    return int(name.rpartition("/")[2].partition("-")[0])
 
 
 def _folders(out: Path) -> list[Path]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
@@ -21,7 +23,9 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
 from dataprep.pipeline.run.changes import Changes, as_recorded, changes_since
-from dataprep.pipeline.run.parts import Planned, Wanted, current, unfinished_parts
+from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest, forgotten_in
+from dataprep.pipeline.run.parts import PlannedParts, WantedPart, current, unfinished_parts
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -33,12 +37,16 @@ from dataprep.pipeline.types import Source
 MOST_NAMED = 3  # files in a message
 _BAD = ("documents_quarantined", "documents_dropped")
 
-Part = Wanted[TokenizedManifest]
+Part = WantedPart[TokenizedManifest]
 
 
 def plan_tokenized(
-    out: Path, config: TokenizeConfig, run: RunConfig, cache_dir: Path
-) -> Planned[TokenizedManifest]:
+    out: Path,
+    config: TokenizeConfig,
+    run: RunConfig,
+    ledger: Sequence[ForgetRequest],
+    cache_dir: Path,
+) -> PlannedParts[TokenizedManifest]:
     """Compare the inputs with the dataset; read no more of them than is needed for that."""
     found = find_all_sources(config, cache_dir, None)
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
@@ -65,11 +73,11 @@ def plan_tokenized(
         kept, new = list[TokenizedManifest](), dict(enumerate(found.sources))
     else:
         kept, new = parts, changes.new
-        reasons += _new_files(changes)
+        reasons += [*_new_files(changes), *_to_forget(out, have, ledger)]
     groups = _groups(out, new, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
-    known: list[Part] = [Wanted(fingerprint=p.fingerprint, make=_never) for p in kept]
-    return Planned(
+    known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=_never) for p in kept]
+    return PlannedParts(
         kind=TokenizedManifest,
         parts=(*known, *made),
         reasons=tuple(reasons),
@@ -94,7 +102,7 @@ class _Maker:
 
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
-        return Wanted(fingerprint=fingerprint(self.identity(chosen)), make=make)
+        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make)
 
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty
@@ -117,9 +125,10 @@ def _other_settings(
         has_bad = any(part.counts[name] for name in _BAD)
         on_error = None if has_bad else str(part.config["on_error"])
         identity = maker.identity(_as_read(part.sources, changes, maker.found), on_error)
-        if fingerprint(identity) != part.fingerprint:
+        first = origin_of(part)
+        if fingerprint(identity) != first["fingerprint"]:
             paths = [source.path for source in part.sources]
-            yield difference(part.identity, identity, paths)
+            yield difference(first["identity"], identity, paths)
             return
 
 
@@ -149,6 +158,18 @@ def _new_files(changes: Changes) -> Iterator[str]:
         yield f"{counted(len(added), 'new file')}: {_some(added)}"
     if grown:
         yield f"appended to: {_some(sorted(grown))}"
+
+
+def _to_forget(
+    out: Path, have: TokenizedManifest | None, ledger: Sequence[ForgetRequest]
+) -> Iterator[str]:
+    """Yield that documents are on the list which the dataset still holds."""
+    count = 0
+    for place, part in parts_of(out, have) if have and ledger else ():
+        gone = forgotten_in(place, part)
+        count += len(np.setdiff1d(DocumentFinder(place, part).find(ledger), gone))
+    if count:
+        yield f"{counted(count, 'document')} to forget"
 
 
 def _told(changes: Changes) -> str:

@@ -22,10 +22,12 @@ from array_record.python import array_record_module
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
+from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 
 # Options of every file that is read in random order or mapped.
 MAPPABLE = "group_size:1,uncompressed"
 WRITER_THREADS = 64  # that ArrayRecord starts with its first file
+BYTES_AT_ONCE = 2 << 20  # of records
 HEAP_BYTES = 64 << 20  # of addresses that glibc reserves for a thread, up to eight times a core
 
 
@@ -118,6 +120,25 @@ def open_records(path: Path, num_records: int, options: str = "") -> Any:
             f"({num_records:,})"
         )
     return reader
+
+
+def read_records(
+    folder: Path, shard: DocumentShard | RowShard
+) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield all records of a shard, many at a time, with the number of the first."""
+    path = folder / shard.path
+    reader = open_records(path, shard.num_records)
+    step = max(1, BYTES_AT_ONCE * shard.num_records // max(1, shard.num_bytes))
+    for first in range(0, shard.num_records, step):
+        numbers = list(range(first, min(first + step, shard.num_records)))
+        try:
+            records: list[bytes] = reader.read(numbers)
+        except (RuntimeError, ValueError, IndexError, OSError) as error:
+            raise CorruptError(f"cannot read {path}: {error}") from None
+        if len(records) != len(numbers):
+            raise CorruptError(f"{path} is damaged: records are missing from {first} on")
+        yield first, records
+    reader.close()
 
 
 def check_written(path: Path, num_records: int) -> None:

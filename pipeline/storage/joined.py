@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from dataprep.pipeline.errors import ConflictError
 from dataprep.pipeline.hashes import fingerprint
@@ -73,11 +73,16 @@ def identity_of(parts: Iterable[Growing]) -> Json:
         "parts": [
             {
                 "fingerprint": part.fingerprint,
-                "contents": fingerprint({"files": [entry.xxh3_128 for entry in files_of(part)]}),
+                "contents": contents_of(part),
             }
             for part in each
         ],
     }
+
+
+def contents_of(manifest: Growing) -> str:
+    """Return the fingerprint of the files of a dataset."""
+    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
 
 
 def _entry(path: str, manifest: Growing) -> PartEntry:
@@ -95,9 +100,12 @@ def _documents(parts: Sequence[tuple[str, G]], pieces: Sequence[int]) -> Iterabl
     for (path, manifest), first in zip(parts, firsts, strict=False):
         for shard in manifest.shards:
             assert isinstance(shard, DocumentShard)
-            origins = shard.provenance
+            origins, keys = shard.provenance, shard.keys
+            if not isinstance(keys, UnsetType):
+                keys = replace(keys, path=f"{path}/{keys.path}")
             yield replace(
                 _moved(shard, path),
+                keys=keys,
                 provenance=replace(
                     origins, path=f"{path}/{origins.path}", first_piece=first + origins.first_piece
                 ),

@@ -36,6 +36,7 @@ ORIGINS = "provenance/origins.npy"
 FILES = "provenance/files.json"
 MEDIA = "provenance/media.parquet"
 LOST = "provenance/lost.jsonl"
+FORGOTTEN = "provenance/forgotten.npy"  # u64: numbers of documents that were taken out
 DOCUMENT_ORIGIN = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
 # A piece is `head` tokens from the beginning of its document, then `length - head` from `start` on.
 ROW_PIECE = np.dtype(

@@ -1,0 +1,55 @@
+"""`dataprep forget`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dataprep.cli.options import Json, Quiet
+from dataprep.cli.show import echo, print_json, show_next
+from dataprep.pipeline.errors import counted
+from dataprep.pipeline.run.forget import forget
+from dataprep.pipeline.run.forgotten import read_requests
+
+EXAMPLE = "Example: dataprep forget data --documents opt-outs.txt"
+MOST_NAMED = 5
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("forget", epilog=EXAMPLE)(forget_command)
+
+
+def forget_command(
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Output folder of dataprep run.")],
+    documents: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="What to forget, a line each: FILE:LINE (lines from 1), KEY=VALUE, content:HASH, "
+            'or JSON: {"key": "id", "value": 17}.',
+        ),
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Take documents out of all datasets of a run, in a new generation of each.
+
+    Their tokens become padding without loss; all other rows stay as they are. What was forgotten
+    stays away when it comes in again. Older generations hold it until dataprep clean removes them.
+    """
+    found = forget(Path(out), read_requests(documents))
+    if as_json:
+        print_json(asdict(found))
+    elif not quiet:
+        for folder, generation in found.generations.items():
+            echo(f"{folder}: generation {generation}")
+        echo(f"{counted(len(found.documents), 'document')} taken out")
+        for request in found.not_found[:MOST_NAMED]:
+            echo(f"not found: {request}")
+        more = len(found.not_found) - MOST_NAMED
+        if more > 0:
+            echo(f"… and {counted(more, 'more request')} not found")
+        show_next("dataprep", "clean", out, "--keep", "1")

@@ -1,0 +1,221 @@
+"""What a run must forget: the list, and the documents that it means.
+
+    out/forgotten.json     what was asked for, as contents, values of keys, or file and line
+
+    content 1cb9f4ab…      wherever it comes from, also in files that are read later
+    key id = 17            every record with this value, if the split is by this key
+    line 12 of a.jsonl     of the file as it was then
+
+The list is kept, so that what was forgotten stays away when a corpus is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UnsetType
+from numpy.typing import NDArray
+
+from dataprep.pipeline.errors import ConfigError, CorruptError, short
+from dataprep.pipeline.files import read_sealed, write_sealed
+from dataprep.pipeline.storage.checked import read_array
+from dataprep.pipeline.storage.keys import (
+    OF_KEY,
+    content_of_hex,
+    groups_of,
+    hex_of_content,
+    read_keys,
+)
+from dataprep.pipeline.storage.kinds import TokenizedManifest
+from dataprep.pipeline.storage.origins import Origins, origins_of
+from dataprep.pipeline.storage.parts import Growing
+from dataprep.pipeline.storage.provenance import FORGOTTEN
+from dataprep.pipeline.typed import decode_as
+from dataprep.pipeline.types import Offsets
+
+LEDGER = "forgotten.json"
+NUMBERS = np.dtype("<u8")
+_HEX = re.compile(r"(?:content:)?([0-9a-f]{32})")
+_LINE = re.compile(r"(.+):([0-9]{1,18})")
+_KEY = re.compile(r"([^=]+)=(.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRequest:
+    """One thing to forget; the keys that are not empty say which."""
+
+    content: str = ""  # 32 hexadecimal digits
+    key: str = ""
+    value: Any = None
+    path: str = ""
+    line: int = 0  # from 1
+    fingerprint: str = ""  # of the file, once it is known
+
+    def __str__(self) -> str:
+        if self.content:
+            return f"content:{self.content}"
+        return f"{self.path}:{self.line}" if self.path else f"{self.key}={self.value}"
+
+
+Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
+
+
+def read_requests(path: str) -> list[ForgetRequest]:
+    """Read a list of documents: a line each, FILE:LINE, KEY=VALUE, a content hash, or JSON."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        cause = getattr(error, "strerror", None) or error
+        raise ConfigError(f"cannot read --documents {path}: {cause}") from None
+    found = [
+        _parsed(line.strip(), f"line {number} of {path}")
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.startswith("#")
+    ]
+    if not found:
+        raise ConfigError(f"--documents {path} names no document")
+    return found
+
+
+def _parsed(text: str, place: str) -> ForgetRequest:
+    """
+    >>> str(_parsed("a.jsonl:17", "")), _parsed("id=x", "").value
+    ('a.jsonl:17', 'x')
+    """
+    if text.startswith("{"):
+        try:
+            return decode_as(text.encode(), ForgetRequest)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise ConfigError(f"{place}: {error}") from None
+    if match := _HEX.fullmatch(text):
+        return ForgetRequest(content=match[1])
+    if (match := _LINE.fullmatch(text)) and int(match[2]):
+        return ForgetRequest(path=match[1], line=int(match[2]))
+    if match := _KEY.fullmatch(text):
+        return ForgetRequest(key=match[1], value=match[2])
+    raise ConfigError(
+        f"{place}: {short(text)!r} is no document; write FILE:LINE with lines from 1, KEY=VALUE, "
+        "content:HASH, or JSON such as "
+        '{"key": "id", "value": 17}'
+    )
+
+
+def read_ledger(out: Path) -> tuple[ForgetRequest, ...]:
+    """Return what is to be forgotten in the datasets of a run."""
+    data = read_sealed(out / LEDGER)
+    if data is None:
+        if (out / LEDGER).exists():
+            raise CorruptError(
+                f"{out / LEDGER} is damaged; restore it, or remove it and forget again what it held"
+            )
+        return ()
+    return decode_as(data, tuple[ForgetRequest, ...])
+
+
+def write_ledger(out: Path, requests: Iterable[ForgetRequest]) -> None:
+    """Write the list durably, each thing once."""
+    once = dict.fromkeys(json.dumps(asdict(request), sort_keys=True) for request in requests)
+    write_sealed(out / LEDGER, f"[{', '.join(once)}]".encode())
+
+
+def forgotten_in(place: Path, manifest: Growing) -> Offsets:
+    """Return the documents that were taken out of a part."""
+    entry = next((entry for entry in manifest.files if entry.path == FORGOTTEN), None)
+    if entry is None:
+        return np.zeros(0, np.int64)
+    return read_array(place, entry, NUMBERS).astype(np.int64)
+
+
+class DocumentFinder:
+    """Finds the documents of a tokenized part that requests mean."""
+
+    def __init__(self, place: Path, manifest: TokenizedManifest) -> None:
+        self._place, self._manifest = place, manifest
+        self._origins: Origins | None = None
+        self._keys: NDArray[Any] | None = None
+
+    @property
+    def has_keys(self) -> bool:
+        shards = self._manifest.shards
+        return bool(shards) and not isinstance(shards[0].keys, UnsetType)
+
+    def find(self, requests: Sequence[ForgetRequest]) -> Offsets:
+        """Return the documents, ascending."""
+        found = [np.zeros(0, np.int64), *(each for _, each in self.find_each(requests))]
+        return np.unique(np.concatenate(found))
+
+    def find_each(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        """Yield for each request the documents that it means here."""
+        by_content = [request for request in requests if request.content]
+        if by_content and self.has_keys:
+            yield from self._by_content(by_content)
+        for request in requests:
+            if request.key:
+                yield request, self._by_key(request)
+            elif request.path:
+                yield request, self._by_line(request)
+
+    def resolved(self, request: ForgetRequest, documents: Offsets) -> list[ForgetRequest]:
+        """Return what to remember, so that the same documents are found again."""
+        if request.content or request.key or not len(documents):
+            return [request]
+        if self.has_keys:
+            contents = hex_of_content(self._read_keys()["content"][documents])
+            return [ForgetRequest(content=content) for content in contents]
+        files, _ = self._read_origins().of(documents)
+        file = self._read_origins().files[int(files[0])]
+        return [ForgetRequest(path=file.path, line=request.line, fingerprint=file.fingerprint)]
+
+    def _by_content(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        own = _whole(self._read_keys()["content"])
+        order = np.argsort(own, kind="stable")
+        for request in requests:
+            wanted = _whole(content_of_hex([request.content]))[0]
+            first, last = (
+                np.searchsorted(own[order], wanted, side=side) for side in ("left", "right")
+            )
+            yield request, order[first:last].astype(np.int64)
+
+    def _by_key(self, request: ForgetRequest) -> Offsets:
+        if not self.has_keys or self._manifest.config.get("keys") != f"{OF_KEY}{request.key}":
+            return np.zeros(0, np.int64)  # it does not know this key of its documents
+        group = groups_of([request.value])[0]
+        found: Offsets = np.flatnonzero(self._read_keys()["group"] == group)
+        return found
+
+    def _by_line(self, request: ForgetRequest) -> Offsets:
+        origins = self._read_origins()
+        names = {request.path, os.path.abspath(request.path)}
+        end = f"/{request.path.removeprefix('./')}"
+        found = [
+            origins.documents_of(number, request.line - 1)
+            for number, file in enumerate(origins.files)
+            if (file.path in names or (not request.fingerprint and file.path.endswith(end)))
+            and request.fingerprint in ("", file.fingerprint)
+        ]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def _read_keys(self) -> NDArray[Any]:
+        if self._keys is None:
+            parts = [read_keys(self._place, shard) for shard in self._manifest.shards]
+            self._keys = np.concatenate(parts)
+        return self._keys
+
+    def _read_origins(self) -> Origins:
+        if self._origins is None:
+            self._origins = origins_of(self._place, self._manifest)
+        return self._origins
+
+
+def _whole(content: NDArray[Any]) -> NDArray[Any]:
+    """Return contents as values that can be sorted and compared."""
+    halves = np.dtype([("a", "<u8"), ("b", "<u8")])
+    return np.ascontiguousarray(content, "<u8").view(halves).reshape(-1)
