@@ -107,16 +107,17 @@ def _preferences(seen: Seen) -> Finding | None:
 
 
 def _conversations(seen: Seen) -> Finding | None:
-    lists = [key for key in LIST_KEYS if key in seen.columns]
-    lists += [c.key for c in seen.columns.values() if c.kind == "objects" and c.key not in lists]
+    lists = [c.key for c in seen.columns.values() if c.kind == "objects"]
+    if {*lists} & {*PROMPTS, *COMPLETIONS} and _fits(seen, "completion", ""):
+        return _chat({"form": "completion"}, "prompts and completions of messages")
+    # Messages may also be JSON in a text, under the usual keys.
+    keys = dict.fromkeys([*(key for key in LIST_KEYS if key in seen.columns), *lists])
     for form in ("openai", "sharegpt", "pairs"):
-        for key in lists:
+        for key in keys:
             if _fits(seen, form, key):
                 return _chat({"messages": key, "form": form}, f"{form} under {key!r}")
     if _fits(seen, "alpaca", ""):
         return _chat({"form": "alpaca"}, "alpaca: 'instruction', 'input', 'output'")
-    if any(c.kind == "objects" for c in seen.columns.values()) and _fits(seen, "completion", ""):
-        return _chat({"form": "completion"}, "prompts and completions of messages")
     return None
 
 
