@@ -10,7 +10,7 @@ import typer
 from dataprep.cli.items import read_item, show_item
 from dataprep.cli.options import Dataset, Json
 from dataprep.cli.records import show_record
-from dataprep.cli.steps import LoaderSettings, find_step
+from dataprep.cli.steps import LoaderSettings, find_step, generation_of
 from dataprep.cli.traces import show_found, show_listed, show_step
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, recorded
@@ -59,6 +59,14 @@ def inspect_command(
         Fate | None,
         typer.Option(
             "--list", help="List the documents that packing cut or left out, with file and line."
+        ),
+    ] = None,
+    generation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Of a dataset that grows: which one, from 0; default: the newest. With --step, "
+            "0:3,1200:5 for a loader that moved on.",
         ),
     ] = None,
     tokenizer: Annotated[
@@ -121,6 +129,7 @@ def inspect_command(
     When not printed to a terminal, text without loss is put [in brackets]. Blocks of codes are
     shown by their shape; --media decodes them.
     """
+    by_step = step is not None or state is not None
     settings = LoaderSettings(
         batch_size=batch_size,
         seed=seed,
@@ -129,8 +138,8 @@ def inspect_command(
         exhausted=exhausted,
         mix=mix or (),
         state=state,
+        generation=generation if by_step else None,
     )
-    by_step = step is not None or state is not None
     if not by_step and settings.given():
         raise ConfigError(f"{settings.given()[0]} has no effect without --step")
     chosen = {
@@ -151,6 +160,7 @@ def inspect_command(
         ("--media", media, lists),
         ("--tokenizer", tokenizer, lists or is_encoded),
         ("--encoder", encoder, is_encoded),
+        ("--generation", generation, is_encoded),
     ):
         if value and idle:
             why = f"{dataset} is encoded" if is_encoded else f"{given[0]} lists, it decodes nothing"
@@ -160,7 +170,7 @@ def inspect_command(
     elif is_encoded:
         show_record(dataset, wanted, given, media, as_json=as_json)
     else:
-        opened = open_dataset(dataset)
+        opened = open_dataset(dataset, generation=generation_of(generation))
         if fate:
             show_listed(opened, fate, as_json=as_json)
         elif wanted is not None and isinstance(opened, PackedDataset):

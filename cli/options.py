@@ -42,3 +42,9 @@ Verbose = Annotated[
 ]
 Log = Annotated[LogFormat, typer.Option("--log-format", help="Format of the messages on stderr.")]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
+GenerationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--generation", help="Of a dataset that grows: which one, from 0; default: the newest."
+    ),
+]

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dataprep.cli.options import Dataset, Json
+from dataprep.cli.options import Dataset, GenerationOption, Json
 from dataprep.cli.show import Reading, echo, megabytes, print_json
 from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
 from dataprep.pipeline.look.stats import stats
-from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
+from dataprep.pipeline.storage.manifest import EncodedManifest
+from dataprep.pipeline.storage.parts import check_parts_there, read_generation
 
 MOST_GROUPS = 100  # lines of a table
 LONGEST_VALUE = 80  # characters of a value in it
@@ -35,16 +36,18 @@ def stats_command(
             "records, for which the raw files are read again; key:source is the key called source.",
         ),
     ] = None,
+    generation: GenerationOption = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Print counts, lengths, padding, segments, targets and vocabulary; of codes, their use."""
     folder = Path(dataset)
-    manifest = read_manifest(folder)
+    manifest = read_generation(folder, generation)
+    check_parts_there(folder, manifest)
     if by is None:
         total = sum(shard.num_bytes for shard in manifest.shards)
         with Reading("stats", total, quiet=quiet) as read:
-            found = stats(folder, read)
+            found = stats(folder, manifest, read)
         if as_json:
             print_json(found)
         elif isinstance(manifest, EncodedManifest):
@@ -68,7 +71,7 @@ def show_tokens(dataset: str, found: dict[str, Any]) -> None:
     show_head(dataset, found)
     echo(f"  {'with loss':24} {found['loss_share']:>16.2%}")
     if "lost_documents" in found:
-        echo(f"  truncated and dropped documents: {found['lost_documents']}")
+        echo(f"  truncated and dropped documents: {', '.join(found['lost_documents'])}")
     vocabulary = found["vocabulary"]
     echo(f"  {'ids used':24} {vocabulary['ids_used']:>16,} of {vocabulary['size']:,}")
     show_spreads(found)

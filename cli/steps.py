@@ -34,7 +34,7 @@ class LoaderSettings:
     exhausted: Exhausted | None
     mix: Sequence[str]
     state: str | None
-    generation: str | None = None
+    generation: str | None
 
     def given(self) -> list[str]:
         """Return the flags that were given, besides --state."""

@@ -64,7 +64,8 @@ def show_found(opened: PackedDataset, wanted: int | FileLine, *, as_json: bool) 
             echo(f"  {place}")
     first = next((place.row for one in found for place in one.places), None)
     if first is not None:
-        show_next("dataprep", "inspect", opened.folder, "--row", str(first))
+        grown = ("--generation", str(opened.about.generation)) if opened.about.parts else ()
+        show_next("dataprep", "inspect", opened.folder, "--row", str(first), *grown)
 
 
 def show_listed(opened: TokenizedDataset | PackedDataset, fate: Fate, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 from dataprep.cli.options import Dataset, Json
 from dataprep.cli.show import Reading, megabytes, print_json
 from dataprep.pipeline.errors import counted
-from dataprep.pipeline.look.verify import bytes_of, compare, verify
+from dataprep.pipeline.look.verify import Verified, bytes_of, compare, verify
 
 NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
 
@@ -33,7 +33,8 @@ def verify_command(
 ) -> None:
     """Read everything and check it: hashes, counts, ids, boundaries, masks, provenance.
 
-    Files that the manifest does not list, and links, are errors too.
+    Files that the manifest does not list, and links, are errors too. Of a dataset that grows,
+    every part and every generation is checked.
     """
     total = bytes_of(Path(dataset)) * (2 if against else 1)
     with Reading("verify", total, quiet=quiet) as read:
@@ -45,7 +46,16 @@ def verify_command(
         typer.echo(
             f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
             f"{counted(result.num_items, NOUNS[result.kind])}, "
-            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)}"
+            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)}{grown(result)}"
         )
         if against:
             typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")
+
+
+def grown(result: Verified) -> str:
+    """Return what is said of the generations of a dataset, if there are several."""
+    if result.num_generations == 1:
+        return ""
+    gone = ", ".join(map(str, result.unreadable))
+    more = f" (of {gone}, parts were removed)" if gone else ""
+    return f"; {counted(result.num_generations, 'generation')}{more}"

@@ -175,8 +175,8 @@ class DataLoader:
         return {name: member.at(step) for name, member in self._members.items()}
 
     def rows_of(self, step: int) -> list[tuple[str, int]]:
-        """Return (dataset, row in it) for each row of a batch; padding is left out. Rows have the
-        same numbers in all generations."""
+        """Return (dataset, row in it) for each row of a batch; padding is left out. A row is
+        numbered as in the generation that the step reads."""
         names = list(self.datasets)
         datasets, rows = self._make.reader.rows(self._checked(step))
         pairs = zip(datasets.tolist(), rows.tolist(), strict=True)

@@ -148,13 +148,22 @@ def open_mix(
 def _check_alike(members: Mapping[str, Member]) -> None:
     datasets = [dataset for member in members.values() for dataset in member.datasets]
     if len({dataset.seq_len for dataset in datasets}) != 1:
-        lengths = {name: member.datasets[-1].seq_len for name, member in members.items()}
+        lengths = {
+            name if name and len(member.datasets) == 1 else _named(dataset): dataset.seq_len
+            for name, member in members.items()
+            for dataset in member.datasets
+        }
         raise ConfigError(f"datasets of a mixture need one seq_len, these have {lengths}")
     found = difference_among([dataset.about for dataset in datasets])
     if found:
         number, other, text = found
-        pair = f"{datasets[number].folder} and {datasets[other].folder}"
-        raise ConfigError(f"{pair} cannot be mixed: {text}")
+        one, two = (_named(datasets[i]) for i in (number, other))
+        raise ConfigError(f"{one} and {two} cannot be mixed: {text}")
+
+
+def _named(dataset: PackedDataset) -> str:
+    grown = f"generation {dataset.about.generation} of " if dataset.about.parts else ""
+    return f"{grown}{dataset.folder}"
 
 
 def _path_of(folder: Any) -> Path:

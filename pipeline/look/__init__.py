@@ -4,6 +4,7 @@ records     the records of a shard, by ArrayRecord's own reader
 verify      every hash, count, id, boundary and mask
 checks/     what is in the shards of each kind, and in the folder
 row_rules   what must hold in packed rows
+history     the generations of a dataset that grows: when, what came in
 stats       lengths, loss, padding, segments, vocabulary
 groups      documents and tokens by source, by file or by the value of a key
 keys        values of a key in the raw records, read again

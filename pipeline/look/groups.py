@@ -32,6 +32,7 @@ from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.documents import check_documents, decode_documents
+from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import (
     PackedManifest,
     TokenizedManifest,
@@ -40,6 +41,7 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.origins import Origins, origins_of
+from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import OriginFile, read_row_pieces
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
@@ -143,13 +145,13 @@ def _readings(
     folder: Path, manifest: Manifest, files: Sequence[OriginFile]
 ) -> Callable[[int], HowRead]:
     """Return the function that tells how a file, given by its number, was read."""
-    times = _times_before(files)
+    times, first_of = _times_before(files), _firsts(folder, manifest)
 
     @cache
     def config_of(dataset: int) -> TokenizeConfig | None:
         """Return the config of a tokenized dataset; a packed one records that of its first."""
-        if dataset == 0:
-            return recorded(TokenizeConfig, manifest.config, folder)
+        if dataset in first_of:
+            return recorded(TokenizeConfig, first_of[dataset], folder)
         source = manifest.sources[dataset]
         place = Path(source.path)
         try:
@@ -180,6 +182,17 @@ def _readings(
         )
 
     return reading_of
+
+
+def _firsts(folder: Path, manifest: Manifest) -> dict[int, Json]:
+    """Return the configs that are recorded, each by the number of the dataset that it is of."""
+    if not isinstance(manifest, PackedManifest):
+        return {0: manifest.config}
+    found, number = {}, 0
+    for _, part in parts_of(folder, manifest):
+        found[number] = part.config
+        number += len(part.sources)
+    return found
 
 
 def _times_before(files: Sequence[OriginFile]) -> list[int]:

@@ -3,7 +3,8 @@
     documents   0 1 2 3     line 0, 1, 3 of a.jsonl, line 0 of b.jsonl
     key lang    "en" "de" "en" null
 
-Only of files that are still what was tokenized: others would give answers about other records.
+Only of files that are still what was tokenized, or were only appended to since: others would give
+answers about other records.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.ragged import numbers_within, owner_of, ranges
 from dataprep.pipeline.sources import Keys, find_sources, format_of, read_source
 from dataprep.pipeline.sources.stdin import STDIN
+from dataprep.pipeline.sources.tail import tail_of
 from dataprep.pipeline.storage.origins import Origins
 from dataprep.pipeline.storage.provenance import OriginFile
 from dataprep.pipeline.types import Offsets, Record, Source
@@ -168,7 +170,7 @@ def _documents_of(origins: Origins, file: int, num_documents: int) -> Offsets:
 
 
 def _same_source(file: OriginFile, reading: HowRead) -> Source:
-    """Return the source of a file, which must be what it was."""
+    """Return the source of a file, which must begin with what it was."""
     if file.path == STDIN:
         raise InputError(
             "the records came from stdin, which cannot be read again, and their values are "
@@ -182,7 +184,8 @@ def _same_source(file: OriginFile, reading: HowRead) -> Source:
         )
     except (DataprepError, ValueError) as error:
         raise InputError(f"{file.path} cannot be read again ({error}); {cure}") from None
-    if source.fingerprint != file.fingerprint:
+    is_same = source.fingerprint == file.fingerprint
+    if not is_same and tail_of(source, file.start + file.bytes, file.fingerprint) is None:
         raise InputError(f"{file.path} changed since it was tokenized; {cure}")
     return source
 

@@ -120,9 +120,11 @@ def _places(pieces: Sequence[Offsets], document: int) -> tuple[Place, ...]:
 
 def _numbered(folder: Path, manifest: PackedManifest, number: int) -> int:
     """Return the number of a document; it must be plain of which dataset it is."""
-    if len(manifest.sources) > 1:
+    # A dataset that grows is packed part by part from one that grows: its numbers go through.
+    several = max((part.sources for part in manifest.parts), default=len(manifest.sources))
+    if several > 1:
         raise ConfigError(
-            f"--doc {number}: {folder} was packed from {len(manifest.sources)} datasets, each with "
+            f"--doc {number}: {folder} was packed from {several} datasets, each with "
             "numbers of its own; name the document by its record: --doc FILE:LINE"
         )
     count = sum(source.records for source in manifest.sources)

@@ -26,9 +26,9 @@ from dataprep.pipeline.storage.manifest import (
     PackedManifest,
     TokenizedManifest,
     files_of_shard,
-    read_manifest,
 )
-from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
+from dataprep.pipeline.storage.parts import files_named
+from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.storage.turns import find_turns
 from dataprep.pipeline.types import Offsets
@@ -37,9 +37,11 @@ TOP = 10
 PERCENTILES = (1, 10, 50, 90, 99)
 
 
-def stats(folder: Path, between: Between = lambda num_bytes: None) -> dict[str, Any]:
-    """Return the numbers; `between` is called now and then with the bytes that were read since."""
-    manifest = read_manifest(folder)
+def stats(
+    folder: Path, manifest: Manifest, between: Between = lambda num_bytes: None
+) -> dict[str, Any]:
+    """Return the numbers of a dataset, or of the generation of this manifest; `between` is called
+    now and then with the bytes that were read since."""
     counts = manifest.counts
     result: dict[str, Any] = {
         "kind": manifest.kind,
@@ -107,6 +109,7 @@ def _of_documents(folder: Path, manifest: TokenizedManifest, between: Between) -
 
 def _of_rows(folder: Path, manifest: PackedManifest, between: Between) -> dict[str, Any]:
     counts, layout = manifest.counts, RowLayout.of_manifest(manifest)
+    lost = [str(place / LOST) for place, _, _ in files_named(folder, manifest, LOST)]
     uses = Uses(max(manifest.max_id, manifest.pad))
     targets, lengths, segments = [], [], []
     for shard in _checked_shards(folder, manifest, between):
@@ -121,7 +124,7 @@ def _of_rows(folder: Path, manifest: PackedManifest, between: Between) -> dict[s
             uses.count(rows.tokens[is_of_document(rows)])
     return {
         "seq_len": manifest.seq_len,
-        **({"lost_documents": str(folder / LOST)} if listed(manifest, LOST) else {}),
+        **({"lost_documents": lost} if lost else {}),
         "padding_share": _share(counts["padding"], counts["rows"] * layout.capacity),
         "segment_lengths": spread(_join(lengths)),
         "segments_per_row": spread(_join(segments)),

@@ -4,6 +4,9 @@ manifest ─► its own checksum and what must agree in it (`storage.manifest`)
          ─► nothing missing, foreign or linked in the folder
          ─► shards: sizes and hashes of their files, then all that is in them (`checks`)
          ─► all that was counted is what the manifest says
+
+A dataset that grows is its parts, each checked like this, and generations that are what these join
+to (`checks.growth`).
 """
 
 from __future__ import annotations
@@ -17,11 +20,14 @@ from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.look.checks import checker_of, said_by
 from dataprep.pipeline.look.checks.errors import check_errors
+from dataprep.pipeline.look.checks.growth import check_growth, generations_of, parts_named
 from dataprep.pipeline.look.checks.listing import check_listing, walk
 from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.manifest import (
     AnyShard,
+    EncodedManifest,
+    Manifest,
     check_bytes,
     files_of_shard,
     read_manifest,
@@ -34,9 +40,7 @@ MOST_NAMED = 5  # files, in a comparison
 
 def bytes_of(folder: Path) -> int:
     """Return how many bytes the files of a dataset have that `verify` reads, for progress."""
-    manifest = read_manifest(folder)
-    shards: Sequence[AnyShard] = manifest.shards
-    return sum(entry.num_bytes for shard in shards for entry in files_of_shard(shard))
+    return sum(_bytes_of(manifest) for _, manifest in _parts_read(folder, read_manifest(folder)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +51,53 @@ class Verified:
     num_items: int  # documents, rows or records
     num_tokens: int
     num_bytes: int
+    num_generations: int = 1
+    unreadable: tuple[int, ...] = ()  # generations of which a part was removed
 
 
 def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
     """Read and check everything; a CorruptError names the first thing that is wrong.
 
-    `between` is called now and then with the bytes that were read since.
+    `between` is called now and then with the bytes that were read since. Of a dataset that grows,
+    all generations are checked, and the newest is counted.
     """
     manifest = read_manifest(folder)
+    if isinstance(manifest, EncodedManifest) or not manifest.parts:
+        return _verify_whole(folder, manifest, between)
+    generations = generations_of(folder, manifest)
+    unreadable = check_growth(folder, generations)
+    found = {
+        path: _verify_whole(folder / path, part, between)
+        for path, part in _parts_read(folder, manifest)
+    }
+    newest = [found[part.path] for part in manifest.parts]
+    return Verified(
+        folder=folder,
+        kind=manifest.kind,
+        num_shards=sum(part.num_shards for part in newest),
+        num_items=sum(part.num_items for part in newest),
+        num_tokens=sum(part.num_tokens for part in newest),
+        num_bytes=sum(part.num_bytes for part in newest),
+        num_generations=len(generations),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _parts_read(folder: Path, manifest: Manifest) -> list[tuple[str, Manifest]]:
+    """Return every dataset that is read: of one that grows, the parts of all generations."""
+    if isinstance(manifest, EncodedManifest) or not manifest.parts:
+        return [("", manifest)]
+    paths = parts_named(folder, generations_of(folder, manifest))
+    return [(path, read_manifest(folder / path)) for path in paths]
+
+
+def _bytes_of(manifest: Manifest) -> int:
+    shards: Sequence[AnyShard] = manifest.shards
+    return sum(entry.num_bytes for shard in shards for entry in files_of_shard(shard))
+
+
+def _verify_whole(folder: Path, manifest: Manifest, between: Between) -> Verified:
+    """Check a dataset that was made at once."""
     check_listing(folder, manifest)
     for listed in manifest.files:
         check_file(folder, listed)
@@ -83,7 +126,7 @@ def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
         num_shards=len(manifest.shards),
         num_items=found[ITEMS[manifest.kind]],
         num_tokens=found["tokens"],
-        num_bytes=sum(e.num_bytes for shard in manifest.shards for e in files_of_shard(shard)),
+        num_bytes=_bytes_of(manifest),
     )
 
 

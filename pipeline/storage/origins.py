@@ -110,6 +110,8 @@ def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[Ori
             dataset=dataset,
             path=source.path,
             kind=source.kind,
+            start=source.start,
+            bytes=source.bytes,
             fingerprint=source.fingerprint,
             input=source.input,
         )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.checked import check_file, read_array
-from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, Text
+from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, SizeIfKnown, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.typed import decode_as
@@ -58,7 +58,9 @@ class OriginFile:
     dataset: Size  # its number in the manifest
     path: Text
     kind: Text
-    fingerprint: Text
+    start: Size  # the byte from which on it was read
+    bytes: SizeIfKnown  # from there on
+    fingerprint: Text  # of its content up to there
     input: Text  # what the user named
 
 

@@ -1,0 +1,77 @@
+"""`dataprep log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from dataprep.cli.options import Dataset, Json
+from dataprep.cli.show import echo, print_json
+from dataprep.cli.streams import visible
+from dataprep.pipeline.errors import counted, short
+from dataprep.pipeline.look.history import Incoming, Published, history_of
+
+MOST_NAMED = 2  # sources in a line
+LONGEST_NAME = 60  # characters of one
+FINGERPRINT = len("sha256:") + 12  # characters that are shown
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command("log", epilog="Example: dataprep log out/web/packed-2048")(log_command)
+
+
+def log_command(dataset: Dataset, as_json: Json = False) -> None:
+    """List the generations of a dataset: when, how much there was, what came in; the newest last.
+
+    A dataset that never grew has one. The time is that of the generation's file.
+    """
+    found = history_of(Path(dataset))
+    if as_json:
+        print_json([asdict(one) for one in found])
+    else:
+        show_table([*map(columns_of, found)])
+
+
+def columns_of(one: Published) -> tuple[str, ...]:
+    time = datetime.fromisoformat(one.time).astimezone()
+    return (
+        str(one.generation),
+        f"{time:%Y-%m-%d %H:%M:%S}",
+        f"{one.documents:,}",
+        f"{one.tokens:,}",
+        "" if one.rows is None else f"{one.rows:,}",
+        one.fingerprint[:FINGERPRINT],
+        "; ".join(sentences_of(one)),
+    )
+
+
+def sentences_of(one: Published) -> Iterator[str]:
+    """Yield what came in, what went, and what is not there any more."""
+    yield from map(_told, one.came)
+    if one.left:
+        yield f"without {', '.join(one.left)}"
+    if one.missing:
+        yield f"cannot be read any more: {', '.join(one.missing)} was removed"
+
+
+def _told(part: Incoming) -> str:
+    names = ", ".join(visible(short(name, LONGEST_NAME)) for name in part.sources[:MOST_NAMED])
+    more = len(part.sources) - MOST_NAMED
+    rest = f" and {more:,} more" if more > 0 else ""
+    place = f" instead of {part.instead_of}" if part.instead_of else ""
+    where = f"{part.part}{place}: " if part.part else ""
+    return f"{where}{counted(part.documents, 'document')} of {names}{rest}"
+
+
+def show_table(lines: Sequence[tuple[str, ...]]) -> None:
+    heads = ("", "published", "documents", "tokens", "rows", "fingerprint", "came in")
+    has_rows = any(line[4] for line in lines)
+    chosen = [i for i in range(len(heads)) if i != 4 or has_rows]
+    widths = [max(len(line[i]) for line in (heads, *lines)) for i in range(len(heads))]
+    for line in (heads, *lines):
+        cells = (f"{line[i]:{'>' if i in (0, 2, 3, 4) else '<'}{widths[i]}}" for i in chosen)
+        echo("  ".join(cells).rstrip())
