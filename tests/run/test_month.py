@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import random
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +23,13 @@ import xxhash
 from conftest import RunCli
 from dataprep import DataLoader
 from dataprep.loaders import open_dataset
+from dataprep.pipeline.jobs import workspace
 from support.forks import ForkServer
 from support.nights import documents_in_rows, text_of, write_config, write_lines
 
 SPLITS = {"train": 0.75, "validation": 0.25}
 NIGHTS = 28
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu".split()
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
 
 @dataclass(frozen=True)
@@ -41,60 +45,66 @@ class Model:
 
     rng: random.Random
     raw: Path
-    files: dict[str, list[str]] = field(default_factory=dict)  # as they are on disk
-    read: list[Document] = field(default_factory=list)  # what runs have taken, in order
-    pending: list[tuple[str, int]] = field(default_factory=list)  # files and their new lines' start
-    forgotten: set[str] = field(default_factory=set)
+    files: dict[str, list[str]] = field(default_factory=dict)  # lines, also of those that are gone
+    unread: set[str] = field(default_factory=set)  # files with lines that no run has taken yet
     frozen: set[str] = field(default_factory=set)  # files that changed or are gone: ignored
+    forgotten: set[str] = field(default_factory=set)
+    read: list[Document] = field(default_factory=list)  # in the order of the datasets
 
     def text(self) -> str:
-        count = self.rng.randint(1, 8)
-        return " ".join(self.rng.choices(WORDS, k=count)) + (
-            f" {self.rng.randint(0, 40)}" if self.rng.random() < 0.8 else ""
-        )
+        words = self.rng.choices(WORDS, k=self.rng.randint(1, 8))
+        return " ".join([*words, str(self.rng.randint(0, 40))][: self.rng.randint(1, 9)])
 
-    def add(self, night: int) -> None:
-        name = f"{night:02d}.jsonl"
+    def add(self, name: str) -> None:
         self.files[name] = [self.text() for _ in range(self.rng.randint(1, 12))]
         write_lines(self.raw / name, self.files[name])
-        self.pending.append((name, 0))
+        self.unread.add(name)
 
     def append(self) -> None:
-        names = [n for n in self.files if n not in self.frozen and n not in dict(self.pending)]
-        if names:
-            name = self.rng.choice(names)
-            start = len(self.files[name])
+        for name in self._some():
             more = [self.text() for _ in range(self.rng.randint(1, 5))]
             self.files[name] += more
             write_lines(self.raw / name, more, mode="a")
-            self.pending.append((name, start))
+            self.unread.add(name)
 
     def change(self) -> None:
-        names = [n for n in self.files if n not in self.frozen and n not in dict(self.pending)]
-        if names:
-            name = self.rng.choice(names)
+        for name in self._some():
             self.frozen.add(name)
             if self.rng.random() < 0.5:
                 write_lines(self.raw / name, ["something else entirely", *self.files[name][1:]])
             else:
                 (self.raw / name).unlink()
 
-    def take(self) -> None:
-        """A run has taken all that was new, in the order of paths."""
-        for name, start in sorted(self.pending):
-            for line, text in enumerate(self.files[name][start:], start):
-                self.read.append(Document(text, str(self.raw / name), line + 1))
-        self.pending.clear()
+    def _some(self) -> list[str]:
+        names = [name for name in self.files if name not in self.frozen | self.unread]
+        return self.rng.sample(names, 1) if names else []
+
+    def take(self, sources: Sequence[Any]) -> None:
+        """A run has read all that was there; the datasets say in which order."""
+        self.unread.clear()
+        self.read = []
+        for source in sources:
+            lines = self.files[Path(source.path).name]
+            sizes = [len(json.dumps({"text": text})) + 1 for text in lines]
+            first, last = (bisect_left([0, *accumulate(sizes)], at) for at in _range_of(source))
+            self.read += [
+                Document(text, source.path, number)
+                for number, text in enumerate(lines[first:last], first + 1)
+            ]
+        every = [(str(self.raw / n), i) for n, lines in self.files.items() for i in _to(len(lines))]
+        assert sorted((d.path, d.line) for d in self.read) == sorted(every)
 
     def packed(self, split: str) -> list[str]:
-        seen: set[str] = set()
-        kept = []
-        for document in self.read:
-            is_first = document.text not in seen
-            seen.add(document.text)
-            if is_first and document.text not in self.forgotten and side(document.text) == split:
-                kept.append(document.text)
-        return sorted(kept)
+        firsts = dict.fromkeys(document.text for document in self.read)
+        return sorted(t for t in firsts if t not in self.forgotten and side(t) == split)
+
+
+def _range_of(source: Any) -> tuple[int, int]:
+    return source.start, source.start + source.bytes
+
+
+def _to(count: int) -> range:
+    return range(1, count + 1)
 
 
 def side(text: str) -> str:
@@ -177,48 +187,36 @@ def test_a_month_of_nights(
         on_changed="ignore",
     )
     trainer = Trainer(out / "data/packed-64/train")
-    killed = overlapped = 0
+    killed = locked = 0
     for night in range(NIGHTS):
-        model.add(night)
+        model.add(f"{night:02d}.jsonl")
         for act, chance in ((model.append, 0.5), (model.change, 0.15)):
-            if night and rng.random() < chance:
+            if rng.random() < chance:
                 act()
         if rng.random() < 0.4:
-            ended = commands.start(["run", str(config)], cwd=tmp_path).kill(
-                after=rng.uniform(0.0, 0.8)
-            )
-            killed += ended.was_killed
-            if rng.random() < 0.3:  # more comes in before the next try
-                write_lines(model.raw / f"{night:02d}-late.jsonl", ["late", f"late {night}"])
-                model.files[f"{night:02d}-late.jsonl"] = ["late", f"late {night}"]
-                late = f"{night:02d}-late.jsonl"
-            else:
-                late = ""
-        else:
-            late = ""
-        done = run_cli("run", config, "--json")
-        steps = json.loads(done.stdout)["steps"]
-        # Files that came while a run was at work are a part of their own, behind the others.
-        model.take()
-        if late:
-            reads = open_dataset(out / "data/tokenized").about.sources
-            order = [Path(source.path).name for source in reads]
-            model.pending.append((late, 0))
-            own = len(model.read)
-            model.take()
-            if order.index(late) < len(order) - 1 and order[-1] != late:
-                model.read = _as_read(model, order, own)
+            run = commands.start(["run", str(config)], cwd=tmp_path)
+            killed += run.kill(after=rng.uniform(0.0, 0.6)).was_killed
+            if rng.random() < 0.5:  # more comes in before the next try
+                model.add(f"{night:02d}-late.jsonl")
+        if rng.random() < 0.2:  # another run has the folder
+            with workspace.locked(out):
+                locked += run_cli("run", config, check=False).code == 75
+                run_cli("run", config, "--if-locked", "skip")
+        run_cli("run", config)
+        model.take(open_dataset(out / "data/tokenized").about.sources)
         if rng.random() < 0.25:
             chosen = rng.choice(model.read)
             model.forgotten.add(chosen.text)
             (tmp_path / "gone.txt").write_text(f"{chosen.path}:{chosen.line}\n")
             run_cli("forget", out, "--documents", tmp_path / "gone.txt")
-        assert len(steps) == 3
         check_datasets(model, out)
         again = json.loads(run_cli("run", config, "--json").stdout)
         assert not any(step["why"] for step in again["steps"])
         trainer.night()
     assert killed >= 3
+    assert locked >= 1
+    assert model.forgotten
+    assert model.frozen
     trainer.replay()
     for folder in ("tokenized", "packed-64/train", "packed-64/validation"):
         run_cli("verify", out / "data" / folder)
