@@ -85,7 +85,7 @@ def _scalar(value: Any) -> str:
     """Return a value in one line; `${` would be a variable.
 
     >>> _scalar("[prompt],answer"), _scalar(["a b.jsonl", 3]), _scalar("${x}")
-    ("'[prompt],answer'", '[a b.jsonl, 3]', '$${x}')
+    ("'[prompt],answer'", '[a b.jsonl, 3]', "'$${x}'")
     """
     text = yaml.safe_dump([value], default_flow_style=True, width=1 << 30, allow_unicode=True)
     return text.strip()[1:-1].replace("${", "$${")

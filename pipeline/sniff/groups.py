@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, InputError, counted
+from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.sniff.findings import Finding, find, ids_in, what_is_there
 from dataprep.pipeline.sniff.look import Looked, LookedInput
 from dataprep.pipeline.sources import find_sources
@@ -203,20 +203,18 @@ def name_of(spec: str) -> str:
 
     >>> name_of("raw/web pages.jsonl.gz"), name_of("raw/*.jsonl"), name_of("hf:org/name:en@train")
     ('web-pages', 'raw', 'name')
+    >>> name_of("s3://bucket/web/*.jsonl"), name_of("synthetic:text?n=9"), name_of("s3://b/a.csv?v=1")
+    ('web', 'text', 'a')
     """
-    text = re.sub(r"[:@?].*", "", spec.removeprefix(HUB)) if spec.startswith(HUB) else spec
-    if glob.has_magic(text) and not os.path.lexists(text):
-        text = fixed_folder(text if is_url(text) else os.path.abspath(text))
-    elif "://" not in text and ":" not in text:
-        text = os.path.abspath(text)
+    if _is_elsewhere(spec):
+        text = re.sub(r"(?<!:)[@?].*|[*[].*", "", spec.removeprefix(HUB).removeprefix(SYNTHETIC))
+        text = text if "://" in text else text.partition(":")[0]
+    else:
+        text = os.path.abspath(os.path.expanduser(local_path(spec)))
+        if glob.has_magic(text) and not os.path.lexists(text):
+            text = fixed_folder(text)
     last = text.rstrip("/").rpartition("/")[2]
     if not os.path.isdir(text):
         last = last.removesuffix(_ending(last)) or last
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", last).strip("-.")
     return plain[:60] or "data"
-
-
-def summary_of(corpus: Corpus) -> str:
-    """Return what was found, for people."""
-    files = counted(corpus.num_sources, "file")
-    return f"{corpus.finding.about} ({counted(corpus.num_records, 'record')} of {files})"
