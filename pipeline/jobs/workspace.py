@@ -211,4 +211,6 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
     else:
         pairs = zip(before, after, names, strict=True)
         changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
+    if old.get("selection") != new.get("selection") and not changes:
+        changes.append("the file of select has other bytes")
     return "; ".join(changes) or "another version of dataprep"
