@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.guards.excerpts import excerpt_of
+from dataprep.pipeline.guards.secrets import redacted
 
 Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
@@ -107,6 +108,9 @@ class RecordError:
     reason: str
     special: int = 0  # special tokens that its text spells, where that is what is wrong
     excerpt: str = ""  # its beginning: `excerpts`
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", redacted(self.reason))  # it may show a value of it
 
 
 def may_lack(column: Sequence[Any]) -> bool:
