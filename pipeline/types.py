@@ -133,6 +133,7 @@ class Records:
     offsets: Offsets  # i64[n], -1 if the format has no byte offsets
     next_line: int  # the line after this batch; after the last batch, the piece's line count
     num_bytes: int  # of input that was read for this batch
+    content_bytes: int = 0  # of what it holds, if that may be far more: input that is compressed
     columns: Mapping[str, Sequence[Any]] | None = None  # n values each
     rows: Sequence[Record] | None = None  # n records
     errors: Sequence[RecordError] = ()  # of other records than these n
