@@ -189,12 +189,18 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
     typer.echo(
         f"{outcome.out}: {rows} of {capacity:,} tokens "
         f"({counted(counts['target_tokens'], 'target')}, {share:.3%} padding) in "
-        f"{counted(len(manifest.shards), 'shard')}{_notes(counts, counts['tokens_read'])}; "
-        f"{speed_of(outcome, progress)}"
+        f"{counted(len(manifest.shards), 'shard')}{_notes(counts, counts['tokens_read'])}"
+        f"{_not_selected(counts)}; {speed_of(outcome, progress)}"
     )
     if counts["documents_truncated"] or counts["documents_dropped"]:
         typer.echo(f"truncated and dropped documents are listed in {outcome.out / LOST}")
     show_next("dataprep", "inspect", outcome.out, "--row", "0")
+
+
+def _not_selected(counts: Mapping[str, int]) -> str:
+    """Return the note on documents that `select` leaves out."""
+    others = counts["documents_read"] - counts["documents_written"] - counts["documents_dropped"]
+    return f"; {counted(others, 'document')} not selected" if others else ""
 
 
 def _notes(counts: Mapping[str, int], num_tokens: int) -> str:

@@ -92,8 +92,10 @@ def _at_most_all(value: str | None) -> str | None:
 # 100 or "0.1%"
 _MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
 _KEYS = r"^(content|key:.+)$"
+COUNT_NAME = r"^documents_[a-z_]{1,40}$"
 PATTERNS = {
     _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
+    COUNT_NAME: "the name of a count, such as documents_forgotten",
     _KEYS: "content, or key:NAME with the name of a key of the records",
 }
 MaxErrors = Annotated[

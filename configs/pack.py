@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from dataprep.configs.base import (
+    COUNT_NAME,
     IS_PATH,
     TASK_TIMEOUT,
     AllowDuplicates,
@@ -33,6 +34,44 @@ def _strategies(*names: StrategyName) -> Needs:
     return Needs("strategy", what, lambda config: config.strategy in names)
 
 
+_TAKEN = frozenset(
+    f"documents_{fate}"
+    for fate in ("read", "written", "empty", "quarantined", "split", "truncated", "dropped")
+)
+DocumentNumber = Annotated[int, Field(ge=0, le=255)]
+CountName = Annotated[str, Field(pattern=COUNT_NAME)]
+
+
+class SelectConfig(Model):
+    """Which documents of the inputs are packed."""
+
+    file: FilePath = Field(
+        "", description=".npy of uint8: a number for each document of all inputs, in order"
+    )
+    value: DocumentNumber = Field(0, description="the number of the documents that are packed")
+    reasons: dict[str, CountName] = Field(
+        default_factory=dict,
+        description="by number, the name of the count of documents that are not packed because of "
+        "it; the others are documents_elsewhere",
+    )
+
+    @field_validator("reasons")
+    @classmethod
+    def _names_are_free(cls, reasons: dict[str, str]) -> dict[str, str]:
+        for number, name in reasons.items():
+            if not (number.isdecimal() and number == str(int(number)) and int(number) < 256):
+                raise ValueError(f"{number!r} is no number from 0 to 255")
+            if name in _TAKEN:
+                raise ValueError(f"{name} counts something else; use another name")
+        return reasons
+
+    @model_validator(mode="after")
+    def _value_has_no_reason(self) -> Self:
+        if str(self.value) in self.reasons:
+            raise ValueError(f"documents of number {self.value} are packed, so it has no reason")
+        return self
+
+
 class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
@@ -54,6 +93,9 @@ class PackConfig(Model):
         (), description="folders of tokenized datasets, in order"
     )
     allow_duplicates: AllowDuplicates = False
+    select: SelectConfig | None = Field(
+        None, description="pack some of the documents; default: all"
+    )
     out: FilePath = Field("", description="folder to write the dataset to")
 
     seq_len: int = Field(

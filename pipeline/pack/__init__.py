@@ -2,6 +2,8 @@
 
 recipe       what make_dataset needs to know about this command
 corpus       tokenized datasets as one sequence of documents, mapped or read
+selection    which documents are packed, by a file of numbers
+selected     those documents, numbered through, as plans see them
 inputs       the check of their files, each once in a run
 pieces       pieces of documents, some of two stretches
 blocks       blocks of codes that must not be cut, and those that were

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.pieces import DocumentPieces
+from dataprep.pipeline.pack.selected import PlannedDocuments
 from dataprep.pipeline.pack.strategies import Blocks, RowPlan
 from dataprep.pipeline.pack.strategies.windows import Window
 from dataprep.pipeline.ragged import offsets_of
@@ -20,14 +20,14 @@ from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.types import Offsets
 
 
-def blocks_of_window(corpus: Corpus, window: Window, capacity: int) -> Blocks | None:
+def blocks_of_window(corpus: PlannedDocuments, window: Window, capacity: int) -> Blocks | None:
     """Return the blocks of documents that are longer than a row, numbered as in the window."""
     long = np.flatnonzero(window.lengths > capacity)
     blocks = find_blocks(corpus, long + window.first_document, window.lengths[long])
     return replace(blocks, document=long[blocks.document]) if len(blocks.document) else None
 
 
-def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
+def find_blocks(corpus: PlannedDocuments, document: Offsets, length: Offsets) -> Blocks:
     """Return the blocks of these documents, which are numbered by their place in `document`."""
     pieces = DocumentPieces(document=document, start=np.zeros_like(document), length=length)
     found = [np.zeros((3, 0), np.int64)]
@@ -45,7 +45,7 @@ def find_blocks(corpus: Corpus, document: Offsets, length: Offsets) -> Blocks:
     return Blocks(document=blocks[0], start=blocks[1], stop=blocks[2])
 
 
-def count_cut_blocks(corpus: Corpus, plans: Iterable[RowPlan]) -> Iterator[RowPlan]:
+def count_cut_blocks(corpus: PlannedDocuments, plans: Iterable[RowPlan]) -> Iterator[RowPlan]:
     """Yield plans that were made without regard to blocks, with the number of blocks they cut."""
     # From the plan before: its last document and block may continue in this one.
     last, last_document = (-1, -1), -1
@@ -60,7 +60,7 @@ def count_cut_blocks(corpus: Corpus, plans: Iterable[RowPlan]) -> Iterator[RowPl
         yield replace(plan, counts=replace(plan.counts, blocks_cut=num_cut))
 
 
-def _cut_blocks(corpus: Corpus, plan: RowPlan, going_on: int) -> list[tuple[int, int]]:
+def _cut_blocks(corpus: PlannedDocuments, plan: RowPlan, going_on: int) -> list[tuple[int, int]]:
     """Return (document, start) of each block that a row ends or starts within; the document
     `going_on` began in the plan before."""
     # A document whose end is missing has a piece as long as a row, or is the last of all; one

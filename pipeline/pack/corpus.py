@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.pack.pieces import DocumentPieces
+from dataprep.pipeline.pack.selection import Selection
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.alike import difference_among, user_of
 from dataprep.pipeline.storage.checked import map_array, read_array, read_items
@@ -69,6 +70,7 @@ class Corpus:
         `maps`: whether files are mapped; `all_masks`: whether rows have those that mark nothing."""
         self.folders = folders
         self._all_masks = all_masks
+        self.selection: Selection | None = None  # which documents are packed; None: all
         self._maps = maps
         self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]
@@ -87,7 +89,8 @@ class Corpus:
         self._checks = FileChecks(marks)
 
     def changed(self) -> str:
-        """Return the first dataset that is not the one that was opened any more, or ''."""
+        """Return the first dataset that is not the one that was opened any more, or the file of the
+        selection if it is not the one that was read, or ''."""
         for folder, manifest in zip(self.folders, self.manifests, strict=True):
             try:
                 if read_manifest(folder) == manifest:
@@ -95,7 +98,7 @@ class Corpus:
             except CorruptError:
                 pass  # it is gone, or being made again
             return str(folder)
-        return ""
+        return self.selection.changed() if self.selection else ""
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file that was read since the last call has changed meanwhile."""
@@ -112,6 +115,10 @@ class Corpus:
     @property
     def num_documents(self) -> int:
         return int(self._starts[-1])
+
+    def documents_of(self, shard: int) -> Offsets:
+        """Return the numbers of a shard's documents."""
+        return np.arange(self._starts[shard], self._starts[shard + 1])
 
     @property
     def token_dtype(self) -> TokenDtype:

@@ -19,6 +19,7 @@ import numpy as np
 
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.pieces import DocumentPieces
+from dataprep.pipeline.pack.selection import Selection
 from dataprep.pipeline.types import Offsets
 
 
@@ -39,20 +40,22 @@ class _Held(NamedTuple):
     stop: int  # of the last piece of the last document
 
 
-def find_lost(corpus: Corpus, windows: Iterable[DocumentPieces]) -> Iterator[Lost]:
+def find_lost(
+    corpus: Corpus, windows: Iterable[DocumentPieces], selection: Selection | None = None
+) -> Iterator[Lost]:
     """Yield the lost documents of all windows, which have ascending documents; memory is that of
-    one window."""
+    one window. Documents that are not selected are not lost."""
     first, last = 0, _Held(np.zeros(1, np.int64), np.zeros(1, np.int64), 0)
     for pieces in windows:
         if not len(pieces.document):
             continue
         stop = int(pieces.document.max()) + 1  # its last document may go on in the next window
         held = _held(pieces, first, stop - first, last)
-        yield _lost(corpus, first, held.kept[:-1], held.longest[:-1])
+        yield _lost(corpus, selection, first, held.kept[:-1], held.longest[:-1])
         first, last = stop - 1, _Held(held.kept[-1:], held.longest[-1:], held.stop)
     rest = np.zeros((2, corpus.num_documents - first), np.int64)
     rest[:, :1] = last.kept, last.longest
-    yield _lost(corpus, first, *rest)
+    yield _lost(corpus, selection, first, *rest)
 
 
 def _held(pieces: DocumentPieces, first: int, count: int, last: _Held) -> _Held:
@@ -70,8 +73,13 @@ def _held(pieces: DocumentPieces, first: int, count: int, last: _Held) -> _Held:
     return _Held(kept, longest, int(stops[-1]))
 
 
-def _lost(corpus: Corpus, first: int, kept: Offsets, longest: Offsets) -> Lost:
-    lost = corpus.lengths_of(np.arange(first, first + len(kept))) - kept
+def _lost(
+    corpus: Corpus, selection: Selection | None, first: int, kept: Offsets, longest: Offsets
+) -> Lost:
+    document = np.arange(first, first + len(kept))
+    lost = corpus.lengths_of(document) - kept
+    if selection is not None:
+        lost[~selection.has(document)] = 0
     assert not (lost < 0).any(), "rows hold more of a document than it has"
     found = np.flatnonzero(lost)
     return Lost(

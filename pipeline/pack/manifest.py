@@ -35,7 +35,10 @@ from dataprep.pipeline.storage.provenance import LOST
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
 # Keys that do not decide what is written.
-NEUTRAL = {"inputs", "out", "workers", "task_timeout", "allow_duplicates"}
+NEUTRAL: dict[str, Any] = {
+    **dict.fromkeys(("inputs", "out", "workers", "task_timeout", "allow_duplicates"), True),
+    "select": {"file"},  # its bytes do
+}
 
 
 def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
@@ -47,6 +50,7 @@ def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
         "sources": [manifest.fingerprint for manifest in corpus.manifests],
         # What tokenize made of its inputs may differ: records that killed its workers are left out.
         "contents": [_contents(manifest) for manifest in corpus.manifests],
+        **({"selection": corpus.selection.xxh3_128} if corpus.selection else {}),
     }
 
 
@@ -58,7 +62,9 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
     committed = [(task, markers.of(task.index)[0]) for task in plan.tasks]
     full = [(task, marker) for task, marker in committed if marker.num_rows]
     every = [marker for _, marker in committed]
-    counts = {**_counts(plan, every), **_fates(corpus, plan, work, every)}
+    left_out = corpus.selection.counts() if corpus.selection else {}
+    counts = {**_counts(plan, every), **_fates(corpus, plan, work, every), **left_out}
+    counts["documents_read"] += sum(left_out.values())
     return Draft(
         manifest=_manifest(corpus, plan, every, counts),
         folders=tuple(FOLDERS),
@@ -84,7 +90,7 @@ def _texts(
     """Return the list of documents of which tokens are lost, if there are any."""
     if not counts["documents_truncated"] + counts["documents_dropped"]:
         return {}
-    return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work)))}
+    return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work), corpus.selection))}
 
 
 def _windows(plan: PackPlan, work: Path) -> Iterator[DocumentPieces]:
@@ -106,7 +112,7 @@ def _fates(
     dropped, truncated = counts.documents_dropped, counts.documents_truncated
     split = counts.documents_split
     if sum(marker.num_rows for marker in markers) < counts.rows:
-        found = list(_sums(find_lost(corpus, _windows(plan, work))))
+        found = list(_sums(find_lost(corpus, _windows(plan, work), corpus.selection)))
         dropped, truncated, split = (sum(column) for column in zip(*found, strict=True))
     return {
         "documents_written": counts.documents - dropped,

@@ -36,6 +36,7 @@ from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
 from dataprep.pipeline.pack.origins import write_origins
+from dataprep.pipeline.pack.selected import PlannedDocuments, planned_of
 from dataprep.pipeline.pack.strategies import (
     STRATEGIES,
     Counts,
@@ -90,15 +91,18 @@ def rows_path(work: Path, window: int, name: str) -> Path:
 def plan_rows(corpus: Corpus, config: PackConfig) -> Iterator[RowPlan]:
     """Yield the plans of all windows, in order."""
     capacity = config.seq_len + 1
-    chunks = (corpus.lengths(shard) for shard in range(corpus.num_shards))
+    documents = planned_of(corpus)
+    chunks = (documents.lengths(shard) for shard in range(documents.num_shards))
     windows = cut_windows(chunks, capacity, window=config.window)
     strategy = STRATEGIES[config.strategy]
-    plans = strategy.plan(windows, config, _fitter(corpus, config))
+    plans = strategy.plan(windows, config, _fitter(documents, config))
     keeps_blocks = config.keep_blocks or config.overflow == "turns"  # no block is in two turns
-    return plans if strategy.keeps_blocks and keeps_blocks else count_cut_blocks(corpus, plans)
+    if not (strategy.keeps_blocks and keeps_blocks):
+        plans = count_cut_blocks(documents, plans)
+    return plans if isinstance(documents, Corpus) else documents.numbered(plans)
 
 
-def _fitter(corpus: Corpus, config: PackConfig) -> Fit:
+def _fitter(documents: PlannedDocuments, config: PackConfig) -> Fit:
     """Return the function that makes pieces of the documents of a window."""
     capacity = config.seq_len + 1
     by_turns = config.overflow == "turns"
@@ -110,8 +114,8 @@ def _fitter(corpus: Corpus, config: PackConfig) -> Fit:
             capacity,
             overflow=config.overflow,
             truncate_side=config.truncate_side,
-            blocks=blocks_of_window(corpus, window, capacity) if keeps_blocks else None,
-            kept=kept_of_window(corpus, window, capacity, config.turns) if by_turns else None,
+            blocks=blocks_of_window(documents, window, capacity) if keeps_blocks else None,
+            kept=kept_of_window(documents, window, capacity, config.turns) if by_turns else None,
         )
 
     return fit
@@ -122,7 +126,7 @@ def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) ->
     folders = tuple(str(folder.absolute()) for folder in corpus.folders)
     plan = find_plan(work, PackPlan)
     if plan is None or not _is_whole(plan, work):
-        report("plan", {"documents": corpus.num_documents})
+        report("plan", {"documents": planned_of(corpus).num_documents})
         plan = _new_plan(corpus, config, folders, work)
         corpus.check_unchanged()
     # The same datasets may have moved since.

@@ -29,6 +29,8 @@ from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED
 from dataprep.pipeline.pack.manifest import identity_of, make_draft
 from dataprep.pipeline.pack.plan import PackPlan, make_plan, plan_rows
+from dataprep.pipeline.pack.selected import planned_of
+from dataprep.pipeline.pack.selection import read_selection
 from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
 from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
@@ -53,12 +55,12 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
         plan=partial(_corpus, config),
         identity=partial(identity_of, config),
         names=lambda corpus: config.inputs,
-        reads=lambda corpus: config.inputs,
+        reads=lambda corpus: [*config.inputs, *([config.select.file] if config.select else [])],
         folders=lambda corpus: config.inputs,
         begin=partial(_begin, config),
         changed=Corpus.changed,
         draft=_draft,
-        check=_check_rows,
+        check=_check_rows if config.select is None else lambda counts, limits: None,
     )
 
 
@@ -89,6 +91,8 @@ def _corpus(config: PackConfig) -> Corpus:
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
     corpus = Corpus([Path(folder) for folder in config.inputs], all_masks=config.all_masks)
+    if config.select is not None:
+        corpus.selection = read_selection(config.select, corpus.num_documents)
     if config.overflow == "turns":
         if config.strategy == "concat":
             raise ConfigError(
@@ -116,7 +120,8 @@ def _check_sides(corpus: Corpus, config: PackConfig) -> None:
         )
     if config.overflow == "drop":
         return
-    lengths = (corpus.lengths(shard) for shard in range(corpus.num_shards))
+    documents = planned_of(corpus)
+    lengths = (documents.lengths(shard) for shard in range(documents.num_shards))
     longest = max((int(each.max(initial=0)) for each in lengths), default=0)
     if longest > config.seq_len + 1:
         raise ConfigError(

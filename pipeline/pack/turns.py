@@ -16,6 +16,7 @@ from dataprep.configs.base import TurnsKept
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.pieces import DocumentPieces
+from dataprep.pipeline.pack.selected import PlannedDocuments
 from dataprep.pipeline.pack.strategies import Turns, keep_turns
 from dataprep.pipeline.pack.strategies.overflow import Kept
 from dataprep.pipeline.pack.strategies.windows import Window
@@ -36,7 +37,9 @@ def check_has_turns(corpus: Corpus) -> None:
             )
 
 
-def kept_of_window(corpus: Corpus, window: Window, capacity: int, keep: TurnsKept) -> Kept:
+def kept_of_window(
+    corpus: PlannedDocuments, window: Window, capacity: int, keep: TurnsKept
+) -> Kept:
     """Return what is kept of documents longer than a row, numbered as in the window."""
     long = np.flatnonzero(window.lengths > capacity)
     none = np.zeros(0, np.int64)
@@ -54,7 +57,7 @@ def kept_of_window(corpus: Corpus, window: Window, capacity: int, keep: TurnsKep
     )
 
 
-def turns_of(corpus: Corpus, document: Offsets, length: Offsets) -> Turns:
+def turns_of(corpus: PlannedDocuments, document: Offsets, length: Offsets) -> Turns:
     """Return the turns of these documents, which are numbered by their place in `document`."""
     pieces = DocumentPieces(document=document, start=np.zeros_like(document), length=length)
     parts = corpus.mask_parts("turns", pieces)

@@ -3,7 +3,7 @@
 config ─► chain         the steps, in order: tokenize each corpus, pack it for each length
           tokenized     what its inputs name now ─► the parts that it should have
             changes     inputs that are new, appended to, changed, gone
-          selections    documents ─► splits; duplicates find those that occurred before
+          selections    documents ─► splits; duplicates that occurred before are left out
           packed        a part for each tokenized part
           parts         make the parts that are missing
           generations   publish them: the file of the generation first, manifest.json last

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs.pack import PackConfig
+from dataprep.configs.pack import PackConfig, SelectConfig
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named
@@ -26,6 +26,7 @@ from dataprep.pipeline.run.forget import without
 from dataprep.pipeline.run.forgotten import ForgetRequest, forgotten_in, read_ledger
 from dataprep.pipeline.run.packed import PackOf, plan_packed
 from dataprep.pipeline.run.parts import Finish, PlannedParts, current, settle
+from dataprep.pipeline.run.selections import REASONS, Selections
 from dataprep.pipeline.run.tokenized import plan_tokenized
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import Growing, parts_of
@@ -103,7 +104,7 @@ class Chain:
             if step.corpus in changing:
                 yield Todo(step=step, reasons=(f"{step.corpus}/{TOKENIZED} changes",))
                 continue
-            planned = self._plan(step)
+            planned = self._plan(step, writes=False)
             if planned.reasons and step.verb == "tokenize":
                 changing.add(step.corpus)
             yield Todo(step=step, reasons=planned.reasons, notes=planned.notes)
@@ -112,7 +113,7 @@ class Chain:
         """Do what is to be done; yield each step when it is done. The caller holds the lock."""
         for step in self._chosen():
             began = time.monotonic()
-            planned = self._plan(step)
+            planned = self._plan(step, writes=True)
             todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
             out = self._place(step.folder)
             report = begin(todo) if planned.reasons else silent
@@ -127,8 +128,11 @@ class Chain:
     def _place(self, folder: str) -> Path:
         return Path(self.config.out) / folder
 
-    def _plan(self, step: Step) -> PlannedParts[Any]:
-        return self._plan_tokenized(step) if step.pack is None else self._plan_packed(step)
+    def _plan(self, step: Step, *, writes: bool) -> PlannedParts[Any]:
+        """Return what a step is to make; `writes` what that needs, too."""
+        if step.pack is None:
+            return self._plan_tokenized(step)
+        return self._plan_packed(step, writes=writes)
 
     def _plan_tokenized(self, step: Step) -> PlannedParts[TokenizedManifest]:
         return plan_tokenized(
@@ -139,7 +143,7 @@ class Chain:
             self.cache_dir,
         )
 
-    def _plan_packed(self, step: Step) -> PlannedParts[PackedManifest]:
+    def _plan_packed(self, step: Step, *, writes: bool) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
         documents = current(place, TokenizedManifest)
         if documents is None:
@@ -147,10 +151,38 @@ class Chain:
         assert step.pack is not None
         wanted = []
         for folder, part in parts_of(place, documents):
-            config = step.pack.model_copy(update={"inputs": (str(folder),), "all_masks": True})
+            chosen = self._selected(step, folder, part, writes=writes)
+            if chosen is None:
+                return PlannedParts(
+                    kind=PackedManifest, parts=(), reasons=("documents that are not selected yet",)
+                )
+            now, before = (
+                step.pack.model_copy(
+                    update={"inputs": (str(folder),), "all_masks": True, "select": select}
+                )
+                for select in chosen
+            )
             gone = forgotten_in(folder, part)
-            wanted.append(PackOf(config=config, before=config, forgotten=gone))
+            wanted.append(PackOf(config=now, before=before, forgotten=gone))
         return plan_packed(self._place(step.folder), wanted)
+
+    def _selected(
+        self, step: Step, folder: Path, part: TokenizedManifest, *, writes: bool
+    ) -> tuple[SelectConfig | None, SelectConfig | None] | None:
+        """Return which documents of a part are packed: now, and before some were forgotten."""
+        selections = Selections(config=self.config)
+        if not selections.are_needed:
+            return None, None
+        find = selections.make if writes else selections.find
+        found = find(step.corpus, folder, part)
+        if found is None:
+            return None
+        value = [*self.config.splits].index(step.split) if step.split else 0
+        now, before = (
+            SelectConfig(file=str(path), value=value, reasons=REASONS)
+            for path in (found.now, found.before)
+        )
+        return now, before
 
     def _finish(self, step: Step) -> Finish[Any]:
         """Return the function that takes what is on the list out of tokenized parts."""

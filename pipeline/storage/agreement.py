@@ -42,6 +42,7 @@ _PART_NAME = re.compile(r"parts/[0-9]{5,}(-[0-9]+)?")
 _SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
 _SUMMED = ("tokens", "frames", "codes")  # over the sources
 _FATES = ("written", "quarantined", "dropped", "empty")  # what becomes of a record
+ELSEWHERE = "documents_elsewhere"  # not selected, for no named reason
 _EVERYWHERE = ("documents_read", "documents_written", "documents_quarantined")
 
 
@@ -225,17 +226,27 @@ def _wrong_rows(manifest: PackedManifest) -> Iterator[str]:
         yield f"its pad {manifest.pad} is no {manifest.token_dtype}"
     num_rows, tokens = sum(s.num_records for s in shards), sum(s.num_tokens for s in shards)
     lost = ("tokens_truncated", "tokens_dropped", "tokens_in_dropped_rows")
+    left_out = ("documents_dropped", *_not_selected(manifest))
+    yield from _missing(counts, left_out[1:])
     yield from _unequal(
         counts,
         tokens=tokens,
         rows=num_rows,
         padding=num_rows * (manifest.seq_len + 1) - tokens,
         documents_read=sum(source.records for source in manifest.sources),
-        documents_written=counts["documents_read"] - counts.get("documents_dropped", 0),
+        documents_written=counts["documents_read"] - sum(counts.get(n, 0) for n in left_out),
         tokens_read=tokens - counts.get("tokens_shared", 0) + sum(counts.get(n, 0) for n in lost),
     )
     if manifest.seq_len != _object(manifest.config.get("pack")).get("seq_len", manifest.seq_len):
         yield "its seq_len is not that of its config"
+
+
+def _not_selected(manifest: PackedManifest) -> list[str]:
+    """Return the names of the counts of documents that were not selected."""
+    select = _object(manifest.config.get("pack")).get("select")
+    if not isinstance(select, dict):
+        return []
+    return sorted({*map(str, _object(select.get("reasons")).values()), ELSEWHERE})
 
 
 def _wrong_encoder(manifest: EncodedManifest) -> Iterator[str]:

@@ -99,9 +99,23 @@ def read_array(
         raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
     if is_hashed:
         check_hash(path, entry, hash_bytes(data))
+    return array_in(path, data, dtype, length)
+
+
+def array_in(
+    path: Path, data: bytes, dtype: np.dtype[Any], length: int | None = None
+) -> NDArray[Any]:
+    """Return the array in the bytes of an .npy file; None: of any length."""
     start = _start_in(data[:_NPY_FIRST])
     found = _checked_length(path, data[:start], len(data), dtype, length)
     return np.frombuffer(data, dtype, found, start)
+
+
+def length_in(data: bytes, dtype: np.dtype[Any]) -> int | None:
+    """Return the length that the first bytes of an .npy file tell; None: of another type."""
+    head = data[: _start_in(data[:_NPY_FIRST])]
+    found = _length_in(head[_NPY_FIRST:], dtype) if head.startswith(_NPY_MAGIC) else -1
+    return None if found < 0 else found
 
 
 def map_array(

@@ -27,7 +27,7 @@ def write_config(path: Path, **values: Any) -> Path:
 
 def texts_of(folder: Path, generation: int | str | None = None) -> list[str]:
     """Return the text of each document of a tokenized dataset, in order."""
-    dataset = open_dataset(folder, **({} if generation is None else {"generation": generation}))
+    dataset = open_dataset(folder, generation=generation)
     assert isinstance(dataset, TokenizedDataset)
     return [text_of(dataset[i]["tokens"]) for i in range(len(dataset))]
 
@@ -40,7 +40,7 @@ def text_of(tokens: Any) -> str:
 
 def documents_in_rows(folder: Path, generation: int | str | None = None) -> Iterator[list[int]]:
     """Yield the tokens of each segment of a packed dataset, row by row; checks loss and padding."""
-    dataset = open_dataset(folder, **({} if generation is None else {"generation": generation}))
+    dataset = open_dataset(folder, generation=generation)
     assert isinstance(dataset, PackedDataset)
     for number in range(len(dataset)):
         row = dataset[number]

@@ -1,0 +1,174 @@
+"""Which split each document of a tokenized part goes to, and which are left out as duplicates.
+
+    documents    a b a c d      content keys, in order
+    selection    0 0 254 1 0    train, train, a duplicate, validation, train
+
+    out/selected.json               the parts that were looked at, in this order
+    out/web/selections/1f0c….npy    the selection of a part, by its fingerprint and the settings
+    out/web/selections/1f0c….json   its hash
+
+A selection is made once and kept, since rows depend on it. Of equal documents the first is kept, in
+the order in which parts came in; a document that was left out itself does not count as the first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.run import RunConfig
+from dataprep.pipeline.files import (
+    Written,
+    commit_files,
+    make_folder,
+    read_sealed,
+    sync_folder,
+    temporary,
+    write_sealed,
+)
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.run.duplicates import first_of_each
+from dataprep.pipeline.run.forgotten import forgotten_in
+from dataprep.pipeline.run.parts import current
+from dataprep.pipeline.run.splits import split_of
+from dataprep.pipeline.run.versions import origin_of
+from dataprep.pipeline.storage.arrayrecord import save_array
+from dataprep.pipeline.storage.keys import map_keys
+from dataprep.pipeline.storage.manifest import TokenizedManifest
+from dataprep.pipeline.storage.parts import parts_of
+from dataprep.pipeline.typed import decode_as
+
+LEDGER = "selected.json"
+FOLDER = "selections"
+DUPLICATE, FORGOTTEN = 254, 255
+REASONS = {str(DUPLICATE): "documents_duplicate", str(FORGOTTEN): "documents_forgotten"}
+
+Numbers = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """The selections of a part: as it was first made, and without what was forgotten since."""
+
+    before: Path
+    now: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selections:
+    """The selections of all corpora of a run."""
+
+    config: RunConfig
+
+    @property
+    def are_needed(self) -> bool:
+        return bool(self.config.splits) or self.config.dedup != "none"
+
+    def find(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected | None:
+        """Return the selections of a part, if they are there and whole."""
+        before, now = self._paths(corpus, place, part)
+        return Selected(before=before, now=now) if _is_whole(before) and _is_whole(now) else None
+
+    def make(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected:
+        """Return the selections of a part; write them if they are missing."""
+        before, now = self._paths(corpus, place, part)
+        if not _is_whole(before):
+            order = self._order(corpus, part)
+            _write(before, self._numbers(place, part, order))
+        if not _is_whole(now):
+            numbers = np.load(before)
+            numbers[forgotten_in(place, part)] = FORGOTTEN
+            _write(now, numbers)
+        return Selected(before=before, now=now)
+
+    def _paths(self, corpus: str, place: Path, part: TokenizedManifest) -> tuple[Path, Path]:
+        config = self.config
+        settings = {"splits": list(config.splits.values()), "dedup": config.dedup}
+        first = origin_of(part)
+        before = fingerprint({**settings, "part": first["fingerprint"], "of": first["contents"]})
+        gone = forgotten_in(place, part).tolist()
+        now = fingerprint({"before": before, "forgotten": gone}) if gone else before
+        folder = Path(config.out) / corpus / FOLDER
+        return _file(folder, before), _file(folder, now)
+
+    def _numbers(self, place: Path, part: TokenizedManifest, before: Sequence[_Keys]) -> Numbers:
+        keys = [map_keys(place, shard) for shard in part.shards]
+        rates = [*self.config.splits.values()] or [1.0]
+        numbers = [split_of(each["group"], rates) for each in keys]
+        if self.config.dedup == "exact":
+            earlier = [contents for each in before for contents in _contents(each)]
+            own = [each["content"] for each in keys]
+            firsts = first_of_each([*earlier, *own], new_from=len(earlier))
+            for each, is_first in zip(numbers, firsts, strict=True):
+                each[~is_first] = DUPLICATE
+        return np.concatenate([np.zeros(0, np.uint8), *numbers])
+
+    def _order(self, corpus: str, part: TokenizedManifest) -> list[_Keys]:
+        """Return the parts that came in before this one, which is put behind them."""
+        if self.config.dedup == "none":
+            return []
+        out = Path(self.config.out)
+        own = [corpus, origin_of(part)["fingerprint"]]
+        there = dict(self._current())
+        data = read_sealed(out / LEDGER)
+        said = decode_as(data, list[list[str]]) if data is not None else []
+        known = [entry for entry in said if tuple(entry) in there]
+        if own not in known:
+            known.append(own)
+        if known != said:
+            make_folder(out)
+            write_sealed(out / LEDGER, json.dumps(known).encode())
+        return [there[entry[0], entry[1]] for entry in known[: known.index(own)]]
+
+    def _current(self) -> Iterator[tuple[tuple[str, str], _Keys]]:
+        """Yield the parts of all corpora that are there now, by corpus and fingerprint."""
+        for name in self.config.names:
+            folder = Path(self.config.out) / name / "tokenized"
+            manifest = current(folder, TokenizedManifest)
+            for place, part in parts_of(folder, manifest) if manifest else ():
+                selection, _ = self._paths(name, place, part)
+                keys = _Keys(place=place, part=part, selection=selection)
+                yield (name, origin_of(part)["fingerprint"]), keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keys:
+    """The keys of a part's documents, and which of them were left out."""
+
+    place: Path
+    part: TokenizedManifest
+    selection: Path
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name.removeprefix('sha256:')[:32]}.npy"
+
+
+def _contents(keys: _Keys) -> Iterator[NDArray[Any]]:
+    """Yield the contents of the documents that were kept."""
+    numbers: Numbers = np.load(keys.selection)
+    first = 0
+    for shard in keys.part.shards:
+        own = map_keys(keys.place, shard)["content"]
+        kept = numbers[first : first + len(own)] != DUPLICATE
+        yield own if kept.all() else own[kept]
+        first += len(own)
+
+
+def _is_whole(path: Path) -> bool:
+    data = read_sealed(path.with_suffix(".json"))
+    return data is not None and decode_as(data, Written).is_at(path)
+
+
+def _write(path: Path, numbers: Numbers) -> None:
+    make_folder(path.parent)
+    save_array(temporary(path), numbers)
+    written = commit_files({"numbers": path})["numbers"]
+    sync_folder(path.parent)
+    write_sealed(path.with_suffix(".json"), json.dumps(asdict(written)).encode())
