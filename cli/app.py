@@ -18,7 +18,7 @@ from dataprep.cli.help import by_task
 # What `dataprep --help` says of each command, by task; a command's module has its name.
 TASKS = {
     "Make datasets": {
-        "run": "A config's whole chain, again and again as the data grows: what cron calls.",
+        "run": "The whole chain of a config, as its data grows: what cron calls.",
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
