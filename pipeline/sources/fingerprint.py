@@ -46,12 +46,7 @@ def fingerprint_file(path: str, cache_dir: Path | None) -> tuple[int, str]:
 
 def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tuple[int, str]]:
     """Return (size, `xxh3-128:` + hex) of each file."""
-    marks: list[Mark] = []
-    for path in paths:
-        try:
-            marks.append(_mark(check_regular(path)))
-        except OSError as error:
-            raise _unreadable(path, error) from error
+    marks = _marks(paths)
     hashed = _hash_all(paths, marks, cache_dir)
     found: list[tuple[int, str]] = []
     for path, mark, digest in zip(paths, marks, hashed, strict=True):
@@ -59,6 +54,21 @@ def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tupl
             raise _unreadable(path, digest) from digest
         found.append((mark[0], f"{PREFIX}{digest}"))
     return found
+
+
+def unread_files(paths: Sequence[str]) -> list[tuple[int, str]]:
+    """Return (size, "") of each file, for those who only look at their beginnings."""
+    return [(mark[0], "") for mark in _marks(paths)]
+
+
+def _marks(paths: Sequence[str]) -> list[Mark]:
+    marks: list[Mark] = []
+    for path in paths:
+        try:
+            marks.append(_mark(check_regular(path)))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    return marks
 
 
 def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> list[str]:
