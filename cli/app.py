@@ -19,7 +19,7 @@ from dataprep.cli.help import by_task
 TASKS = {
     "Make datasets": {
         "init": "Look at data, and write a commented config for run.",
-        "run": "A config's whole chain, again and again as the data grows: what cron calls.",
+        "run": "The whole chain of a config, as its data grows: what cron calls.",
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",

@@ -56,7 +56,7 @@ def parse_value(text: str) -> Any:
     except yaml.YAMLError:
         return text
     except _UNDECLARED as error:
-        raise ConfigError(f"--set: {text[:60]!r} is not valid: {error!r}") from None
+        raise ConfigError(f"--set: {short(text, 60)!r} is not valid: {error!r}") from None
 
 
 # What PyYAML and tomllib raise for values that look right to their grammars: `!!bool maybe`,

@@ -18,6 +18,8 @@ import errno
 
 from dataprep.pipeline.guards.secrets import redacted
 
+_BEHIND = 1000  # characters behind a cut that are looked at: a credential may begin before it
+
 
 class DataprepError(Exception):
     exit_code = 1
@@ -90,9 +92,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def short(text: str, limit: int = 40) -> str:
-    """Cut a text that goes into a message.
+    """Cut a text that goes into a message; credentials are hidden first, or they could not be told.
 
-    >>> short("a" * 50, limit=8)
-    'aaaaa...'
+    >>> short("a" * 50, limit=8), short("ftp://me:password@host/a", limit=15)
+    ('aaaaa...', 'ftp://***@ho...')
     """
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    window = text[: limit + _BEHIND]
+    shown = redacted(window)
+    return shown if len(shown) <= limit and window == text else f"{shown[: limit - 3]}..."

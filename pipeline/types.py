@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.guards.excerpts import excerpt_of
+from dataprep.pipeline.guards.secrets import redacted
 
 Ids = NDArray[np.uint32]
 Offsets = NDArray[np.int64]
@@ -111,6 +112,9 @@ class RecordError:
     special: int = 0  # special tokens that its text spells, where that is what is wrong
     excerpt: str = ""  # its beginning: `excerpts`
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", redacted(self.reason))  # it may show a value of it
+
 
 def may_lack(column: Sequence[Any]) -> bool:
     """Return whether a record lacks the key of this column."""
@@ -132,6 +136,7 @@ class Records:
     offsets: Offsets  # i64[n], -1 if the format has no byte offsets
     next_line: int  # the line after this batch; after the last batch, the piece's line count
     num_bytes: int  # of input that was read for this batch
+    content_bytes: int = 0  # of what it holds, if that may be far more: input that is compressed
     columns: Mapping[str, Sequence[Any]] | None = None  # n values each
     rows: Sequence[Record] | None = None  # n records
     errors: Sequence[RecordError] = ()  # of other records than these n

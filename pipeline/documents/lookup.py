@@ -187,6 +187,6 @@ def _some(record: Record) -> str:
     In the order of the alphabet: readers of one column or of all have the keys in another order.
     """
     keys = sorted(record)
-    names = [key if key.isprintable() and len(key) <= 40 else repr(key)[:40] for key in keys]
+    names = [key if key.isprintable() and len(key) <= 40 else short(repr(key)) for key in keys]
     more = f" and {len(names) - 12} more" if len(names) > 12 else ""
     return ", ".join(names[:12]) + more or "none"

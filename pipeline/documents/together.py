@@ -38,10 +38,15 @@ class PieceRecords:
     source: str = ""  # the fingerprint of its source
 
     @property
+    def num_bytes(self) -> int:
+        """Return how large it is: compressed, it may have been next to nothing."""
+        return max(self.records.num_bytes, self.records.content_bytes)
+
+    @property
     def may_be_joined(self) -> bool:
         """Return whether it is small, in plain columns, and its documents need no line numbers."""
         records = self.records
-        if records.num_bytes > _SMALL_BYTES or self.rules.fields_from:
+        if self.num_bytes > _SMALL_BYTES or self.rules.fields_from:
             return False
         columns = records.columns if len(records.lines) else {}
         return columns is not None and all(isinstance(c, list) for c in columns.values())
@@ -82,7 +87,7 @@ def gather(batches: Iterable[PieceRecords]) -> Iterator[list[PieceRecords]]:
                 yield group
                 group, num_bytes = [], 0
             group.append(batch)
-            num_bytes += batch.records.num_bytes
+            num_bytes += batch.num_bytes
             if not joins:
                 yield group
                 group, num_bytes = [], 0

@@ -19,6 +19,7 @@ from itertools import islice
 from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encode.plan import Planned
 from dataprep.pipeline.encode.worker import refusal
+from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.media import (
     Decoded,
     Entry,
@@ -79,7 +80,7 @@ class _Sample:
             try:
                 self.codes[medium] += self._codes_of(decoded)
             except ValueError as error:
-                reason = str(error)
+                reason = redacted(str(error))
         if reason:
             if self._plan.config.on_error == "fail":
                 raise refusal(item, reason)

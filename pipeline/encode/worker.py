@@ -33,6 +33,7 @@ from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, ResourceError
 from dataprep.pipeline.guards.excerpts import excerpt_of
+from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.jobs.accounts import examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
@@ -190,7 +191,7 @@ class EncodeTasks:
                     new_codes = encoding.add(record, watched)
                     kept.append((record, source, self._columns(decoded)))
                 except ValueError as error:
-                    reason = str(error)
+                    reason = redacted(str(error))
             if reason:
                 self._refuse(decoded.item, reason, poison.records.get((place, decoded.item.line)))
                 shard.tally(source).bad += 1

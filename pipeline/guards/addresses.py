@@ -41,6 +41,8 @@ _NAMES = {
     *("abfs", "abfss", "wasb", "wasbs", "adl", "sftp", "ssh", "ftp", "hdfs", "webhdfs", "smb"),
     *_CHAINED,
 }
+# In these it may look like a credential, but tells which file is meant: org:repo@branch/a.jsonl.
+_REPOSITORIES = {"github", "git", "oci"}
 # Parameters that say what is read. All others may be credentials, or change with each signature.
 _HARMLESS = {
     *("streaming", "n", "seed", "version", "versionid", "generation", "revision", "rev", "ref"),
@@ -50,7 +52,8 @@ _HARMLESS = {
 # Parameters that change with each signature, or with who reads; the short ones are Azure's.
 _CREDENTIAL = re.compile(
     r"\bsig\b|signature|token|key(?!word)|secret|cred|passw|passphrase|pwd|auth(?!or\b)|access"
-    r"|expire|session|policy|^x-\w+-|^s[eiprstv]$|^srt$|^spr$|^sip$|^sk(?:e|oid|s|t|tid|v)$"
+    r"|expire|session|policy|\btok\b|jwt|bearer|ticket|delegation|hmac"
+    r"|^x-\w+-|^s[eiprstv]$|^srt$|^spr$|^sip$|^sk(?:e|oid|s|t|tid|v)$"
 )
 # Parameters in an address that may have ? as a wildcard: they have a key.
 _KEYED = re.compile(r"(?P<lead>[?&](?P<key>[^?&=/]+)=)(?P<value>[^&]*)")
@@ -69,6 +72,7 @@ class _Part:
     value: str = ""
     key: str = ""  # of a parameter; "": it has none
     is_user: bool = False
+    tells_file: bool = False  # of a user
 
     @property
     def is_harmless(self) -> bool:
@@ -85,7 +89,7 @@ class _Part:
     def is_credential(self) -> bool:
         """Whether it is known as one, not only unknown."""
         # No server sees what is behind #, so it cannot say which file is meant.
-        is_known = self.is_user or self.lead.startswith("#")
+        is_known = (self.is_user and not self.tells_file) or self.lead.startswith("#")
         return is_known or _CREDENTIAL.search(self.key) is not None
 
 
@@ -176,7 +180,8 @@ def _parts(address: str) -> Iterator[_Part]:
         user, _, host = host.rpartition("@")
         is_known = not user or user.startswith(MARK)
         if separator and not is_known and (":" in user or scheme.lower() not in _NAMES):
-            yield _Part(lead="", value=user, is_user=True)
+            tells_file = scheme.lower() in _REPOSITORIES
+            yield _Part(lead="", value=user, is_user=True, tells_file=tells_file)
             rest = f"{host}{slash}{path}"
         if not _is_web(scheme.lower()):
             yield from _parameters(rest, _KEYED)

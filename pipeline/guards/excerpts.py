@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any
 
 from dataprep.pipeline.errors import short
-from dataprep.pipeline.guards.secrets import redacted
 
 LIMIT = 200  # characters
 _WINDOW = 1000  # characters that are looked at: a credential must not be cut before it is hidden
@@ -47,7 +46,7 @@ def excerpt_of(record: Mapping[str, Any]) -> str:
 def _cut(text: str) -> str:
     # A lone surrogate, which JSON may spell, is no UTF-8.
     safe = _unescaped(text[: 4 * _WINDOW])[:_WINDOW].encode("utf-8", "replace").decode("utf-8")
-    return short(redacted(safe), LIMIT)
+    return short(safe, LIMIT)
 
 
 def _unescaped(text: str) -> str:

@@ -95,7 +95,7 @@ def redacted(text: str) -> str:
     >>> redacted("cannot open ftp://me:pw@host/a?token=1: 403")
     'cannot open ftp://***@host/a?token=***: 403'
     """
-    return without_secrets(public_text(text))
+    return public_text(without_secrets(text))  # what was given may hold what ends a pattern
 
 
 def without_secrets(text: str) -> str:

@@ -69,7 +69,7 @@ def check_out(name: str) -> Path:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
         raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
-    out = Path(name)
+    out = Path(os.path.expanduser(name))  # as inputs are: a shell leaves --out=~/data as it is
     try:
         for folder in (out, *out.parents):
             if folder.is_symlink() and not folder.exists():
@@ -196,6 +196,9 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
 
     `names` are the inputs of `new`.
     """
+    kinds = old.get("kind"), new.get("kind")
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]} -> {kinds[1]}"
     changes = []
     for section in ("config", "tokenizer"):
         before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
@@ -211,4 +214,6 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
     else:
         pairs = zip(before, after, names, strict=True)
         changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
+    if old.get("selection") != new.get("selection") and not changes:
+        changes.append("the file of select has other bytes")
     return "; ".join(changes) or "another version of dataprep"

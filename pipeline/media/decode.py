@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dataprep.configs.base import Loudness
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.media.animation import (
     pages_at_rate,
     pages_by_count,
@@ -73,6 +74,9 @@ class Decoded:
     frames: Iterable[Frame] = ()  # of vision; taking them may raise ValueError
     waveform: NDArray[np.float32] | None = None  # of audio
     reason: str = ""  # why it could not be decoded
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", redacted(self.reason))  # it may show a value of a row
 
 
 Stream = Iterator[tuple[int, Decoded]]  # (place of the item's piece in the task, the item)

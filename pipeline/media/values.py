@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.guards.opening import open_regular
 
 _SHOWN = 60
@@ -194,4 +195,4 @@ def _base64_part(text: str) -> Blob:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return short(text, _SHOWN)

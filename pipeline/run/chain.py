@@ -22,12 +22,12 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.run.forget import without
-from dataprep.pipeline.run.forgotten import ForgetRequest, forgotten_in, read_ledger
+from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger
 from dataprep.pipeline.run.packed import PackOf, plan_packed
-from dataprep.pipeline.run.parts import Finish, PlannedParts, current, settle
+from dataprep.pipeline.run.parts import PlannedParts, current, finished_parts, settle
 from dataprep.pipeline.run.selections import REASONS, Selections
 from dataprep.pipeline.run.tokenized import plan_tokenized
+from dataprep.pipeline.run.versions import forgotten_in, origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import Growing, parts_of
 
@@ -118,7 +118,7 @@ class Chain:
             out = self._place(step.folder)
             report = begin(todo) if planned.reasons else silent
             with disk_errors_named(out):
-                manifest = settle(out, planned, report, self._finish(step))
+                manifest = settle(out, planned, report)
             seconds = time.monotonic() - began
             yield Done(todo=todo, out=out, manifest=manifest, seconds=seconds)
 
@@ -150,6 +150,8 @@ class Chain:
             raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
         assert step.pack is not None
         wanted = []
+        finished = finished_parts(place, TokenizedManifest)
+        originals = {part.fingerprint: place / name for name, part in finished}
         for folder, part in parts_of(place, documents):
             chosen = self._selected(step, folder, part, writes=writes)
             if chosen is None:
@@ -163,7 +165,8 @@ class Chain:
                 for select in chosen
             )
             gone = forgotten_in(folder, part)
-            wanted.append(PackOf(config=now, before=before, forgotten=gone))
+            original = originals.get(origin_of(part)["fingerprint"]) if len(gone) else None
+            wanted.append(PackOf(config=now, before=before, forgotten=gone, original=original))
         return plan_packed(self._place(step.folder), wanted)
 
     def _selected(
@@ -183,12 +186,6 @@ class Chain:
             for path in (found.now, found.before)
         )
         return now, before
-
-    def _finish(self, step: Step) -> Finish[Any]:
-        """Return the function that takes what is on the list out of tokenized parts."""
-        if step.pack is not None:
-            return lambda out, chosen: chosen
-        return lambda out, chosen: without(out, chosen, self._ledger())
 
     def _ledger(self) -> tuple[ForgetRequest, ...]:
         return read_ledger(Path(self.config.out))

@@ -14,26 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import disk_errors_named
-from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.forgotten import (
     DocumentFinder,
     ForgetRequest,
-    forgotten_in,
     read_ledger,
     write_ledger,
 )
 from dataprep.pipeline.run.generations import publish_generation
-from dataprep.pipeline.run.parts import Chosen, current, finished_parts, next_version
-from dataprep.pipeline.run.versions import identity_without, write_without
+from dataprep.pipeline.run.parts import Chosen, current, version_without
+from dataprep.pipeline.run.versions import forgotten_in
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 from dataprep.pipeline.storage.parts import G, parts_of
-from dataprep.pipeline.types import Offsets
 
 TOKENIZED = "tokenized"
 
@@ -98,7 +93,7 @@ def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> dict[str, int]:
         assert manifest is not None, packed
         before = _parts(packed, manifest)
         after = [
-            _version(packed, name, part, documents)
+            version_without(packed, name, part, documents)
             for (name, part), documents in zip(before, taken, strict=False)
         ]
         after += before[len(after) :]  # those are of parts that are gone: the next run sees to it
@@ -112,7 +107,7 @@ def without(
 ) -> list[Chosen[TokenizedManifest]]:
     """Return the parts of a tokenized dataset without what is on the list."""
     return [
-        _version(out, name, part, DocumentFinder(out / name, part).find(ledger))
+        version_without(out, name, part, DocumentFinder(out / name, part).find(ledger))
         for name, part in chosen
     ]
 
@@ -123,23 +118,6 @@ def packed_in(corpus: Path) -> Iterator[Path]:
         for place in sorted(corpus.glob(pattern)):
             if getattr(read_manifest(place.parent), "generation", None) is not None:
                 yield place.parent
-
-
-def _version(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
-    """Return the version of a part without these documents and those that it lacks already."""
-    gone = forgotten_in(out / name, part)
-    wanted = np.union1d(gone, documents)
-    if len(wanted) == len(gone):
-        return name, part
-    known = fingerprint(identity_without(part, wanted))
-    for other, made in finished_parts(out, type(part)):
-        if made.fingerprint == known:
-            return other, made
-    new = next_version(out, name)
-    write_without(out / name, part, wanted, out / new)
-    written = read_manifest(out / new)
-    assert isinstance(written, type(part))
-    return new, written
 
 
 def _parts(place: Path, manifest: G) -> list[Chosen[G]]:

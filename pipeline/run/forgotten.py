@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, short
 from dataprep.pipeline.files import read_sealed, write_sealed
-from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.keys import (
     OF_KEY,
     content_of_hex,
@@ -36,13 +35,10 @@ from dataprep.pipeline.storage.keys import (
 )
 from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.origins import Origins, origins_of
-from dataprep.pipeline.storage.parts import Growing
-from dataprep.pipeline.storage.provenance import FORGOTTEN
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
 LEDGER = "forgotten.json"
-NUMBERS = np.dtype("<u8")
 _HEX = re.compile(r"(?:content:)?([0-9a-f]{32})")
 _LINE = re.compile(r"(.+):([0-9]{1,18})")
 _KEY = re.compile(r"([^=]+)=(.*)")
@@ -124,14 +120,6 @@ def write_ledger(out: Path, requests: Iterable[ForgetRequest]) -> None:
     """Write the list durably, each thing once."""
     once = dict.fromkeys(json.dumps(asdict(request), sort_keys=True) for request in requests)
     write_sealed(out / LEDGER, f"[{', '.join(once)}]".encode())
-
-
-def forgotten_in(place: Path, manifest: Growing) -> Offsets:
-    """Return the documents that were taken out of a part."""
-    entry = next((entry for entry in manifest.files if entry.path == FORGOTTEN), None)
-    if entry is None:
-        return np.zeros(0, np.int64)
-    return read_array(place, entry, NUMBERS).astype(np.int64)
 
 
 class DocumentFinder:

@@ -19,8 +19,10 @@ from dataprep.pipeline.run.parts import (
     WantedPart,
     current,
     finished_parts,
+    never_made,
+    version_without,
 )
-from dataprep.pipeline.run.versions import identity_without, origin_of, write_without
+from dataprep.pipeline.run.versions import identity_without, origin_of
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.types import Offsets
@@ -31,46 +33,73 @@ class PackOf:
     """How one tokenized part is packed."""
 
     config: PackConfig
-    # Of a part of which documents were taken: as the part was packed before that, and which.
-    before: PackConfig
+    # Of a part of which documents were taken out: which, how it was packed before that, and where
+    # it still is as it was then.
     forgotten: Offsets
+    before: PackConfig
+    original: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A part of the packed dataset."""
+
+    wanted: WantedPart[PackedManifest]
+    forgotten: Offsets  # what is taken out of it then
+    identity: Identity  # of what comes of it
 
 
 def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManifest]:
     """Compare the dataset with what it should be, part by part."""
-    made = list(finished_parts(out, PackedManifest))
-    planned = [_planned(out, each, made) for each in wanted]
+    made = [part for _, part in finished_parts(out, PackedManifest)]
+    planned = [_planned(each, made) for each in wanted]
     have = current(out, PackedManifest)
     parts = [part for _, part in parts_of(out, have)] if have else []
     reasons = [] if have else ["it is not there yet"]
-    for part, (each, identity) in zip(parts, planned, strict=False):
-        if part.fingerprint != each.fingerprint:
-            reasons.append(_difference(part, identity))
+    for part, each in zip(parts, planned, strict=False):
+        if part.fingerprint != fingerprint(each.identity):
+            reasons.append(_difference(part, each.identity))
             break
     more = len(planned) - len(parts)
     if have and not reasons and more:
         what = counted(abs(more), "part")
         reasons.append(f"{what} more" if more > 0 else f"{what} fewer")
+
+    def finish(out: Path, chosen: list[Chosen[PackedManifest]]) -> list[Chosen[PackedManifest]]:
+        pairs = zip(chosen, planned, strict=True)
+        return [version_without(out, *each, row.forgotten) for each, row in pairs]
+
     return PlannedParts(
-        kind=PackedManifest, parts=tuple(each for each, _ in planned), reasons=tuple(reasons)
+        kind=PackedManifest,
+        parts=tuple(each.wanted for each in planned),
+        reasons=tuple(reasons),
+        finish=finish,
     )
 
 
-def _planned(
-    out: Path, each: PackOf, made: Sequence[Chosen[PackedManifest]]
-) -> tuple[WantedPart[PackedManifest], Identity]:
-    """Return the part, and its identity; rows that were packed before documents were taken out of
-    them stay where they are."""
-    fresh = _identity(each.config)
+def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _Row:
+    """Plan a part. Rows stay where they are when documents are taken out of them: such a part is
+    packed with these, and then masked."""
+    nothing = each.forgotten[:0]
     if len(each.forgotten):
-        first = fingerprint(_as_first_made(each))
-        for name, part in made:
-            if origin_of(part)["fingerprint"] == first:
-                identity = identity_without(part, each.forgotten)
-                make = partial(_mask, out / name, part, each.forgotten)
-                return WantedPart(fingerprint=fingerprint(identity), make=make), identity
-    make = partial(_make, each.config)
-    return WantedPart(fingerprint=fingerprint(fresh), make=make), fresh
+        first = _as_first_made(each)
+        for part in made:
+            if origin_of(part)["fingerprint"] == fingerprint(first):
+                masked = identity_without(part, each.forgotten)
+                known: WantedPart[PackedManifest] = WantedPart(
+                    fingerprint=part.fingerprint, make=never_made
+                )
+                return _Row(wanted=known, forgotten=each.forgotten, identity=masked)
+        if each.original is not None:
+            config = each.before.model_copy(update={"inputs": (str(each.original),)})
+            make = partial(_make, config)
+            base: WantedPart[PackedManifest] = WantedPart(fingerprint=fingerprint(first), make=make)
+            return _Row(wanted=base, forgotten=each.forgotten, identity=first)
+    identity = _identity(each.config)
+    fresh: WantedPart[PackedManifest] = WantedPart(
+        fingerprint=fingerprint(identity), make=partial(_make, each.config)
+    )
+    return _Row(wanted=fresh, forgotten=nothing, identity=identity)
 
 
 def _identity(config: PackConfig) -> Identity:
@@ -99,7 +128,3 @@ def _difference(part: PackedManifest, identity: Identity) -> str:
 
 def _make(config: PackConfig, folder: str, report: Report) -> None:
     pack(config.model_copy(update={"out": folder}), report=report)
-
-
-def _mask(place: Path, part: PackedManifest, gone: Offsets, folder: str, report: Report) -> None:
-    write_without(place, part, gone, Path(folder))

@@ -16,15 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
+import numpy as np
+
 from dataprep.pipeline.errors import CorruptError, DataprepError
 from dataprep.pipeline.files import make_folder
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import fingerprint_begun
 from dataprep.pipeline.run.generations import publish_generation
+from dataprep.pipeline.run.versions import forgotten_in, identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
 from dataprep.pipeline.storage.parts import PARTS, G, part_name
+from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
 
@@ -48,6 +53,8 @@ class PlannedParts(Generic[G]):
     parts: tuple[WantedPart[G], ...]
     reasons: tuple[str, ...]  # none: nothing is to be done
     notes: tuple[str, ...] = ()
+    # Puts other versions of parts in their places before they are published.
+    finish: Finish[G] = lambda out, chosen: chosen
 
 
 def current(out: Path, kind: type[G]) -> G | None:
@@ -62,16 +69,8 @@ def current(out: Path, kind: type[G]) -> G | None:
     return found
 
 
-def settle(
-    out: Path,
-    planned: PlannedParts[G],
-    report: Report,
-    finish: Finish[G] = lambda out, chosen: chosen,
-) -> G:
-    """Return the generation of the planned parts, in their order; make what is missing of it.
-
-    `finish` may put other versions of parts in their places before they are published.
-    """
+def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
+    """Return the generation of the planned parts, in their order; make what is missing of it."""
     kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
     made = {part.fingerprint: (name, part) for name, part in finished_parts(out, kind)}
@@ -82,7 +81,7 @@ def settle(
             each.make(str(out / name), report)
             made[each.fingerprint] = name, _part(out / name, kind, each.fingerprint)
         chosen.append(made[each.fingerprint])
-    chosen = finish(out, chosen)
+    chosen = planned.finish(out, chosen)
     before = current(out, kind)
     places = [_number_in(part.path) for part in before.parts] if before else []
     anew = [_number_in(name) for name, _ in chosen][: len(places)] != places
@@ -122,7 +121,27 @@ def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
     return part_name(max((_number_in(place.name) for place in part_folders(out)), default=-1) + 1)
 
 
-def next_version(out: Path, name: str) -> str:
+def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
+    """Return the version of a part without these documents and those that it lacks already."""
+    gone = forgotten_in(out / name, part)
+    wanted = np.union1d(gone, documents)
+    if len(wanted) == len(gone):
+        return name, part
+    known = fingerprint(identity_without(part, wanted))
+    for other, made in finished_parts(out, type(part)):
+        if made.fingerprint == known:
+            return other, made
+    new = _next_version(out, name)
+    write_without(out / name, part, wanted, out / new)
+    return new, _part(out / new, type(part), known)
+
+
+def never_made(folder: str, report: Report) -> None:
+    """Make a part that is there: that never happens."""
+    raise AssertionError(f"a part that is there would be made in {folder}")
+
+
+def _next_version(out: Path, name: str) -> str:
     """Return the folder for the next version of a part.
 
     It is removed first if a run that was killed has left it.

@@ -34,10 +34,9 @@ from dataprep.pipeline.files import (
 )
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.run.duplicates import first_of_each
-from dataprep.pipeline.run.forgotten import forgotten_in
 from dataprep.pipeline.run.parts import current
 from dataprep.pipeline.run.splits import split_of
-from dataprep.pipeline.run.versions import origin_of
+from dataprep.pipeline.run.versions import forgotten_in, origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.keys import map_keys
 from dataprep.pipeline.storage.manifest import TokenizedManifest

@@ -23,9 +23,16 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
 from dataprep.pipeline.run.changes import Changes, as_recorded, changes_since
-from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest, forgotten_in
-from dataprep.pipeline.run.parts import PlannedParts, WantedPart, current, unfinished_parts
-from dataprep.pipeline.run.versions import origin_of
+from dataprep.pipeline.run.forget import without
+from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest
+from dataprep.pipeline.run.parts import (
+    PlannedParts,
+    WantedPart,
+    current,
+    never_made,
+    unfinished_parts,
+)
+from dataprep.pipeline.run.versions import forgotten_in, origin_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -76,12 +83,13 @@ def plan_tokenized(
         reasons += [*_new_files(changes), *_to_forget(out, have, ledger)]
     groups = _groups(out, new, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
-    known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=_never) for p in kept]
+    known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
     return PlannedParts(
         kind=TokenizedManifest,
         parts=(*known, *made),
         reasons=tuple(reasons),
         notes=tuple(notes),
+        finish=lambda out, chosen: without(out, chosen, ledger),
     )
 
 
@@ -108,10 +116,6 @@ class _Maker:
         allow = may_be_empty or self.config.allow_empty
         config = self.config.model_copy(update={"out": folder, "allow_empty": allow})
         tokenize(config, cache_dir=self.cache_dir, report=report, found=found)
-
-
-def _never(folder: str, report: Report) -> None:
-    raise AssertionError(f"a part that is there would be made in {folder}")
 
 
 def _other_settings(

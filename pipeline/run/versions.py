@@ -27,6 +27,7 @@ from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.run.masking import Overwritten, rewrite_documents, rewrite_rows
 from dataprep.pipeline.storage.arrayrecord import save_array
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.entries import FileEntry, Json
 from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest, files_of_shard
@@ -57,6 +58,14 @@ def origin_of(manifest: Growing) -> Json:
         "contents": contents_of(manifest),
         "identity": manifest.identity,
     }
+
+
+def forgotten_in(place: Path, manifest: Growing) -> Offsets:
+    """Return the documents that were taken out of a part."""
+    entry = next((entry for entry in manifest.files if entry.path == FORGOTTEN), None)
+    if entry is None:
+        return np.zeros(0, np.int64)
+    return read_array(place, entry, NUMBERS).astype(np.int64)
 
 
 def write_without(old: Path, manifest: Growing, documents: Offsets, new: Path) -> None:
@@ -91,8 +100,8 @@ def _draft(old: Path, manifest: Growing, documents: Offsets, work: Path) -> Draf
     sync_folder(work / TASKS)
     identity = identity_without(manifest, documents)
     counts = {name: count - found.lost[name] for name, count in manifest.counts.items()}
-    counts["documents_forgotten"] = len(documents)
-    counts["tokens_forgotten"] = counts.get("tokens_forgotten", 0) + found.tokens
+    counts["documents_masked"] = len(documents)
+    counts["tokens_masked"] = counts.get("tokens_masked", 0) + found.tokens
     changes: dict[str, Any] = {
         "fingerprint": fingerprint(identity),
         "identity": identity,

@@ -85,7 +85,8 @@ def read_blocks(
             else:
                 batch = decode(block.after(skipped) if skipped else block, line + skipped)
             if source.compression:
-                batch = replace(batch, num_bytes=stream.stored_bytes - taken)
+                stored = stream.stored_bytes - taken
+                batch = replace(batch, num_bytes=stored, content_bytes=block.num_bytes)
                 taken = stream.stored_bytes
             line = next_line
             yield batch

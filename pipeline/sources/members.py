@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.sources.bundles import KEY, Bundle, Member
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.json.array import JSON_SPACE
@@ -138,7 +139,7 @@ def _number(data: bytes) -> str:
     """
     text = data.strip().decode("utf-8", "replace")
     if not _INTEGER.fullmatch(text):
-        raise ValueError(f"must be a class number, got {text[:40]!r}")
+        raise ValueError(f"must be a class number, got {short(text)!r}")
     return str(int(text))
 
 

@@ -89,8 +89,12 @@ class TableRows:
                     if sizes[first] > limit:
                         yield too_long_batch(self.line, int(sizes[first]), limit)
                     else:
-                        part = rows.slice(first, stop - first)
-                        yield self._records(part, int((stop - first) * bytes_of_row), schema)
+                        yield self._records(
+                            rows.slice(first, stop - first),
+                            schema,
+                            num_bytes=int((stop - first) * bytes_of_row),
+                            content_bytes=int(sizes[first:stop].sum()),
+                        )
                     self.line += stop - first
 
     @property
@@ -107,7 +111,7 @@ class TableRows:
             sizes += sum(row_sizes(column_at(batch, way)) for way in ways)
         return sizes
 
-    def _records(self, batch: Any, num_bytes: int, schema: Any) -> Records:
+    def _records(self, batch: Any, schema: Any, *, num_bytes: int, content_bytes: int) -> Records:
         columns: dict[str, Sequence[Any]] = {}
         reasons: dict[int, str] = {}  # by row; that of the first bad column
         for name, ways in self._columns.items():
@@ -123,6 +127,7 @@ class TableRows:
             offsets=np.full(len(good), -1, np.int64),
             next_line=self.line + batch.num_rows,
             num_bytes=num_bytes,
+            content_bytes=content_bytes,
             columns=columns,
             errors=tuple(
                 RecordError(line=self.line + i, offset=-1, reason=reasons[i], excerpt=excerpts[i])

@@ -1,6 +1,6 @@
 """`python -m dataprep`: the command."""
 
-from dataprep.cli.main import main
+from dataprep_jax import main
 
 if __name__ == "__main__":
     main()

@@ -124,6 +124,35 @@ def test_a_signal_at_any_moment_ends_the_run_with_its_code(
     assert fired
 
 
+AT_IMPORT = """
+import os, sys
+
+class Watch:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Watch)
+from dataprep_jax import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["importlib.util", "dataprep", "dataprep.cli.streams", "typer"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_command_is_imported_ends_it_with_its_code(
+    module: str, number: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_IMPORT, module, str(int(number)), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert "Traceback" not in done.stderr
+
+
 SWALLOWING = """
 import os, signal, sys, time
 import dataprep.cli.stopping as stopping

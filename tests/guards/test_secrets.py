@@ -295,6 +295,7 @@ def test_no_odd_spelling_of_an_address_shows_what_it_hides(url: str) -> None:
     assert address_of(name) == url
     assert hidden([name]) == [name]
     assert secrets.is_marked(name)  # a later process knows that something is missing
+    assert "SEKRIT" not in redacted(f"cannot open {url}: 403")
 
 
 @pytest.mark.parametrize(
@@ -306,12 +307,50 @@ def test_no_odd_spelling_of_an_address_shows_what_it_hides(url: str) -> None:
         ("https://me:a::b@h/x", "https://me:c@h/x", True),
         ("https://h/x?file-a", "https://h/x?file-b", False),  # it may say which file is meant
         ("https://h/x;part=a", "https://h/x;part=b", False),
+        ("https://h/x?jwt=a&tok=1", "https://h/x?jwt=b&tok=2", True),
+        ("hdfs://h/x?delegation=a", "hdfs://h/x?delegation=b", True),
+        ("github://org:one@main/x", "github://org:two@main/x", False),  # another repository
+        ("oci://one@space/x", "oci://two@space/x", False),
     ],
 )
 def test_the_identity_of_an_address_does_not_depend_on_its_credentials(
     one: str, other: str, is_same: bool
 ) -> None:
     assert (identity_of(one) == identity_of(other)) == is_same
+
+
+URL = "ftp://me:SEKRIT-OF-MINE@host/a"
+CUT = "ftp://me:SEKRIT-OF-MINE-that-is-longer-than-what-a-message-shows-of-a-value@host/a"
+
+
+@pytest.mark.parametrize("url", [URL, CUT])
+@pytest.mark.parametrize(
+    ("record", "flags"),
+    [
+        ({"text": {"url": "{}"}}, []),
+        ({"{}": "a"}, []),
+        ({"spec": "{}"}, ["--fields-from", "spec"]),
+        ({"vision": "{}"}, ["--fields", "vision"]),
+        ({"messages": [{"role": "{}", "content": "a"}]}, ["--chat"]),
+        ({"conversations": [{"from": "{}", "value": "a"}]}, ["--chat", "conversations"]),
+        ({"image": "{}"}, None),
+        ({"image": {"{}": 1}}, None),
+    ],
+)
+def test_credentials_of_a_record_stand_in_no_reason(
+    record: object, flags: list[str] | None, url: str, run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(record).replace("{}", url) + "\n", "utf-8")
+    chat = ["--chat-template", "chatml"] if "--chat" in (flags or []) else []
+    words = ["encode", "--encoder", "patches"] if flags is None else ["tokenize", *flags, *chat]
+    common = ["--out", tmp_path / "out", "--on-error", "quarantine", "--allow-empty"]
+    tokenizer = [] if flags is None else ["--tokenizer", "bytes"]
+    command = [words[0], tmp_path / "a.jsonl", *words[1:], *tokenizer, *common]
+    seen = run_cli(*command, "--dry-run")
+    assert "SEKRIT" not in seen.stdout + seen.stderr
+    assert "the first bad one" in seen.stdout
+    done = run_cli(*command)
+    assert "SEKRIT" not in done.stdout + done.stderr + (tmp_path / "out/errors.jsonl").read_text()
 
 
 def test_the_name_of_a_user_is_hidden_in_urls_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.jobs.plans import read_plan, write_plan
-from dataprep.pipeline.jobs.workspace import check_out, locked
+from dataprep.pipeline.jobs.workspace import check_out, difference, locked
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -35,6 +35,19 @@ def test_an_output_below_a_folder_that_may_not_be_entered_is_refused_with_its_ca
     monkeypatch.setattr(Path, "is_symlink", refuse)
     with pytest.raises(ConfigError, match=r"cannot use --out .*: Permission denied; name another"):
         check_out(str(tmp_path / "closed" / "out"))
+
+
+def test_an_output_in_the_home_is_there_and_not_in_a_folder_called_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert check_out("~/data/out") == tmp_path / "data" / "out"
+
+
+def test_of_another_kind_only_the_kind_is_told() -> None:
+    tokenized = {"kind": "tokenized", "config": {"fields": "text"}, "tokenizer": {"bos": 1}}
+    packed = {"kind": "packed", "config": {"seq_len": 8, "strategy": "pad"}, "sources": ["a"]}
+    assert difference(tokenized, packed, ["a"]) == "tokenized -> packed"
 
 
 def test_a_plan_that_is_there_is_not_written_again(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_nothing_is_mapped_that_could_be_cut_short_while_it_is_read(
     for kind in KINDS:
         verify(folders[kind])
     for kind in ("tokenized", "packed"):
-        stats(folders[kind])
+        stats(folders[kind], read_manifest(folders[kind]))
     tokenized, packed = read_manifest(folders["tokenized"]), read_manifest(folders["packed"])
     assert isinstance(tokenized, TokenizedManifest)
     assert isinstance(packed, PackedManifest)
@@ -143,7 +143,7 @@ def test_damage_of_what_it_reads_is_found_by_stats_and_inspect(
                 else:
                     path.write_bytes(content)
                 with pytest.raises(CorruptError, match=path.name):
-                    stats(folder)
+                    stats(folder, read_manifest(folder))
             for words in (("stats", folder), ("inspect", folder, flag, "0")):
                 done = run_cli(*words, check=False)
                 assert done.code == 5, done.stderr
@@ -408,7 +408,7 @@ def test_rows_that_a_shard_does_not_have_are_told_not_counted(folders: dict[str,
     folder = folders["packed"]
     replace_array(folder, first(folder, "provenance"), set_first("row", 1 << 24))
     with pytest.raises(CorruptError, match="names row 16777216 of"):
-        stats(folder)
+        stats(folder, read_manifest(folder))
 
 
 def test_pieces_that_are_not_those_of_the_sources_are_found(folders: dict[str, Path]) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from conftest import RunCli
 from dataprep.configs.pack import PackConfig
 from dataprep.loaders import DataLoader, open_dataset
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError, ConflictError, InputError
 from dataprep.pipeline.jobs.executors import EXECUTORS, run_local
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import verify
@@ -239,6 +239,9 @@ def test_the_bytes_value_and_reasons_are_the_identity_and_not_the_name(
     again = settings_of(tokenized, tmp_path / "1", select=select(moved, 0))
     path.unlink()
     assert pack(again).was_complete
+    write_numbers(moved, [0, *numbers[:-1]])
+    with pytest.raises(ConflictError, match="the file of select has other bytes"):
+        pack(again)
     assert str(tmp_path / "n.npy") not in (tmp_path / "1" / "manifest.json").read_text()
 
 

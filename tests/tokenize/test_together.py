@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,6 +92,31 @@ def test_small_files_are_encoded_in_one_call(
     monkeypatch.setattr(together, "process", counting)
     made(tmp_path / "out", tmp_path, tokenizer)
     assert sizes == [1, 50]  # one call for each input
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.parquet"])
+def test_what_was_compressed_well_is_not_joined_without_end(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["abc" * 1000] * 4000
+    if name.endswith(".gz"):
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+        (tmp_path / name).write_bytes(gzip.compress(lines.encode()))
+    else:
+        pq.write_table(pa.table({"text": texts}), tmp_path / name)
+    sizes: list[int] = []
+    process = together.process
+
+    def measuring(records, *rest):  # type: ignore[no-untyped-def]
+        sizes.append(sum(map(len, records.columns["text"])))
+        return process(records, *rest)
+
+    monkeypatch.setattr(together, "process", measuring)
+    tokenize_here(
+        tmp_path / "out", inputs=[str(tmp_path / name)], tokenizer="bytes", max_ratio=2000
+    )
+    assert sum(sizes) == 12_000_000
+    assert max(sizes) < 3 << 20  # a batch has some 1 MiB
 
 
 def test_bad_records_are_counted_in_one_pass_whatever_the_number_of_pieces(tmp_path: Path) -> None:
