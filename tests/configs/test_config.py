@@ -15,6 +15,7 @@ from dataprep.configs.base import StrategyName
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.pack import PackConfig
+from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import fields_of
 from dataprep.pipeline.errors import ConfigError
@@ -137,7 +138,10 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
 
 def test_schema_describes_every_key(run_cli: RunCli) -> None:
     schema = json.loads(run_cli("schema").stdout)
-    assert set(schema["properties"]) == set(TokenizeConfig.model_fields)
+    assert set(schema["properties"]) == set(RunConfig.model_fields)
+    assert set(TokenizeConfig.model_fields) <= set(schema["properties"])
+    assert set(schema["$defs"]["CorpusConfig"]["properties"]) == set(TokenizeConfig.model_fields)
+    assert schema["$id"] == "urn:dataprep-jax:config"
     assert schema["additionalProperties"] is False
 
 
