@@ -28,7 +28,13 @@ from dataprep.pipeline.errors import ConfigError, LockedError
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import Done, StepChain, Todo
-from dataprep.pipeline.run.summary import figures_of, summary_of, write_metrics, write_summary
+from dataprep.pipeline.run.summary import (
+    check_summary,
+    figures_of,
+    summary_of,
+    write_metrics,
+    write_summary,
+)
 
 EXAMPLE = "Example: dataprep run dataprep.yaml"
 IfLocked = Literal["fail", "wait", "skip"]
@@ -94,6 +100,7 @@ def run_command(
         show_plan(list(chain.foresee()), as_json=as_json)
         return
     try:
+        check_summary(Path(settings.out))
         with locked(Path(settings.out), wait=if_locked == "wait"):
             run_and_show(chain, metrics, as_json, quiet, verbose, log_format)
     except LockedError:

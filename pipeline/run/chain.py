@@ -10,6 +10,7 @@ So a run that is killed goes on where it was, and one that finds nothing new doe
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,10 @@ class StepChain:
         if unknown:
             there = ", ".join(dict.fromkeys(known))
             raise ConfigError(f"--only {unknown[0]}: there is no such step; there are {there}")
+
+        for name in self.config.names:
+            for item in self.config.tokenize(name).inputs:
+                _refuse_around(Path(self.config.out), item.path)
 
     def steps(self) -> Iterator[ChainStep]:
         """Yield the steps, in order."""
@@ -191,3 +196,15 @@ class StepChain:
 
     def _ledger(self) -> tuple[ForgetRequest, ...]:
         return read_ledger(Path(self.config.out))
+
+
+def _refuse_around(out: Path, given: str) -> None:
+    """Raise a ConfigError if an input is a folder, or all files below one, that `out` lies in."""
+    above, stars, _ = given.partition("**")
+    folder = os.path.realpath(os.path.expanduser((above or os.curdir) if stars else given))
+    is_folder = os.path.isdir(folder)
+    if is_folder and Path(os.path.realpath(out)).is_relative_to(folder):
+        raise ConfigError(
+            f"out {out} lies in the input {given}, so that a run would read what the last one "
+            "wrote; name another out, or the files: /*.jsonl"
+        )
