@@ -18,11 +18,13 @@ from dataprep.cli.help import by_task
 # What `dataprep --help` says of each command, by task; a command's module has its name.
 TASKS = {
     "Make datasets": {
+        "init": "Look at data, and write a commented config for run.",
         "run": "The whole chain of a config, as its data grows: what cron calls.",
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
         "forget": "Take documents out of what run made, in a new generation.",
+        "clean": "Remove unfinished work and old generations.",
     },
     "Look at them": {
         "inspect": "Show a document or a row, decoded.",

@@ -18,6 +18,7 @@
     pack         tokenized → packed dataset           ├ one recipe each
     encode       media → dataset of codes             ┘
        │
+    sniff        first records → what data is
     run          the chain over data that grows: generations, splits, what to forget
        │
     look         inspect, verify, stats

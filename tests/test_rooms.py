@@ -38,9 +38,10 @@ ABOVE: dict[str, set[str]] = {
     },
     "pack": {"storage", "jobs", "configs"},
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
+    "sniff": {"storage", "sources", "encoders", "documents", "configs"},
     "run": {
-        *("storage", "sources", "documents", "jobs", "tokenize", "pack", "encode"),
-        "configs",
+        *("storage", "sources", "engine", "documents", "jobs", "tokenize", "pack", "encode"),
+        *("sniff", "configs"),
     },
     "look": {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),

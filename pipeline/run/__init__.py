@@ -10,4 +10,6 @@ config ─► chain         the steps, in order: tokenize each corpus, pack it f
           forget        take documents out of all datasets: forgotten is the list of them,
                         versions of parts lack them, masking overwrites them
           summary       what was done, for people, scripts and Prometheus
+          init          data ─► a config for it, by `sniff`; commented: the file that it becomes
+          clean         what can be removed: unfinished work, old generations
 """

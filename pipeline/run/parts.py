@@ -90,7 +90,7 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
     """Yield all parts that are complete, of whatever generation."""
-    for place in _folders(out):
+    for place in part_folders(out):
         if not (place / MANIFEST).exists():
             continue
         try:
@@ -102,7 +102,7 @@ def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
 
 
 def unfinished_parts(out: Path) -> list[Path]:
-    return [place for place in _folders(out) if not (place / MANIFEST).exists()]
+    return [place for place in part_folders(out) if not (place / MANIFEST).exists()]
 
 
 def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
@@ -118,7 +118,7 @@ def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    return part_name(max((_number_in(place.name) for place in _folders(out)), default=-1) + 1)
+    return part_name(max((_number_in(place.name) for place in part_folders(out)), default=-1) + 1)
 
 
 def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
@@ -147,7 +147,7 @@ def _next_version(out: Path, name: str) -> str:
     It is removed first if a run that was killed has left it.
     """
     number = _number_in(name)
-    own = [place for place in _folders(out) if _number_in(place.name) == number]
+    own = [place for place in part_folders(out) if _number_in(place.name) == number]
     for place in own:
         if not (place / MANIFEST).exists():
             check_ours(place)
@@ -165,7 +165,7 @@ def _number_in(name: str) -> int:
     return int(name.rpartition("/")[2].partition("-")[0])
 
 
-def _folders(out: Path) -> list[Path]:
+def part_folders(out: Path) -> list[Path]:
     if not (out / PARTS).is_dir():
         return []
     return sorted(p for p in (out / PARTS).iterdir() if _NUMBER.fullmatch(p.name) and p.is_dir())

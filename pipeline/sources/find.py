@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -34,7 +34,7 @@ from dataprep.pipeline.sources.encoded import (
     shards_of,
 )
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
-from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files
+from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.patterns import (
     check_folders,
@@ -70,10 +70,12 @@ def find_sources(
     cache_dir: Path | None = None,
     left_out: list[str] | None = None,
     spool: Spool | None = None,
+    hashed: bool = True,
 ) -> list[Source]:
     """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
 
-    Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin.
+    Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin. If
+    not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
     """
     if spec == STDIN:
         return [_stdin(spool, max_ratio)]
@@ -94,8 +96,10 @@ def find_sources(
             found = _find_local(local_path(spec))
     if left_out is not None:
         left_out += found.left_out
-    sources = _describe(found.paths, separator, max_ratio, cache_dir)
-    check_content(sources)
+    fingerprints = partial(fingerprint_files, cache_dir=cache_dir) if hashed else unread_files
+    sources = _describe(found.paths, separator, max_ratio, fingerprints)
+    if hashed:
+        check_content(sources)
     return sources
 
 
@@ -148,7 +152,10 @@ def _first_of(names: Sequence[str]) -> str:
 
 
 def _describe(
-    paths: Sequence[str], separator: str, max_ratio: int, cache_dir: Path | None
+    paths: Sequence[str],
+    separator: str,
+    max_ratio: int,
+    fingerprint_local: Callable[[Sequence[str]], list[tuple[int, str]]],
 ) -> list[Source]:
     if any(map(is_url, paths)):
         with ThreadPoolExecutor(_MAX_THREADS) as pool:
@@ -157,7 +164,7 @@ def _describe(
             fingerprints = list(pool.map(fingerprint_url, paths))
     else:
         kinds = list(map(_kind, paths))
-        fingerprints = fingerprint_files(paths, cache_dir)
+        fingerprints = fingerprint_local(paths)
     return [
         Source(
             kind=kind,

@@ -5,8 +5,8 @@
 
 A cached hash is used for a file that has the same four numbers. The hash of a file that was written
 less than two seconds ago is not cached: the file could change again within the resolution of the
-clock and look the same. Folders with few bytes are hashed each time, which is as fast as using the
-cache. A cache file that cannot be read or written is not an error.
+clock and look the same. Folders with few bytes in few files are hashed each time, which is as fast
+as using the cache. A cache file that cannot be read or written is not an error.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ ABSENT = "absent"
 PREFIX = "xxh3-128:"
 _SETTLED_NS = 2_000_000_000
 _CACHED_BYTES = 1 << 20  # of the files of one folder together, at least
+_OPEN_BYTES = 1 << 13  # to open a file takes as long as to read so many bytes more
 _READ_BYTES = 4 << 20
 _THREADS = 8
 _CHUNK = 256  # files that a thread takes at once, if they are small
@@ -45,12 +46,7 @@ def fingerprint_file(path: str, cache_dir: Path | None) -> tuple[int, str]:
 
 def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tuple[int, str]]:
     """Return (size, `xxh3-128:` + hex) of each file."""
-    marks: list[Mark] = []
-    for path in paths:
-        try:
-            marks.append(_mark(check_regular(path)))
-        except OSError as error:
-            raise _unreadable(path, error) from error
+    marks = _marks(paths)
     hashed = _hash_all(paths, marks, cache_dir)
     found: list[tuple[int, str]] = []
     for path, mark, digest in zip(paths, marks, hashed, strict=True):
@@ -58,6 +54,21 @@ def fingerprint_files(paths: Sequence[str], cache_dir: Path | None) -> list[tupl
             raise _unreadable(path, digest) from digest
         found.append((mark[0], f"{PREFIX}{digest}"))
     return found
+
+
+def unread_files(paths: Sequence[str]) -> list[tuple[int, str]]:
+    """Return (size, "") of each file, for those who only look at their beginnings."""
+    return [(mark[0], "") for mark in _marks(paths)]
+
+
+def _marks(paths: Sequence[str]) -> list[Mark]:
+    marks: list[Mark] = []
+    for path in paths:
+        try:
+            marks.append(_mark(check_regular(path)))
+        except OSError as error:
+            raise _unreadable(path, error) from error
+    return marks
 
 
 def hash_files(folder: str, names: Sequence[str], cache_dir: Path | None) -> list[str]:
@@ -116,10 +127,10 @@ def _hash_all(
 
 
 def _large_folders(places: Sequence[tuple[str, str]], marks: Sequence[Mark]) -> list[str]:
-    """Return the folders with enough bytes to be worth a cache file."""
+    """Return the folders with enough bytes and files to be worth a cache file."""
     totals = Counter[str]()
     for (folder, _), mark in zip(places, marks, strict=True):
-        totals[folder] += mark[0]
+        totals[folder] += mark[0] + _OPEN_BYTES
     return [folder for folder, total in totals.items() if total >= _CACHED_BYTES]
 
 

@@ -64,13 +64,14 @@ class Preview:
     bad: int
     first_bad: str  # place and reason, or ''
     never_there: tuple[str, ...]  # optional fields that no record of an input has here
+    lengths: NDArray[Any]  # i64[documents]: tokens of each
     example: Example | None
     all_tokens: int | None  # None: the size of a source is not known
     all_bytes: int | None  # on disk
     cpu_seconds: float | None  # of one core, with the reference
 
 
-def preview_of(plan: TokenizePlan) -> Preview:
+def preview_of(plan: TokenizePlan, sample_bytes: int = SAMPLE_BYTES) -> Preview:
     """Read and tokenize the sample; raise for a bad record, as the run would."""
     began = time.process_time()
     sample = _Sample(plan)
@@ -78,7 +79,7 @@ def preview_of(plan: TokenizePlan) -> Preview:
         load_reference(plan.vocabulary.files), special_in_text(plan.config, plan.vocabulary)
     )
     loaded = time.process_time()
-    for group in gather(_first_batches(plan)):
+    for group in gather(_first_batches(plan, sample_bytes)):
         batch, lines = process_together(group, engine)
         sample.look_for_optional(group[0], batch)
         owners = lines.owners(batch.origins["line"])
@@ -86,7 +87,7 @@ def preview_of(plan: TokenizePlan) -> Preview:
     return sample.preview(loaded - began, time.process_time() - loaded)
 
 
-def _first_batches(plan: TokenizePlan) -> Iterator[PieceRecords]:
+def _first_batches(plan: TokenizePlan, sample_bytes: int) -> Iterator[PieceRecords]:
     """Yield a batch of every source; its place is the number of the source."""
     rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
     seen: set[int] = set()
@@ -97,7 +98,7 @@ def _first_batches(plan: TokenizePlan) -> Iterator[PieceRecords]:
                 continue
             seen.add(piece.source)
             rules = rules_by_input(plan.inputs[piece.source])
-            for records in islice(_read(plan, piece, rules), 1):
+            for records in islice(_read(plan, piece, rules, sample_bytes), 1):
                 part, left = take_records(records, left)
                 yield PieceRecords(
                     place=piece.source,
@@ -108,12 +109,12 @@ def _first_batches(plan: TokenizePlan) -> Iterator[PieceRecords]:
                 )
 
 
-def _read(plan: TokenizePlan, piece: Piece, rules: Rules) -> Iterator[Records]:
+def _read(plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int) -> Iterator[Records]:
     return read_piece(
         plan.sources[piece.source],
         piece,
         keys_wanted(rules),
-        batch_bytes=SAMPLE_BYTES,
+        batch_bytes=sample_bytes,
         max_record_bytes=plan.config.max_record_bytes,
         held_by=rules.grammar.holds,
     )
@@ -130,6 +131,7 @@ class _Sample:
             for place, piece in reversed([*enumerate(task.pieces)])
         }
         self._documents = self._tokens = self._empty = self._bad = 0
+        self._lengths: list[NDArray[Any]] = []
         self._num_bytes = np.zeros(len(plan.sources))
         self._records_of = np.zeros(len(plan.sources))
         self._text_of = np.zeros(len(plan.sources))  # bytes, of tables whose texts differ
@@ -149,6 +151,7 @@ class _Sample:
         documents, sources = batch.documents, [item.place for item in group]
         lengths = np.diff(documents.ends, prepend=0)
         self._documents += len(lengths)
+        self._lengths.append(lengths)
         self._tokens += len(documents.tokens)
         self._empty += len(batch.empty_lines)
         self._bad += len(batch.errors)
@@ -214,6 +217,7 @@ class _Sample:
             never_there=tuple(
                 dict.fromkeys(key for (_, key), found in self._optional.items() if not found)
             ),
+            lengths=np.concatenate([np.zeros(0, np.int64), *self._lengths]),
             example=self._example,
             all_tokens=all_tokens,
             all_bytes=all_bytes,

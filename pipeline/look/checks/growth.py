@@ -17,7 +17,14 @@ from pathlib import Path
 from dataprep.pipeline.errors import ConflictError, CorruptError
 from dataprep.pipeline.files import temporary
 from dataprep.pipeline.storage.joined import joined
-from dataprep.pipeline.storage.manifest import MANIFEST, WORK, kind_of, manifest_text, read_manifest
+from dataprep.pipeline.storage.manifest import (
+    MANIFEST,
+    MARK,
+    WORK,
+    kind_of,
+    manifest_text,
+    read_manifest,
+)
 from dataprep.pipeline.storage.parts import (
     GENERATIONS,
     PARTS,
@@ -128,4 +135,11 @@ def _is_left(path: Path, name: str) -> bool:
     """Return whether it is a part that a run has begun, or one that no generation needs."""
     if not (name.startswith(f"{PARTS}/") and _PART.fullmatch(path.name) and path.is_dir()):
         return False
-    return bool(kind_of(path)) or not any(path.iterdir())
+    return bool(kind_of(path)) or all(map(_is_bare_work, path.iterdir()))
+
+
+def _is_bare_work(path: Path) -> bool:
+    """Return whether it is a work folder whose mark is not there yet, or not any more."""
+    if path.name != WORK or path.is_symlink() or not path.is_dir():
+        return False
+    return {inner.name for inner in path.iterdir()} <= {temporary(Path(MARK)).name}

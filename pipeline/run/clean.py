@@ -1,0 +1,237 @@
+"""What a run left that nothing needs: found, weighed, and removed if asked for.
+
+    out/web/tokenized/parts/00003          no manifest: begun, and never finished
+    out/web/tokenized/.work                the work folder of an unfinished run
+    out/web/tokenized/generations/00000    older than the newest N, if only those are kept
+    out/web/tokenized/parts/00001          no generation that is kept names it
+
+Only what bears a mark of dataprep or is listed by a manifest of its own is removed, and never what
+a kept generation names. Generations go before their parts, and of a part the manifest goes before
+its files: a kill at any moment leaves datasets that are whole, and the next call finds the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from dataprep.pipeline.errors import ConfigError, CorruptError, DataprepError
+from dataprep.pipeline.files import FileId, disk_errors_named, sync_folder, temporary
+from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
+from dataprep.pipeline.jobs.workspace import locked
+from dataprep.pipeline.run.chain import PACKED, TOKENIZED
+from dataprep.pipeline.run.parts import part_folders
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
+from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, Growing
+
+UNFINISHED = "unfinished work"
+OLD = "old generations"
+UNNAMED = "parts that no kept generation names"
+REASONS = (UNFINISHED, OLD, UNNAMED)  # in the order in which they are freed
+
+MAX_DEPTH = 3  # of the datasets below the folder of a run: CORPUS/packed-2048/SPLIT
+_GENERATION = re.compile(r"([0-9]{5,})\.json(\.tmp)?")
+_FOLDER = re.compile(rf"{TOKENIZED}|{PACKED}-[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """A file or folder that nothing needs."""
+
+    path: Path
+    reason: str
+    remove: Callable[[], None]
+    num_bytes: int = 0  # that come free when it goes, after those before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What was found, and removed if that was asked for."""
+
+    leftovers: tuple[Leftover, ...]
+    kept_back: tuple[str, ...]  # what looks like work of dataprep, but may be somebody else's
+    was_removed: bool
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(item.num_bytes for item in self.leftovers)
+
+
+def clean(place: Path, *, keep: int | None = None, go: bool = False) -> Cleaned:
+    """List what is left over in a dataset or in the folder of a run, and remove it if `go`.
+
+    `keep` is how many generations of each dataset are kept; None: all. LockedError if a run is at
+    work there.
+    """
+    if not place.is_dir():
+        raise ConfigError(f"{place} is not a folder; name a dataset or the out folder of a run")
+    with _run_locked(place), ExitStack() as locks:
+        datasets = list(_datasets(place, MAX_DEPTH))
+        if not datasets:
+            raise ConfigError(
+                f"{place} holds no dataset; name a dataset or the out folder of a run"
+            )
+        for dataset in datasets:
+            if dataset != place:
+                locks.enter_context(locked(dataset))
+        kept_back: list[str] = []
+        found = [item for dataset in datasets for item in _left_in(dataset, keep, kept_back)]
+        found.sort(key=lambda item: REASONS.index(item.reason))  # stable: by dataset within
+        weighed = tuple(_weighed(found))
+        if go:
+            with disk_errors_named(place):
+                for item in weighed:
+                    item.remove()
+    return Cleaned(leftovers=weighed, kept_back=tuple(kept_back), was_removed=go)
+
+
+# --- where to look ---
+
+
+@contextmanager
+def _run_locked(place: Path) -> Iterator[None]:
+    """Lock the folder, and that of the run which it is a dataset of, if there may be one."""
+    whole = place.absolute()
+    above = whole.parents
+    out = None
+    if len(above) > 1 and _FOLDER.fullmatch(whole.name):
+        out = above[1]  # OUT/CORPUS/tokenized
+    elif len(above) > 2 and _FOLDER.fullmatch(above[0].name):
+        out = above[2]  # OUT/CORPUS/packed-2048/SPLIT
+    with ExitStack() as locks:
+        if out is not None:
+            locks.enter_context(locked(out))
+        locks.enter_context(locked(place))
+        yield
+
+
+def _datasets(folder: Path, depth: int) -> Iterator[Path]:
+    """Yield the datasets, finished or not, that a folder is or has below it."""
+    if any((folder / name).exists() for name in (MANIFEST, WORK, PARTS)):
+        yield folder
+        return
+    if depth:
+        with os.scandir(folder) as entries:
+            inside = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+        for name in inside:
+            if not name.startswith("."):
+                yield from _datasets(folder / name, depth - 1)
+
+
+# --- what is left over in one dataset ---
+
+
+def _left_in(dataset: Path, keep: int | None, kept_back: list[str]) -> Iterator[Leftover]:
+    if (dataset / PARTS).is_dir():
+        yield from _left_in_grown(dataset, keep, kept_back)
+    elif (dataset / MANIFEST).exists():
+        yield from _work_in(dataset, kept_back)
+    else:
+        yield from _if_ours(dataset, UNFINISHED, remove_dataset, kept_back)
+
+
+def _left_in_grown(dataset: Path, keep: int | None, kept_back: list[str]) -> Iterator[Leftover]:
+    is_there = (dataset / MANIFEST).exists()
+    newest, named = _named_by(dataset, MANIFEST) if is_there else (-1, set[str]())
+    oldest = 0 if keep is None else newest - keep + 1
+    for number, file in _generations(dataset):
+        if number > newest or file.suffix == ".tmp":  # never published: the next run writes it
+            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+        elif number < oldest:
+            yield Leftover(path=file, reason=OLD, remove=partial(_remove_file, file))
+        else:
+            named |= _named_by(dataset, f"{GENERATIONS}/{file.name}")[1]
+    stray = temporary(dataset / MANIFEST)
+    if stray.is_file() and not stray.is_symlink():
+        yield Leftover(path=stray, reason=UNFINISHED, remove=partial(_remove_file, stray))
+    for part in part_folders(dataset):
+        if f"{PARTS}/{part.name}" in named:
+            yield from _work_in(part, kept_back)
+        else:
+            reason = UNNAMED if (part / MANIFEST).exists() else UNFINISHED
+            yield from _if_ours(part, reason, _remove_part, kept_back)
+
+
+def _generations(dataset: Path) -> Iterator[tuple[int, Path]]:
+    folder = dataset / GENERATIONS
+    for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = _GENERATION.fullmatch(file.name)
+        if match and file.is_file() and not file.is_symlink():
+            yield int(match[1]), file
+
+
+def _named_by(dataset: Path, name: str) -> tuple[int, set[str]]:
+    """Return the number of a generation and its parts; CorruptError if that cannot be told."""
+    manifest = read_manifest(dataset, name)
+    if not isinstance(manifest, Growing) or not manifest.parts:
+        raise CorruptError(
+            f"{dataset / name} is not of a dataset that grows, and yet there is {PARTS}/ beside "
+            "it; nothing is removed, as it is not known what is needed"
+        )
+    return manifest.generation, {entry.path for entry in manifest.parts}
+
+
+def _if_ours(
+    place: Path, reason: str, remove: Callable[[Path], None], kept_back: list[str]
+) -> Iterator[Leftover]:
+    try:
+        check_ours(place)
+    except DataprepError as error:
+        kept_back.append(str(error))
+    else:
+        yield Leftover(path=place, reason=reason, remove=partial(remove, place))
+
+
+def _work_in(dataset: Path, kept_back: list[str]) -> Iterator[Leftover]:
+    """Yield what a run that was killed at the very end has left of its work."""
+    if not os.path.lexists(dataset / WORK):
+        return
+    try:
+        check_work(dataset)
+    except DataprepError as error:
+        kept_back.append(str(error))
+    else:
+        remove = partial(remove_work, dataset / WORK)
+        yield Leftover(path=dataset / WORK, reason=UNFINISHED, remove=remove)
+
+
+# --- how it is removed and weighed ---
+
+
+def _remove_file(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _remove_part(place: Path) -> None:
+    remove_dataset(place)
+    with suppress(FileNotFoundError):
+        place.rmdir()
+    sync_folder(place.parent)
+
+
+def _weighed(leftovers: Iterable[Leftover]) -> Iterator[Leftover]:
+    """Yield them with the bytes that come free: of a file of several names, with its last one."""
+    gone = Counter[FileId]()
+    for item in leftovers:
+        num_bytes = 0
+        for path in _files_in(item.path):
+            found = path.lstat()
+            one = found.st_dev, found.st_ino
+            gone[one] += 1
+            num_bytes += found.st_size if gone[one] == found.st_nlink else 0
+        yield replace(item, num_bytes=num_bytes)
+
+
+def _files_in(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.is_symlink():
+        yield path
+        return
+    for folder, _, names in os.walk(path):
+        yield from (Path(folder, name) for name in names)
