@@ -29,7 +29,7 @@ TASKS = {
     "Look at them": {
         "inspect": "Show a document or a row, decoded.",
         "stats": "Counts, lengths, padding, vocabulary.",
-        "log": "The generations of a dataset: when, what came in, how much there was.",
+        "log": "The generations of a dataset: when, and what came in.",
         "verify": "Check everything: hashes, counts, ids, boundaries, masks.",
     },
     "Get started": {

@@ -27,8 +27,14 @@ from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, LockedError
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import locked
-from dataprep.pipeline.run.chain import Chain, Done, Todo
-from dataprep.pipeline.run.summary import figures_of, summary_of, write_metrics, write_summary
+from dataprep.pipeline.run.chain import Done, StepChain, Todo
+from dataprep.pipeline.run.summary import (
+    check_summary,
+    figures_of,
+    summary_of,
+    write_metrics,
+    write_summary,
+)
 
 EXAMPLE = "Example: dataprep run dataprep.yaml"
 IfLocked = Literal["fail", "wait", "skip"]
@@ -89,11 +95,12 @@ def run_command(
         raise ConfigError("no output folder; set out in the config, or --out")
     if verbose:
         say_settings(settings)
-    chain = Chain(config=settings, cache_dir=default_cache(), only=only or ())
+    chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
         show_plan(list(chain.foresee()), as_json=as_json)
         return
     try:
+        check_summary(Path(settings.out))
         with locked(Path(settings.out), wait=if_locked == "wait"):
             run_and_show(chain, metrics, as_json, quiet, verbose, log_format)
     except LockedError:
@@ -103,7 +110,12 @@ def run_command(
 
 
 def run_and_show(
-    chain: Chain, metrics: str | None, as_json: bool, quiet: bool, verbose: bool, log_format: str
+    chain: StepChain,
+    metrics: str | None,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    log_format: str,
 ) -> None:
     began = time.monotonic()
     steps: list[Done] = []
@@ -154,7 +166,7 @@ def show_step(done: Done) -> None:
         echo(f"  note: {note}", err=True)
 
 
-def show_table(steps: Sequence[Done], chain: Chain) -> None:
+def show_table(steps: Sequence[Done], chain: StepChain) -> None:
     """Print what there is now, and how it is loaded."""
     heads = ("step", "documents", "tokens", "rows", "padding", "on disk", "generation", "seconds")
     rows = [heads, *(_cells(done) for done in steps)]
@@ -186,7 +198,7 @@ def _cells(done: Done) -> tuple[str, ...]:
     )
 
 
-def python_lines(steps: Sequence[Done], chain: Chain) -> list[str]:
+def python_lines(steps: Sequence[Done], chain: StepChain) -> list[str]:
     """Return the lines of Python that load what was packed: the first length, the first split."""
     packed = [done for done in steps if "rows" in done.manifest.counts]
     if not packed:

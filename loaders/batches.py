@@ -22,7 +22,7 @@ import numpy as np
 
 from dataprep.loaders.buffers import ALIGNMENT, Buffers
 from dataprep.loaders.expand import Arrays, Request
-from dataprep.loaders.generations import Member
+from dataprep.loaders.generations import MixedDataset
 from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
@@ -55,7 +55,7 @@ class BatchReader:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        members: Sequence[MixedDataset],
         mixture: Mixture,
         sizes: BatchSizes,
         view: View,

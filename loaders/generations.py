@@ -32,7 +32,7 @@ Schedule = dict[int, Generation]  # from step 0 on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class MixedDataset:
     """A dataset of a loader, in every generation that it reads."""
 
     steps: tuple[int, ...]  # from which on each is read; the first is 0
@@ -119,7 +119,7 @@ def open_past(folder: Path, manifest: PackedManifest, verify: Verify) -> PackedD
 # --- states ---
 
 
-def check_generations(state: Mapping[str, Any], members: Mapping[str, Member]) -> None:
+def check_generations(state: Mapping[str, Any], members: Mapping[str, MixedDataset]) -> None:
     """Raise a ConflictError if a state is of other generations of the same datasets, with what to
     write to go on from it. What else may be wrong with its datasets, `state` says."""
     step, told = state["step"], state.get("datasets")
@@ -147,7 +147,7 @@ def check_generations(state: Mapping[str, Any], members: Mapping[str, Member]) -
     raise ConflictError(message)
 
 
-def _known(told: Any, member: Member, step: int) -> dict[int, int]:
+def _known(told: Any, member: MixedDataset, step: int) -> dict[int, int]:
     """Return {step: generation} as a state tells it, if it is of this dataset; else nothing."""
     folder = member.datasets[0].folder
     try:
@@ -155,7 +155,7 @@ def _known(told: Any, member: Member, step: int) -> dict[int, int]:
         fingerprints = {
             first: _fingerprint(member, number) for first, (number, _) in stages.items()
         }
-    except (AttributeError, TypeError, ValueError):  # it is not as `Member.before` has it
+    except (AttributeError, TypeError, ValueError):  # it is not as `MixedDataset.before` has it
         return {}
     except ConfigError as error:
         raise ConflictError(
@@ -166,7 +166,7 @@ def _known(told: Any, member: Member, step: int) -> dict[int, int]:
     return {first: number for first, (number, _) in stages.items()}
 
 
-def _fingerprint(member: Member, generation: int) -> str:
+def _fingerprint(member: MixedDataset, generation: int) -> str:
     for dataset in member.datasets:
         if dataset.about.generation == generation:
             return dataset.fingerprint

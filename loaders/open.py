@@ -21,7 +21,7 @@ from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.generations import (
     Generation,
     GenerationsOf,
-    Member,
+    MixedDataset,
     Schedule,
     checked_generation,
     manifests_of,
@@ -81,14 +81,14 @@ def open_packed(
     return open_member(data, schedule, verify).datasets[0]
 
 
-def open_member(data: Data, schedule: Schedule | None, verify: Verify) -> Member:
+def open_member(data: Data, schedule: Schedule | None, verify: Verify) -> MixedDataset:
     """Open every generation of a packed dataset that a loader reads; one that is open already is
     read as it is, unless generations are asked for."""
     own = data if isinstance(data, PackedDataset) else None
     if own is not None and verify == "open":
         own.prove()
     if own is not None and schedule is None:
-        return Member(steps=(0,), datasets=(_checked_rows(own),))
+        return MixedDataset(steps=(0,), datasets=(_checked_rows(own),))
     folder = own.folder if own else _path_of(data)
     manifests = manifests_of(folder, schedule)
     datasets = []
@@ -99,7 +99,7 @@ def open_member(data: Data, schedule: Schedule | None, verify: Verify) -> Member
             datasets.append(open_past(folder, manifest, verify))
         else:
             datasets.append(_checked_rows(_opened(folder, manifest, verify)))
-    return Member(steps=tuple(manifests), datasets=tuple(datasets))
+    return MixedDataset(steps=tuple(manifests), datasets=tuple(datasets))
 
 
 def _checked_rows(dataset: TokenizedDataset | PackedDataset) -> PackedDataset:
@@ -112,7 +112,7 @@ def _checked_rows(dataset: TokenizedDataset | PackedDataset) -> PackedDataset:
 
 def open_mix(
     data: Data | Mix, generation: GenerationsOf | None, sizes: BatchSizes, verify: Verify
-) -> tuple[dict[str, Member], list[Component]]:
+) -> tuple[dict[str, MixedDataset], list[Component]]:
     """Open all datasets; they are sorted by name, whatever order they were given in."""
     mix: Mix = data if isinstance(data, Mapping) else {"": (data, 1)}
     for name, pair in mix.items():
@@ -145,7 +145,7 @@ def open_mix(
     return members, components
 
 
-def _check_alike(members: Mapping[str, Member]) -> None:
+def _check_alike(members: Mapping[str, MixedDataset]) -> None:
     datasets = [dataset for member in members.values() for dataset in member.datasets]
     if len({dataset.seq_len for dataset in datasets}) != 1:
         lengths = {

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.pack.inputs import FileChecks
 from dataprep.pipeline.pack.pieces import DocumentPieces
-from dataprep.pipeline.pack.selection import Selection
+from dataprep.pipeline.pack.selection import DocumentSelection
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
 from dataprep.pipeline.storage.alike import difference_among, user_of
 from dataprep.pipeline.storage.checked import map_array, read_array, read_items
@@ -70,7 +70,7 @@ class Corpus:
         `maps`: whether files are mapped; `all_masks`: whether rows have those that mark nothing."""
         self.folders = folders
         self._all_masks = all_masks
-        self.selection: Selection | None = None  # which documents are packed; None: all
+        self.selection: DocumentSelection | None = None  # which documents are packed; None: all
         self._maps = maps
         self._checks = FileChecks(marks)
         self.manifests = [_read_tokenized(folder) for folder in folders]

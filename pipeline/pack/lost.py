@@ -19,7 +19,7 @@ import numpy as np
 
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.pieces import DocumentPieces
-from dataprep.pipeline.pack.selection import Selection
+from dataprep.pipeline.pack.selection import DocumentSelection
 from dataprep.pipeline.types import Offsets
 
 
@@ -41,7 +41,7 @@ class _Held(NamedTuple):
 
 
 def find_lost(
-    corpus: Corpus, windows: Iterable[DocumentPieces], selection: Selection | None = None
+    corpus: Corpus, windows: Iterable[DocumentPieces], selection: DocumentSelection | None = None
 ) -> Iterator[Lost]:
     """Yield the lost documents of all windows, which have ascending documents; memory is that of
     one window. Documents that are not selected are not lost."""
@@ -74,7 +74,7 @@ def _held(pieces: DocumentPieces, first: int, count: int, last: _Held) -> _Held:
 
 
 def _lost(
-    corpus: Corpus, selection: Selection | None, first: int, kept: Offsets, longest: Offsets
+    corpus: Corpus, selection: DocumentSelection | None, first: int, kept: Offsets, longest: Offsets
 ) -> Lost:
     document = np.arange(first, first + len(kept))
     lost = corpus.lengths_of(document) - kept

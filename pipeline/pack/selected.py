@@ -15,7 +15,7 @@ import numpy as np
 
 from dataprep.pipeline.pack.corpus import Corpus, MaskParts
 from dataprep.pipeline.pack.pieces import DocumentPieces
-from dataprep.pipeline.pack.selection import Selection
+from dataprep.pipeline.pack.selection import DocumentSelection
 from dataprep.pipeline.pack.strategies import RowPlan
 from dataprep.pipeline.types import Offsets
 
@@ -44,7 +44,7 @@ class PlannedDocuments(Protocol):
 class SelectedDocuments:
     """The selected documents of a corpus, as if there were no others."""
 
-    def __init__(self, corpus: Corpus, selection: Selection) -> None:
+    def __init__(self, corpus: Corpus, selection: DocumentSelection) -> None:
         self._corpus, self._selection = corpus, selection
         self._numbers = np.flatnonzero(selection.numbers == selection.value)  # in the corpus
         self.num_documents, self.num_shards = len(self._numbers), corpus.num_shards

@@ -33,7 +33,7 @@ HEADER_BYTES = 1 << 16  # more than any .npy file has before its array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class DocumentSelection:
     """The number of every document, and which number is packed."""
 
     path: Path
@@ -65,7 +65,7 @@ class Selection:
         return "" if is_same else str(self.path)
 
 
-def read_selection(config: SelectConfig, num_documents: int) -> Selection:
+def read_selection(config: SelectConfig, num_documents: int) -> DocumentSelection:
     """Read the file that gives each of so many documents a number."""
     if not config.file:
         raise ConfigError("select names no file; set select.file to an .npy of uint8")
@@ -82,7 +82,7 @@ def read_selection(config: SelectConfig, num_documents: int) -> Selection:
             f"select.file {path} has {counted(found, 'number')}, but the inputs have "
             f"{counted(num_documents, 'document')}; it must have one for each, in their order"
         )
-    return Selection(
+    return DocumentSelection(
         path=path,
         xxh3_128=hash_bytes(data),
         numbers=array_in(path, data, NUMBER),

@@ -10,6 +10,7 @@ So a run that is killed goes on where it was, and one that finds nothing new doe
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ TOKENIZED, PACKED = "tokenized", "packed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ChainStep:
     """One dataset of the chain."""
 
     verb: str  # tokenize | pack
@@ -54,7 +55,7 @@ class Step:
 class Todo:
     """What a step would do."""
 
-    step: Step
+    step: ChainStep
     reasons: tuple[str, ...]  # none: nothing
     notes: tuple[str, ...] = ()
 
@@ -74,7 +75,7 @@ Begin = Callable[[Todo], Report]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class StepChain:
     """All steps of a config."""
 
     config: RunConfig
@@ -88,14 +89,20 @@ class Chain:
             there = ", ".join(dict.fromkeys(known))
             raise ConfigError(f"--only {unknown[0]}: there is no such step; there are {there}")
 
-    def steps(self) -> Iterator[Step]:
+        for name in self.config.names:
+            for item in self.config.tokenize(name).inputs:
+                _refuse_around(Path(self.config.out), item.path)
+
+    def steps(self) -> Iterator[ChainStep]:
         """Yield the steps, in order."""
         for corpus in self.config.names:
-            yield Step(verb="tokenize", corpus=corpus, folder=f"{corpus}/{TOKENIZED}")
+            yield ChainStep(verb="tokenize", corpus=corpus, folder=f"{corpus}/{TOKENIZED}")
             for pack in self.config.pack_all(corpus):
                 for split in self.config.splits or ("",):
                     folder = f"{corpus}/{PACKED}-{pack.seq_len}" + (split and f"/{split}")
-                    yield Step(verb="pack", corpus=corpus, folder=folder, pack=pack, split=split)
+                    yield ChainStep(
+                        verb="pack", corpus=corpus, folder=folder, pack=pack, split=split
+                    )
 
     def foresee(self) -> Iterator[Todo]:
         """Yield what each step would do; nothing is written."""
@@ -122,19 +129,19 @@ class Chain:
             seconds = time.monotonic() - began
             yield Done(todo=todo, out=out, manifest=manifest, seconds=seconds)
 
-    def _chosen(self) -> Iterator[Step]:
+    def _chosen(self) -> Iterator[ChainStep]:
         return (step for step in self.steps() if not self.only or {*step.names} & {*self.only})
 
     def _place(self, folder: str) -> Path:
         return Path(self.config.out) / folder
 
-    def _plan(self, step: Step, *, writes: bool) -> PlannedParts[Any]:
+    def _plan(self, step: ChainStep, *, writes: bool) -> PlannedParts[Any]:
         """Return what a step is to make; `writes` what that needs, too."""
         if step.pack is None:
             return self._plan_tokenized(step)
         return self._plan_packed(step, writes=writes)
 
-    def _plan_tokenized(self, step: Step) -> PlannedParts[TokenizedManifest]:
+    def _plan_tokenized(self, step: ChainStep) -> PlannedParts[TokenizedManifest]:
         return plan_tokenized(
             self._place(step.folder),
             self.config.tokenize(step.corpus),
@@ -143,7 +150,7 @@ class Chain:
             self.cache_dir,
         )
 
-    def _plan_packed(self, step: Step, *, writes: bool) -> PlannedParts[PackedManifest]:
+    def _plan_packed(self, step: ChainStep, *, writes: bool) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
         documents = current(place, TokenizedManifest)
         if documents is None:
@@ -170,7 +177,7 @@ class Chain:
         return plan_packed(self._place(step.folder), wanted)
 
     def _selected(
-        self, step: Step, folder: Path, part: TokenizedManifest, *, writes: bool
+        self, step: ChainStep, folder: Path, part: TokenizedManifest, *, writes: bool
     ) -> tuple[SelectConfig | None, SelectConfig | None] | None:
         """Return which documents of a part are packed: now, and before some were forgotten."""
         selections = Selections(config=self.config)
@@ -189,3 +196,15 @@ class Chain:
 
     def _ledger(self) -> tuple[ForgetRequest, ...]:
         return read_ledger(Path(self.config.out))
+
+
+def _refuse_around(out: Path, given: str) -> None:
+    """Raise a ConfigError if an input is a folder, or all files below one, that `out` lies in."""
+    above, stars, _ = given.partition("**")
+    folder = os.path.realpath(os.path.expanduser((above or os.curdir) if stars else given))
+    is_folder = os.path.isdir(folder)
+    if is_folder and Path(os.path.realpath(out)).is_relative_to(folder):
+        raise ConfigError(
+            f"out {out} lies in the input {given}, so that a run would read what the last one "
+            "wrote; name another out, or the files: /*.jsonl"
+        )

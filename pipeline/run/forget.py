@@ -2,7 +2,7 @@
 
     requests ─► documents of tokenized parts ─► versions of these parts without them
                                              ─► versions of the packed parts that were made of them
-             ─► out/forgotten.json, so that what comes in later is forgotten, too
+             ─► out/.run/forgotten.json, so that what comes in later is forgotten, too
 
 The list is written first: if the rest is killed, the next run of anything finishes it. Older
 generations hold the documents until `dataprep clean` removes them.

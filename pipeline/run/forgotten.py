@@ -1,6 +1,6 @@
 """What a run must forget: the list, and the documents that it means.
 
-    out/forgotten.json     what was asked for, as contents, values of keys, or file and line
+    out/.run/forgotten.json   what was asked for, as contents, values of keys, or file and line
 
     content 1cb9f4ab…      wherever it comes from, also in files that are read later
     key id = 17            every record with this value, if the split is by this key
@@ -25,7 +25,8 @@ from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, short
-from dataprep.pipeline.files import read_sealed, write_sealed
+from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
+from dataprep.pipeline.run.parts import STATE
 from dataprep.pipeline.storage.keys import (
     OF_KEY,
     content_of_hex,
@@ -38,7 +39,7 @@ from dataprep.pipeline.storage.origins import Origins, origins_of
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
-LEDGER = "forgotten.json"
+LEDGER = f"{STATE}/forgotten.json"
 _HEX = re.compile(r"(?:content:)?([0-9a-f]{32})")
 _LINE = re.compile(r"(.+):([0-9]{1,18})")
 _KEY = re.compile(r"([^=]+)=(.*)")
@@ -118,6 +119,7 @@ def read_ledger(out: Path) -> tuple[ForgetRequest, ...]:
 
 def write_ledger(out: Path, requests: Iterable[ForgetRequest]) -> None:
     """Write the list durably, each thing once."""
+    make_folder((out / LEDGER).parent)
     once = dict.fromkeys(json.dumps(asdict(request), sort_keys=True) for request in requests)
     write_sealed(out / LEDGER, f"[{', '.join(once)}]".encode())
 

@@ -25,7 +25,7 @@ from dataprep.pipeline.documents.chat.templates import DEFAULT, find_templates
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.run.commented import Remarks, commented
-from dataprep.pipeline.sniff.groups import Corpus, corpora_of
+from dataprep.pipeline.sniff.groups import SniffedCorpus, corpora_of
 from dataprep.pipeline.sniff.lengths import shares_around, suggested_length
 from dataprep.pipeline.sniff.look import look_at
 from dataprep.pipeline.sniff.tokenizers import tokenizer_near
@@ -52,7 +52,7 @@ MORE = {
 class Suggested:
     """A corpus and what its first documents are like."""
 
-    corpus: Corpus
+    corpus: SniffedCorpus
     preview: Preview
     notes: tuple[str, ...]
 
@@ -117,7 +117,7 @@ def suggest(
 # --- what is found out ---
 
 
-def _tokenizer(given: str, corpora: Sequence[Corpus], folder: str) -> tuple[str, str]:
+def _tokenizer(given: str, corpora: Sequence[SniffedCorpus], folder: str) -> tuple[str, str]:
     """Return the tokenizer, and how it was found."""
     if given:
         return given, "as given"
@@ -134,14 +134,16 @@ def _has_template(tokenizer: str, cache_dir: Path) -> bool:
         return False
 
 
-def _settings(corpus: Corpus, has_template: bool) -> dict[str, Any]:
+def _settings(corpus: SniffedCorpus, has_template: bool) -> dict[str, Any]:
     settings = dict(corpus.finding.settings)
     if "chat" in settings and not has_template:
         settings["chat"] = {**settings["chat"], "template": TEMPLATE}
     return settings
 
 
-def _try(corpus: Corpus, settings: Mapping[str, Any], tokenizer: str, cache_dir: Path) -> Suggested:
+def _try(
+    corpus: SniffedCorpus, settings: Mapping[str, Any], tokenizer: str, cache_dir: Path
+) -> Suggested:
     """Tokenize the first documents of a corpus; InputError if there is none."""
     run = RunConfig.model_validate({"tokenizer": tokenizer, "corpora": {corpus.name: settings}})
     config = run.tokenize(corpus.name).model_copy(
@@ -188,7 +190,7 @@ def _named_from(folder: str, tokenizer: str) -> str:
     return name if name.startswith((".", "/")) else f"./{name}"
 
 
-def _out_beside(corpora: Sequence[Corpus], folder: str) -> str:
+def _out_beside(corpora: Sequence[SniffedCorpus], folder: str) -> str:
     """Return the folder for the datasets; not one that the inputs are searched in."""
     tops = [
         path.split("/**", 1)[0] for corpus in corpora for path in corpus.inputs if "/**" in path

@@ -33,6 +33,8 @@ from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
 
+STATE = ".run"  # folder below `out` for what runs must know of each other
+
 Chosen = tuple[str, G]  # path in the dataset, and manifest of a part
 Finish = Callable[[Path, list[Chosen[G]]], list[Chosen[G]]]
 

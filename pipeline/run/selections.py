@@ -3,9 +3,9 @@
     documents    a b a c d      content keys, in order
     selection    0 0 254 1 0    train, train, a duplicate, validation, train
 
-    out/selected.json               the parts that were looked at, in this order
-    out/web/selections/1f0c….npy    the selection of a part, by its fingerprint and the settings
-    out/web/selections/1f0c….json   its hash
+    out/.run/selected.json                 the parts that were looked at, in this order
+    out/.run/selections/web/1f0c….npy      the selection of a part, by its fingerprint and settings
+    out/.run/selections/web/1f0c….json     its hash
 
 A selection is made once and kept, since rows depend on it. Of equal documents the first is kept, in
 the order in which parts came in; a document that was left out itself does not count as the first.
@@ -34,7 +34,7 @@ from dataprep.pipeline.files import (
 )
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.run.duplicates import first_of_each
-from dataprep.pipeline.run.parts import current
+from dataprep.pipeline.run.parts import STATE, current
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import forgotten_in, origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
@@ -93,7 +93,7 @@ class Selections:
         before = fingerprint({**settings, "part": first["fingerprint"], "of": first["contents"]})
         gone = forgotten_in(place, part).tolist()
         now = fingerprint({"before": before, "forgotten": gone}) if gone else before
-        folder = Path(config.out) / corpus / FOLDER
+        folder = Path(config.out) / STATE / FOLDER / corpus
         return _file(folder, before), _file(folder, now)
 
     def _numbers(self, place: Path, part: TokenizedManifest, before: Sequence[_Keys]) -> Numbers:
@@ -112,18 +112,19 @@ class Selections:
         """Return the parts that came in before this one, which is put behind them."""
         if self.config.dedup == "none":
             return []
-        out = Path(self.config.out)
-        own = [corpus, origin_of(part)["fingerprint"]]
+        place = Path(self.config.out) / STATE / LEDGER
+        own = corpus, origin_of(part)["fingerprint"]
         there = dict(self._current())
-        data = read_sealed(out / LEDGER)
-        said = decode_as(data, list[list[str]]) if data is not None else []
-        known = [entry for entry in said if tuple(entry) in there]
-        if own not in known:
-            known.append(own)
+        data = read_sealed(place)
+        said = decode_as(data, list[tuple[str, str]]) if data is not None else []
+        known = [entry for entry in said if entry in there]
+        # If the list was lost: what was selected came before what was not.
+        known += [e for e, keys in there.items() if e not in known and _is_whole(keys.selection)]
+        known += [own] if own not in known else []
         if known != said:
-            make_folder(out)
-            write_sealed(out / LEDGER, json.dumps(known).encode())
-        return [there[entry[0], entry[1]] for entry in known[: known.index(own)]]
+            make_folder(place.parent)
+            write_sealed(place, json.dumps(known).encode())
+        return [there[entry] for entry in known[: known.index(own)]]
 
     def _current(self) -> Iterator[tuple[tuple[str, str], _Keys]]:
         """Yield the parts of all corpora that are there now, by corpus and fingerprint."""

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import make_folder, write_atomic
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.run.chain import Done
 from dataprep.pipeline.storage.manifest import files_of
 
@@ -60,6 +62,24 @@ def summary_of(steps: Sequence[Done], seconds: float) -> dict[str, Any]:
         ],
         "seconds": round(seconds, 3),
     }
+
+
+def check_summary(out: Path) -> None:
+    """Raise ConfigError if a file of somebody else stands where the summary goes."""
+    path = out / SUMMARY
+    if path.is_symlink() or (path.exists() and not _is_ours(path)):
+        raise ConfigError(
+            f"{path} was not written by dataprep run, which would replace it; move it away, or "
+            "name another out"
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        found = json.loads(read_bounded(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"ended", "steps"} <= found.keys()
 
 
 def write_summary(out: Path, summary: Mapping[str, Any]) -> None:

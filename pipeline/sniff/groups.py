@@ -33,7 +33,7 @@ from dataprep.pipeline.types import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
+class SniffedCorpus:
     """Files whose records are of one kind."""
 
     name: str
@@ -45,7 +45,7 @@ class Corpus:
     num_records: int  # that were looked at
 
 
-def corpora_of(inputs: Sequence[LookedInput]) -> list[Corpus]:
+def corpora_of(inputs: Sequence[LookedInput]) -> list[SniffedCorpus]:
     """Return the corpora of all inputs, in order, under names that differ."""
     found = [corpus for each in inputs for corpus in _corpora_in(each)]
     names: set[str] = set()
@@ -60,7 +60,7 @@ def corpora_of(inputs: Sequence[LookedInput]) -> list[Corpus]:
     return named
 
 
-def _corpora_in(each: LookedInput) -> Iterator[Corpus]:
+def _corpora_in(each: LookedInput) -> Iterator[SniffedCorpus]:
     kinds: dict[str, list[Looked]] = {}
     for one in each.looked:
         kinds.setdefault(_kind(_found_in([one])), []).append(one)
@@ -68,7 +68,7 @@ def _corpora_in(each: LookedInput) -> Iterator[Corpus]:
     for kind, looked in kinds.items():
         finding = _found_in(looked)
         suffix = f"-{finding.form}" if len(kinds) > 1 else ""
-        yield Corpus(
+        yield SniffedCorpus(
             name=f"{name_of(each.spec)}{suffix}",
             spec=each.spec,
             inputs=_inputs_for(each, files[kind]),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conftest import RunCli
+from dataprep.loaders import open_dataset
 from support.nights import texts_of, whole_texts, write_config, write_lines
 
 
@@ -218,3 +220,81 @@ def test_summary_and_metrics_tell_the_figures(
     lines = (tmp_path / "m/dataprep.prom").read_text().splitlines()
     assert 'dataprep_step_documents{step="data/packed-64"} 3' in lines
     assert 'dataprep_step_changed{step="data/tokenized"} 1' in lines
+
+
+@pytest.mark.parametrize("given", [".", "raw/..", "**/*.jsonl", "./**"])
+def test_an_input_that_holds_the_output_is_refused(
+    run_cli: RunCli, tmp_path: Path, raw: Path, given: str
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=[given])
+    done = run_cli("run", config, check=False)
+    assert done.code == 2
+    assert "lies in the input" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_summary_of_somebody_else_is_not_replaced(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/summary.json").write_text('{"mine": 1}')
+    done = run_cli("run", config, check=False)
+    assert done.code == 2
+    assert "was not written by dataprep run" in done.stderr
+    assert (tmp_path / "out/summary.json").read_text() == '{"mine": 1}'
+
+
+def test_duplicates_are_known_though_the_list_of_parts_is_lost(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], dedup="exact")
+    run_cli("run", config)
+    (tmp_path / "out/.run/selected.json").write_bytes(b"damaged")
+    write_lines(raw / "b.jsonl", ["two", "four"])
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["four", "one", "three", "two"]
+    counts = json.loads((tmp_path / "out/summary.json").read_text())["steps"][1]["counts"]
+    assert counts["documents_duplicate"] == 1
+
+
+def test_duplicates_are_found_across_corpora_and_survive_a_rebuild(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    write_lines(raw / "b.jsonl", ["two", "four"])
+    corpora = {"a": {"inputs": ["raw/a.jsonl"]}, "b": {"inputs": ["raw/b.jsonl"]}}
+    config = write_config(tmp_path / "c.json", corpora=corpora, dedup="exact")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / "out/a/packed-64") == ["one", "three", "two"]
+    assert whole_texts(tmp_path / "out/b/packed-64") == ["four"]
+    corpora["a"]["add_eos"] = True  # type: ignore[assignment]
+    write_config(config, corpora=corpora, dedup="exact")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / "out/a/packed-64") == ["one", "three", "two"]
+    assert whole_texts(tmp_path / "out/b/packed-64") == ["four"]
+
+
+def test_what_was_forgotten_stays_away_when_the_corpus_is_made_anew(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    values = {"inputs": ["raw/*.jsonl"], "splits": {"train": 0.5, "other": 0.5}}
+    config = write_config(tmp_path / "c.json", **values)
+    run_cli("run", config)
+    (tmp_path / "gone").write_text("a.jsonl:2\n# a remark\n\nnowhere.jsonl:1\n")
+    done = run_cli("forget", "out", "--documents", "gone", "--json")
+    assert json.loads(done.stdout)["not_found"] == ["nowhere.jsonl:1"]
+    write_lines(raw / "b.jsonl", ["two", "four"])  # it comes in again
+    write_config(config, **values, on_error="skip", add_eos=True)
+    run_cli("run", config)
+    texts = [*whole_texts(tmp_path / f"{PACKED}/train"), *whole_texts(tmp_path / f"{PACKED}/other")]
+    assert "two" not in texts
+    assert {"one", "three", "four"} <= set(texts)
+    for folder in (TOKENIZED, f"{PACKED}/train", f"{PACKED}/other"):
+        assert b"two" not in b"".join(
+            bytes(row["tokens"].astype("u1")) for row in _all(tmp_path / folder)
+        )
+        run_cli("verify", tmp_path / folder)
+
+
+def _all(folder: Path) -> list[Any]:
+    dataset = open_dataset(folder)
+    return [dataset[i] for i in range(len(dataset))]

@@ -62,7 +62,7 @@ class Prefix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seq2SeqObjective:
+class CutAtLoss:
     """Cuts each document where its loss begins."""
 
     seed: int
@@ -123,8 +123,8 @@ def _make_prefix(config: ObjectiveConfig, named: Named, ends: Ends) -> Prefix:
     return Prefix(seed=config.seed, context=config.context, ends=ends)
 
 
-def _make_seq2seq(config: ObjectiveConfig, named: Named, ends: Ends) -> Seq2SeqObjective:
-    return Seq2SeqObjective(seed=config.seed)
+def _make_seq2seq(config: ObjectiveConfig, named: Named, ends: Ends) -> CutAtLoss:
+    return CutAtLoss(seed=config.seed)
 
 
 PREFIX = ObjectiveEntry(make=_make_prefix, named=_nothing_named, masks=("encoder",))
