@@ -58,7 +58,7 @@ __all__ = [
     "sealed",
 ]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
