@@ -45,12 +45,12 @@ from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.engine import load_decoder
-from dataprep.pipeline.errors import counted
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.look.inspect import spans_of
 from dataprep.pipeline.tokenize import planned, tokenize
-from dataprep.pipeline.tokenize.notes import leaves_bos_out, notes_of
+from dataprep.pipeline.tokenize.notes import has_fields, leaves_bos_out, notes_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.tokenize.preview import Example, Preview, preview_of
 
@@ -152,6 +152,10 @@ def tokenize_command(
         if key in TokenizeConfig.model_fields and key not in ("inputs", "chat")
     }
     of_chat = {"messages": chat or None} if chat is not None else {}
+    if chat is not None and fields is not None:
+        raise ConfigError(
+            "--chat and --fields: records are conversations, or have fields; leave one of them out"
+        )
     if chat_template is not None:
         of_chat["template"] = chat_template
     for key in ("bos_token", "eos_token", "pad_token"):
@@ -162,6 +166,8 @@ def tokenize_command(
         sets=[*(sets or ()), *(f"chat.{k}={json.dumps(v)}" for k, v in of_chat.items())],
         flags={**flags, "inputs": inputs or None},
     )
+    if chat_template is not None and chat is None:
+        _check_chat(config or (), sets or ())
     if verbose:
         say_settings(settings)
     if dry_run:
@@ -179,6 +185,14 @@ def tokenize_command(
         log_format=log_format,
         reads=reads,
     )
+
+
+def _check_chat(files: Sequence[str], sets: Sequence[str]) -> None:
+    """Raise unless records are conversations without --chat-template, which does not make them."""
+    if load_config(TokenizeConfig, files=files, sets=sets).chat is None:
+        raise ConfigError(
+            "--chat-template is for conversations: add --chat, or leave --chat-template out"
+        )
 
 
 def tokenize_and_show(
@@ -316,11 +330,14 @@ def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> It
         kept = "parse" if chat and chat.allow_special_in_content else "text"
         mode = kept if chat else settings.special_in_text
         yield f"{tokens} spelled in {documents}, {SPECIAL[mode]}"
+    if counts.get("thinking_left_out"):
+        messages = counted(counts["thinking_left_out"], "message")
+        yield f"thinking of {messages} left out by the template"
     for key, why in CODES_LOST:
         if counts.get(key):
             yield f"{counted(counts[key], 'code')} left out ({why})"
     assert tokenizer is not None
-    if leaves_bos_out(settings, tokenizer.bos, tokenizer.eos):
+    if has_fields(settings) and leaves_bos_out(settings, tokenizer.bos, tokenizer.eos):
         yield "BOS is EOS too, so added once"
     if progress.by_reference:
         yield f"{counted(progress.by_reference, 'text')} by {tokenizer.engine}"

@@ -8,7 +8,7 @@ and can be set with `--set key=value`, nested keys with dots:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -44,6 +44,21 @@ from dataprep.pipeline.errors import short
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
+M = TypeVar("M", bound="InputConfig | TokenizeConfig")
+
+
+def _has_fields_or_chat(config: M) -> M:
+    """Raise if there are fields beside chat, which would never be looked at."""
+    known = type(config).model_fields
+    said = [k for k in ("fields", "fields_from") if getattr(config, k) != known[k].default]
+    if said and config.chat is not None:
+        value = short(repr(getattr(config, said[0])), 60)
+        raise ValueError(
+            f"has both chat and {said[0]} {value}: records are conversations, or have fields; "
+            f"leave {said[0]} out, or chat"
+        )
+    return config
+
 
 class InputConfig(Model):
     """One input with settings of its own; a plain string is an input without any."""
@@ -66,7 +81,7 @@ class InputConfig(Model):
                 f"has both fields {short(repr(self.fields), 60)} and fields_from "
                 f"{short(repr(self.fields_from), 60)}; leave one of them out"
             )
-        return self
+        return _has_fields_or_chat(self)
 
 
 def _input_of(value: Any) -> Any:
@@ -92,6 +107,8 @@ def _has_fields_from(config: Any) -> bool:
 
 class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
+
+    _fields_or_chat = model_validator(mode="after")(_has_fields_or_chat)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from)

@@ -261,13 +261,9 @@ class DataLoader:
     def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
         members = list(self._members.values())
         named = make_view(view, [dataset.about for one in members for dataset in one.datasets])
-        if named.whole_rows and placement is not None and placement.splits_columns:
-            raise ConfigError(
-                f"spec {placement.spec} splits the sequence, but this view needs whole rows; split "
-                "the rows only"
-            )
         reader = BatchReader(members, self._mixture, self._sizes, named)
-        maker = BatchMaker(reader, self._sizes, self.seq_len + named.more_columns, placement)
+        width = self.seq_len + named.more_columns
+        maker = BatchMaker(reader, self._sizes, width, placement, whole_rows=named.whole_rows)
         maker.check()
         return maker
 

@@ -90,7 +90,7 @@ def check_errors(limit: str | None, read: int, bad: int) -> None:
 
 def check_counts(counts: Mapping[str, int], limits: Limits) -> None:
     """Raise if more records are bad than allowed, or if nothing was written."""
-    read = counts["documents_read"]
+    read = counts.get("records_read", counts["documents_read"])  # may give several documents each
     bad = counts["documents_quarantined"] + counts["documents_dropped"]
     check_errors(limits.max_errors, read, bad)
     if limits.allow_empty:

@@ -8,6 +8,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import (
     adds_bos,
     blocks_of,
+    chat_of,
     named_modalities,
     optional_keys,
 )
@@ -25,7 +26,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
     return [
         *([found] if found else []),
         *_on_randomness(plan),
-        *(_on_bos(plan) if not all(plan.chats) or not plan.chats else ()),
+        *(_on_bos(plan) if has_fields(plan.config) else ()),
         *_on_chats(plan),
         *_on_codes(plan),
     ]
@@ -51,6 +52,11 @@ def notes_on_result(
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more optional fields are in no record of their input"
     yield from notes_on_sources(sources, limited=plan.config.limit is not None)
+
+
+def has_fields(config: TokenizeConfig) -> bool:
+    """Return whether the records of some input have fields, and are no conversations."""
+    return any(chat_of(config, i) is None for i in range(len(config.inputs)))
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:

@@ -7,10 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import RunCli
 from dataprep.loaders import open_dataset
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.look.verify import verify
+from support.manifests import edit_manifest
 from support.nights import texts_of, whole_texts, write_config, write_lines
 
 
@@ -298,3 +303,25 @@ def test_what_was_forgotten_stays_away_when_the_corpus_is_made_anew(
 def _all(folder: Path) -> list[Any]:
     dataset = open_dataset(folder)
     return [dataset[i] for i in range(len(dataset))]
+
+
+def test_verify_finds_what_is_left_of_a_forgotten_document(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    (tmp_path / "gone").write_text("a.jsonl:2\n")
+    run_cli("forget", "out", "--documents", "gone")
+    for folder in (TOKENIZED, PACKED):
+        part = tmp_path / folder / "parts/00000-1"
+        listed = np.load(part / "provenance/forgotten.npy")
+        assert listed.tolist() == [1]
+        np.save(part / "provenance/forgotten.npy", np.array([0, 1], "<u8"))
+        entry = hash_file(part / "provenance/forgotten.npy")
+        size = (part / "provenance/forgotten.npy").stat().st_size
+
+        def now(values: Any, entry: str = entry, size: int = size) -> None:
+            values["files"][-1] |= {"xxh3_128": entry, "num_bytes": size}
+
+        edit_manifest(part, now)
+        with pytest.raises(CorruptError, match="of a document that was forgotten"):
+            verify(part)
