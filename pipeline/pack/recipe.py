@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.foresee import foresee
-from dataprep.pipeline.jobs.limits import Limits
+from dataprep.pipeline.jobs.limits import Limits, NothingLeftError
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
@@ -158,4 +158,4 @@ def _draft(corpus: Corpus, work: Path, markers: Markers[RowsMarker]) -> Draft:
 
 def _check_rows(counts: Mapping[str, int], limits: Limits) -> None:
     if not counts["rows"] and counts["documents_read"]:
-        raise InputError("packing left no rows: every document was dropped; set --overflow")
+        raise NothingLeftError("packing left no rows: every document was dropped; set --overflow")
