@@ -34,6 +34,7 @@ from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
+from dataprep.pipeline.storage.places import dataset_folder
 
 
 def pack(
@@ -86,9 +87,10 @@ def _corpus(config: PackConfig) -> Corpus:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
     if not config.seq_len:
         raise ConfigError("seq_len is not set; --seq-len 4096 makes rows of 4096 input tokens")
+    folders = [dataset_folder(folder) for folder in config.inputs]
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
-    corpus = Corpus([Path(folder) for folder in config.inputs])
+    corpus = Corpus(folders)
     if config.overflow == "turns":
         if config.strategy == "concat":
             raise ConfigError(
