@@ -319,8 +319,8 @@ def _check_end(epochs: int | None, remainder: str, exhausted: str, num_datasets:
         )
     if "exhausted" in given and num_datasets == 1:
         raise ConfigError(
-            f"exhausted={exhausted!r} has no effect for one dataset, which ends by itself; leave it "
-            "out"
+            f"exhausted={exhausted!r} has no effect for one dataset, which ends by itself; "
+            "leave it out"
         )
 
 
