@@ -28,7 +28,7 @@ from dataprep.pipeline.types import Source
 
 SECONDS_BETWEEN_LINES = 30  # where there is no terminal for a bar
 MOST_REASONS = 5  # why records are left out
-SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
+SUMMED = ("documents", "tokens", "rows", "num_bytes")  # of each progress message
 
 
 def echo(line: str, *, err: bool = False) -> None:
@@ -220,12 +220,12 @@ class Progress:
         if kind == "proof":
             self._show_proof(values["proving"], values["done"], values["total"])
         elif kind == "plan":
-            self._say(f"planning rows of {counted(values['documents'], 'document')}")
+            self.say(f"planning rows of {counted(values['documents'], 'document')}")
         elif kind == "start":
             self._end_proof()
             self._start(values)
         elif kind == "progress":
-            self._sums.update({key: values[key] for key in SUMMED if key in values})
+            self._sums.update({key: values[key] for key in SUMMED})
             if self._bar is not None:
                 self._bar.set_postfix_str(self._so_far(), refresh=False)
                 self._bar.update(values["num_bytes"])
@@ -233,7 +233,7 @@ class Progress:
                 self._said = time.monotonic()
                 speed = self.num_bytes / 1e6 / self.work_seconds
                 left = max(self._total - self.num_bytes, 0) / max(speed * 1e6, 1)
-                self._say(f"{self._so_far()}, {speed:,.0f} MB/s, {left:,.0f} s left", **self._sums)
+                self.say(f"{self._so_far()}, {speed:,.0f} MB/s, {left:,.0f} s left", **self._sums)
 
     def __enter__(self) -> Self:
         return self
@@ -269,7 +269,7 @@ class Progress:
             self._end_proof()
             self._proving = engine
             self._started = self._said = time.monotonic()
-            self._say(
+            self.say(
                 f"proving that {engine} gives the ids of the reference, "
                 "once for this tokenizer; this takes about half a minute"
             )
@@ -282,13 +282,13 @@ class Progress:
         elif time.monotonic() - self._said >= SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             left = self.work_seconds * (total - done) / done
-            self._say(f"proving {engine}: {100 * done // total} %, {left:,.0f} s left")
+            self.say(f"proving {engine}: {100 * done // total} %, {left:,.0f} s left")
 
     def _end_proof(self) -> None:
         self.close()
         if self._proving:
             self.proof_seconds += self.work_seconds
-            self._say(f"the proof of {self._proving} took {self.work_seconds:.1f} s")
+            self.say(f"the proof of {self._proving} took {self.work_seconds:.1f} s")
             self._proving = ""
 
     def _start(self, values: Mapping[str, Any]) -> None:
@@ -303,16 +303,16 @@ class Progress:
             )
             how = f", engine {values['engine']}"
         if values.get("left_out"):
-            self._say(values["left_out"])
-        self._say(
+            self.say(values["left_out"])
+        self.say(
             f"{what} in {counted(values['tasks'], 'task')}{resumed}; "
             f"{counted(values['workers'], 'worker')}{how}",
             **values,
         )
         for note in values.get("notes", ()):
-            self._say(f"note: {note}")
+            self.say(f"note: {note}")
         for engine in values.get("rejected", ()) if self._verbose else ():
-            self._say(f"engine not chosen: {engine}")
+            self.say(f"engine not chosen: {engine}")
         if self._has_bars():
             self._bar = self._new_bar(values["num_bytes"], unit="B")
 
@@ -329,7 +329,7 @@ class Progress:
             return counted(self._sums["rows"], "row")
         return f"{counted(self._sums['documents'], 'doc')}, {self._sums['tokens'] / 1e6:,.1f} Mtok"
 
-    def _say(self, message: str, **values: Any) -> None:
+    def say(self, message: str, **values: Any) -> None:
         if self._json:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             message = json.dumps({"time": now, "level": "info", "message": message, **values})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
+from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_GROUPS = 100  # lines of a table
 LONGEST_VALUE = 80  # characters of a value in it
@@ -39,7 +39,7 @@ def stats_command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Print counts, lengths, padding, segments, targets and vocabulary; of codes, their use."""
-    folder = Path(dataset)
+    folder = dataset_folder(dataset)
     manifest = read_manifest(folder)
     if by is None:
         total = sum(shard.num_bytes for shard in manifest.shards)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from dataprep.configs.base import (
-    IS_PATH,
     TASK_TIMEOUT,
     AllowDuplicates,
     Compat,
@@ -18,6 +17,7 @@ from dataprep.configs.base import (
     Model,
     Needs,
     Overflow,
+    Paths,
     ShardBytes,
     Side,
     StrategyName,
@@ -50,9 +50,7 @@ class PackConfig(Model):
         "compat": _strategies("concat", "pad")._replace(may_wait=False),
     }
 
-    inputs: Annotated[tuple[str, ...], IS_PATH] = Field(
-        (), description="folders of tokenized datasets, in order"
-    )
+    inputs: Paths = Field((), description="folders of tokenized datasets, in order")
     allow_duplicates: AllowDuplicates = False
     out: FilePath = Field("", description="folder to write the dataset to")
 

@@ -25,6 +25,7 @@ from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.alike import difference_among
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
+from dataprep.pipeline.storage.places import dataset_folder
 
 Weight = int | float | str | Fraction
 Data = str | Path | PackedDataset
@@ -100,7 +101,7 @@ def _path_of(folder: Any) -> Path:
             "data is the folder of a dataset, an open dataset or {name: (folder, weight)}, "
             f"got {shown(folder)}"
         )
-    return Path(folder)
+    return dataset_folder(folder)
 
 
 def _weights_by_row(

@@ -10,6 +10,7 @@ entries       the typed entries of a manifest
 kinds         the three kinds of manifest, of these entries
 agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
+places        folders that users name as datasets, and cannot mean
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
