@@ -33,6 +33,7 @@ from dataprep.configs.base import (
     TaskTimeout,
     TokenId,
     Workers,
+    as_list,
 )
 from dataprep.configs.budget import BudgetConfig
 from dataprep.configs.chat import ChatConfig
@@ -94,9 +95,13 @@ def _hide_credentials(inputs: tuple[InputConfig, ...]) -> tuple[InputConfig, ...
     return tuple(item.model_copy(update={"path": name}) for item, name in pairs)
 
 
+_Input = Annotated[
+    InputConfig, BeforeValidator(_input_of, json_schema_input_type=str | InputConfig)
+]
 Inputs = Annotated[
-    tuple[Annotated[InputConfig, BeforeValidator(_input_of)], ...],
+    tuple[_Input, ...],
     IS_PATH,
+    BeforeValidator(as_list, json_schema_input_type=_Input | tuple[_Input, ...]),
     AfterValidator(_hide_credentials),
 ]
 

@@ -96,8 +96,10 @@ def _on_bos(plan: TokenizePlan) -> Iterator[str]:
 
 def _on_chats(plan: TokenizePlan) -> Iterator[str]:
     """Say what the records were taken for, and if nothing would teach a model to stop."""
-    for item, chat in zip(plan.config.inputs, plan.chats, strict=False):
-        if chat is None:
+    special = {token.content for token in plan.vocabulary.files.special}
+    for i, (item, chat) in enumerate(zip(plan.config.inputs, plan.chats, strict=False)):
+        config = chat_of(plan.config, i)
+        if chat is None or config is None:
             continue
         keys = ", ".join(chat.found.keys)
         yield f"{item.path} has conversations: {chat.found.form} ({keys})"
@@ -105,8 +107,14 @@ def _on_chats(plan: TokenizePlan) -> Iterator[str]:
             known = ", ".join(chat.templates.stop) or "none is known"
             yield (
                 f"no token that ends a turn has loss ({known}), so a model may not learn to stop; "
-                "name the token with --set chat.stop=['TOKEN']"
+                "name the token with --set 'chat.stop=[TOKEN]'"
             )
+        for token in config.stop:
+            if token not in special:
+                yield (
+                    f"chat.stop {token!r} is no special token of this tokenizer, but text of "
+                    "several tokens; generation must stop at that text"
+                )
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

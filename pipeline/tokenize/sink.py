@@ -94,6 +94,10 @@ class DocumentsMarker:
     cursor: Cursor
     final: bool  # whether it is the last shard of its task
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.num_documents
+
 
 @dataclass(slots=True)
 class _Open:

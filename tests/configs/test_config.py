@@ -71,7 +71,8 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
         ("max_errors=many", "max_errors must be a number of records or a percentage, such as 100 "),
         ("bogus=1", "unknown key 'bogus', known keys: inputs, "),
         ("output=x", "unknown key 'output', did you mean 'out'"),
-        ("inputs=x", r"inputs must be a list, got 'x'; write \[x\]"),
+        ("inputs=7", "inputs must be a list, got 7$"),
+        ("modalities.vision.fields=x", r"fields must be a list, got 'x'; write \[x\]"),
         (
             "eos_token=999999999999",
             "999: eos_token must be less than 2147483648, got 999999999999",

@@ -60,6 +60,31 @@ def test_the_estimate_is_near_what_the_run_makes(
     assert told["estimated_cpu_seconds"] > 0
 
 
+def test_a_corpus_whose_beginning_is_not_like_the_rest_is_estimated_by_all_of_it(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    """By its first records alone it would have forty times the tokens."""
+    lines = [{"text": "x" * 5000, "meta": ""}] * 100 + [{"text": "y", "meta": "z" * 5000}] * 4000
+    write_jsonl(tmp_path / "in.jsonl", lines)
+    words = ("tokenize", "in.jsonl", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
+    counts = json.loads(run_cli(*words, "--json").stdout)["counts"]
+    assert told["tasks"] > 4
+    assert told["estimated_tokens"] < 10 * counts["tokens"]
+
+
+def test_a_bad_record_in_the_middle_of_a_source_is_named_by_its_line(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    records: list[dict[str, Any]] = [{"text": "x" * 1000}] * 5000 + [{"txt": "x" * 1000}] * 5000
+    write_jsonl(tmp_path / "in.jsonl", records)
+    words = ("tokenize", "in.jsonl", "--tokenizer", "bytes", "--out", "o", "--dry-run")
+    refused = run_cli(*words, check=False)
+    assert refused.code == 3
+    number = int(refused.stderr.split("line ")[1].split()[0])
+    assert "txt" in records[number - 1]
+
+
 def test_small_inputs_are_told_exactly(run_cli: RunCli, sample: Sample, tmp_path: Path) -> None:
     words = ("tokenize", sample.chat, "--fields", "[prompt],answer", "--out", tmp_path / "out")
     words = (*words, "--tokenizer", sample.tokenizer)

@@ -19,9 +19,10 @@ from typing import Any
 from dataprep.pipeline.documents.chat.messages import clean_messages, clean_tools, parsed
 from dataprep.pipeline.documents.lookup import find_value
 from dataprep.pipeline.errors import ConfigError, short
+from dataprep.pipeline.sources.keys import CONVERSATIONS
 from dataprep.pipeline.types import Record
 
-LIST_KEYS = ("messages", "conversations", "conversation")
+LIST_KEYS = CONVERSATIONS
 KWARGS = "chat_template_kwargs"
 RESERVED = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
 SYSTEM = ("system", "system_prompt", "system_message")  # keys of a text beside the messages
