@@ -26,7 +26,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.rules import Rules, keys_wanted
+from dataprep.pipeline.documents.rule_set import Rules
+from dataprep.pipeline.documents.rules import keys_wanted
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.jobs.commits import make_tasks_folder
 from dataprep.pipeline.sources import read_piece

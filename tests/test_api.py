@@ -17,7 +17,7 @@ from conftest import Sample
 from dataprep import ConfigError, InputError
 from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.engine import files as tokenizer_files
+from dataprep.pipeline.engine import resolve
 from dataprep.pipeline.engine.hub import Fetched
 from support.modules import ROOT
 from support.toy import write_toy_tokenizer
@@ -228,7 +228,7 @@ def test_the_hub_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         asked.append(name)
         return Fetched(folder / "tokenizer.json", "")
 
-    monkeypatch.setattr(tokenizer_files, "fetch", fetch)
+    monkeypatch.setattr(resolve, "fetch", fetch)
     for _ in range(2):
         assert dataprep.tokenize_text("ab", "org/toy-of-the-api").tolist() == [100, 101]
     assert asked == ["org/toy-of-the-api"]

@@ -1,8 +1,11 @@
 """Records → documents: tokens with masks.
 
+field       Field(kind="text", keys=("answer",), weight=0.5), and the grammar of names
+kinds       each kind of field: how it is spelled, which parts it becomes (FIELD_KINDS)
 fields      "[prompt],hint?,answer*0.5" ─► fields with their weights, as LWM writes them
 settle      which of the fields a record has: those that depend on its keys
-rules       config and tokenizer ─► Rules: how the records of one input become documents
+rule_set    Rules: how the records of one input become documents
+rules       config and tokenizer ─► Rules
 lookup      the value of a field of a record, or an error that says what is wrong with it
 codes       [754, 1512], base64, .npy ─► arrays of integers
 lay_out     one record ─► parts: BOS | text | codes | EOS, each with its weight

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, merged
 from dataprep.pipeline.documents.batch import BatchColumns, is_text
-from dataprep.pipeline.documents.fields import Field, parse_own_spec
+from dataprep.pipeline.documents.field import Field
+from dataprep.pipeline.documents.fields import parse_own_spec
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.lay_out import pattern_of
 from dataprep.pipeline.documents.parts import CODES, TEXT, Parts, joined_ids
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.modalities.block import Wrapped, faults
 from dataprep.pipeline.ragged import IntegerLists, taken
@@ -71,8 +73,8 @@ def _lay_out(
     if pattern is None:
         return None
     count = len(records.lines)
-    values = [_values(f, columns, count) for f in fields if f.is_text]
-    codes = [columns.of(f.keys[0]) for f in fields if f.kind == "codes"]
+    values = [_values(f, columns, count) for f in fields if FIELD_KINDS[f.kind].is_text]
+    codes = [columns.of(f.keys[0]) for f in fields if f.mask]
     texts_of = [column for column in values if column is not None]
     lists = [column for column in codes if isinstance(column, IntegerLists)]
     if len(texts_of) < len(values) or len(lists) < len(codes):
@@ -85,7 +87,7 @@ def _lay_out(
         texts_of = [[[column[i] for i in kept.tolist()] for column in each] for each in texts_of]
         lists = [column.take(kept) for column in lists]
     texts = [_joined(each, rules.subfield_separator) for each in texts_of]
-    if rules.prepend_text and fields and fields[0].is_text:
+    if rules.prepend_text and fields and FIELD_KINDS[fields[0].kind].is_text:
         texts[0] = [rules.prepend_text + text for text in texts[0]]
     wrapped = [
         rules.blocks[part.modality].wrap(*_flat(column))
@@ -95,8 +97,8 @@ def _lay_out(
 
 
 def _values(f: Field, columns: BatchColumns, count: int) -> list[Sequence[str]] | None:
-    """Return the texts of each key of a text field; None if a record has none."""
-    if f.kind == "literal":
+    """Return the texts of each key of a field, or its own; None if a record has none."""
+    if not f.keys:
         return [[f.text] * count]
     found = [columns.texts(key) for key in f.keys]
     texts = [column for column in found if column is not None]

@@ -15,7 +15,7 @@ from dataprep.pipeline.documents.chat.batch import (
 )
 from dataprep.pipeline.documents.chat.media import layout_with_media
 from dataprep.pipeline.documents.chat.rules import ChatRules
-from dataprep.pipeline.documents.lay_out import special_ids
+from dataprep.pipeline.documents.kinds import special_ids
 from dataprep.pipeline.documents.objectives.draws import RecordPlaces
 from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.process import (
@@ -26,7 +26,7 @@ from dataprep.pipeline.documents.process import (
     with_objective,
     without,
 )
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.engine import BadTextsError
 from dataprep.pipeline.types import Offsets, Records
 

@@ -21,24 +21,21 @@ Knows names, not values: `lookup` finds those in records, `settle` which fields 
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from dataprep.pipeline.documents.field import Field, Grammar
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.ragged import Holds
 from dataprep.pipeline.storage.masks import WEIGHT_DTYPE
 
-Kind = Literal["text", "literal", "bos", "eos", "id", "base64", "codes", "segments"]
-LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
-MEANT_AS_ID = re.compile(r"<\|\s*[-+]?\s*[0-9][0-9._\s]*\|>")  # and is none: <|-1|>, <|1.5|>
 _TEXT = r"'(?:[^'\\]|\\[\s\S])*'"
 QUOTED = re.compile(_TEXT)
 # ['text'], 'text'*0.5; also with a mistake after it, as in 'text'?, so that it can be told.
@@ -58,51 +55,6 @@ MISPLACED = (
     (re.compile(r"\[.*\]"), "write [x?]"),
     (WEIGHTED, "write x?*0.5"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
-    kind: Kind
-    keys: tuple[str, ...]  # of the record; several only for text
-    weight: float = 1.0  # of its tokens in the loss; 0: they have none
-    id: int = 0  # kind "id" only
-    mask: str = ""  # that marks its tokens, besides loss; of codes: their modality
-    text: str = ""  # kind "literal" only
-    special: int = 0  # kind "literal" only: special tokens that its text spells
-    optional: frozenset[str] = frozenset()  # keys that are left out where absent or null
-    plain: Field | None = None  # the field instead for a record that has keys spelled like it
-
-    @property
-    def is_text(self) -> bool:
-        return self.kind in ("text", "literal")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
-    """The globs of names that decide the kind of a field, besides its spelling."""
-
-    codes: tuple[tuple[str, tuple[str, ...]], ...]  # (modality, its globs); the first match counts
-    segments: tuple[str, ...]
-    lwm: bool = False  # no x?, a.b and 'text'; values must be text
-    only_vision: bool = False  # LWM: a field holds codes if its name has "vision" in it
-
-    def modality_of(self, name: str) -> str:
-        """Return the modality of the codes in a field, or ''."""
-        if self.only_vision:
-            return "vision" if "vision" in name else ""
-        return next((modality for modality, globs in self.codes if _matches(name, globs)), "")
-
-    def holds(self, name: str) -> Holds:
-        if self.modality_of(name):
-            return "codes"
-        return "segments" if self.is_segments(name) else ""
-
-    def is_segments(self, name: str) -> bool:
-        return not self.only_vision and _matches(name, self.segments)
-
-
-def _matches(name: str, globs: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 def parse_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
@@ -134,32 +86,17 @@ def _parse_field(name: str, grammar: Grammar) -> Field:
 
 def _parse_plain(name: str, grammar: Grammar) -> Field:
     """Parse a name without the forms that LWM and EasyLM do not know."""
-    if name == "<|bos|>":
-        return Field(kind="bos", keys=())
-    if name == "<|eos|>":
-        return Field(kind="eos", keys=())
-    literal = LITERAL_ID.fullmatch(name)
-    if literal:
-        return Field(kind="id", keys=(), id=int(literal[1]))
-    if MEANT_AS_ID.fullmatch(name):
-        raise ValueError(f"field {name!r} is not an id; ids are <|0|> to <|2147483647|>")
-    if name.startswith("{") and name.endswith("}"):
-        return Field(kind="base64", keys=(name[1:-1],))
-    modality = grammar.modality_of(name)
-    if modality:
-        return Field(kind="codes", keys=(name,), mask=modality)
-    if grammar.is_segments(name):
-        return Field(kind="segments", keys=(name,))
-    return Field(kind="text", keys=tuple(name.split("+")))
+    found = (kind.parse(name, grammar) for kind in FIELD_KINDS.values())
+    return next(field for field in found if field is not None)
 
 
 def _parse_new(name: str, plain: Field, grammar: Grammar) -> Field:
     """Parse the forms of a name that are ours: 'text' and x?; `plain` is the field without them."""
     if QUOTED.fullmatch(name):
-        may_be_key = plain.kind == "text" and not RARE_IN_KEYS.search(name)
+        may_be_key = FIELD_KINDS[plain.kind].is_text and not RARE_IN_KEYS.search(name)
         text = ESCAPED.sub(partial(_unescaped, name), name[1:-1])
         other = plain if may_be_key else None
-        return Field(kind="literal", keys=(), weight=plain.weight, text=text, plain=other)
+        return Field(kind="literal", weight=plain.weight, text=text, plain=other)
     if any(map(QUOTED.fullmatch, plain.keys)):
         raise ValueError(
             f"field {name!r} joins a text in quotes; write it as a field of its own: a,'text',b"
@@ -168,12 +105,12 @@ def _parse_new(name: str, plain: Field, grammar: Grammar) -> Field:
         for form, fix in MISPLACED:
             if form.fullmatch(name[:-1]):
                 raise ValueError(f"field {name!r} has its ? in the wrong place: {fix}")
-    names = plain.keys if plain.kind in ("text", "base64") else (name,)
+    names = plain.keys
     if not any(map(_is_optional, names)):
         return plain
     keys = tuple(key[:-1] if _is_optional(key) else key for key in names)
-    field = _parse_plain(f"{{{keys[0]}}}" if plain.kind == "base64" else "+".join(keys), grammar)
-    if field.kind != "text" and "+" in name:
+    field = _parse_plain(FIELD_KINDS[plain.kind].spell(keys), grammar)
+    if not FIELD_KINDS[field.kind].is_text and "+" in name:
         raise ValueError(f"field {name!r} joins {field.mask or field.kind}, but + joins only texts")
     optional = frozenset(key[:-1] for key in names if _is_optional(key))
     other = plain if plain.kind == field.kind else None
@@ -238,7 +175,7 @@ def check_spec(spec: str, grammar: Grammar) -> tuple[Field, ...]:
                     f"fields {spec!r}: {key!r} has a stray bracket; a spec is split on ',' first, "
                     "so write [a],[b] and not [a,b]"
                 )
-            if field.kind == "text" and grammar.holds(key):
+            if FIELD_KINDS[field.kind].is_text and grammar.holds(key):
                 raise ConfigError(
                     f"fields {spec!r} joins {key!r} to text, but by its name it holds codes; write "
                     "a,b and not a+b, or set modalities"

@@ -21,7 +21,8 @@ from functools import partial
 import numpy as np
 
 from dataprep.pipeline.documents.batch import BatchColumns
-from dataprep.pipeline.documents.fields import Field, parse_own_spec
+from dataprep.pipeline.documents.field import Field
+from dataprep.pipeline.documents.fields import parse_own_spec
 from dataprep.pipeline.documents.lookup import (
     base64_ids,
     codes_of,
@@ -31,7 +32,7 @@ from dataprep.pipeline.documents.lookup import (
     value_of,
 )
 from dataprep.pipeline.documents.process import Processed, without
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.ragged import IntegerLists, taken
 from dataprep.pipeline.storage.keys import (

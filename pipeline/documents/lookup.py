@@ -21,7 +21,12 @@ from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources.keys import did_you_mean, what_to_set
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
-SEGMENT_KEYS = frozenset(("type", "text", "codes", "loss", *MODALITIES))
+# By the type of a segment, the keys of which one has its value.
+VALUE_KEYS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    **{m: ("codes", m) for m in MODALITIES},
+}
+SEGMENT_KEYS = frozenset({"type", "loss"}.union(*VALUE_KEYS.values()))
 
 
 def find_value(record: Record, key: str) -> Any:
@@ -176,17 +181,17 @@ def _segment(item: Any, label: str) -> tuple[str, bool, Any]:
         name = next(name for name in given if name not in SEGMENT_KEYS)
         raise ValueError(f"{label} has an unknown key {name!r}; known: type, text, codes, loss")
     kind, loss = given.pop("type", None), given.pop("loss", True)
-    if kind not in ("text", *MODALITIES):
-        known = ", ".join(("text", *MODALITIES))
+    names = VALUE_KEYS.get(kind) if isinstance(kind, str) else None
+    if names is None:
+        known = ", ".join(VALUE_KEYS)
         raise ValueError(f"{label} has type {short(repr(kind))}; use {known}")
     if not isinstance(loss, bool):
         raise ValueError(f"{label} has loss {short(repr(loss))}; use true or false")
-    names = ("text",) if kind == "text" else ("codes", kind)
     if len(given) != 1 or not given.keys() <= set(names):
         found = ", ".join(given) or "nothing"
         raise ValueError(f"{label} is {kind}, so it needs {names[0]!r} and no more; it has {found}")
     (value,) = given.values()
-    if kind == "text" and not isinstance(value, str):
+    if "text" in given and not isinstance(value, str):
         raise ValueError(f"{label} must be text, got {_what(value)}")
     return kind, loss, value
 

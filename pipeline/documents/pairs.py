@@ -14,7 +14,7 @@ import numpy as np
 from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.objectives.preference import Pairs, put_together
 from dataprep.pipeline.documents.process import COUNTED, Processed, TextEncoder, process
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.types import Records
 
 

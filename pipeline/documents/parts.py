@@ -50,17 +50,15 @@ class Parts:
     is_added: list[bool] = field(default_factory=list)  # as in `Layout`
     document_ends: list[int] = field(default_factory=list)  # in parts
 
-    def add_text(
-        self, text: str, weight: float, mask: str = "", special: int = 0, column: int = 0
-    ) -> None:
+    def add_text(self, text: str, weight: float, special: int = 0, column: int = 0) -> None:
         self.texts.append(text)
         self.special.append(special)
         self.column.append(column)
-        self._add(TEXT, weight, mask)
+        self._add(TEXT, weight)
 
-    def add_ids(self, ids: Ids, weight: float, mask: str = "", *, added: bool = False) -> None:
+    def add_ids(self, ids: Ids, weight: float, *, added: bool = False) -> None:
         self.literals.append(ids)
-        self._add(len(ids), weight, mask, added=added)
+        self._add(len(ids), weight, added=added)
 
     def add_block(
         self, codes: NDArray[Any], modality: str, block: Block, weight: float, label: str

@@ -20,7 +20,7 @@ from dataprep.pipeline.documents.budgets import Encode, fit
 from dataprep.pipeline.documents.columns import lay_out_columns
 from dataprep.pipeline.documents.objectives.draws import Keys, RecordPlaces, mixed
 from dataprep.pipeline.documents.rows import lay_out_rows
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.engine import BadTextsError, EncodedTexts
 from dataprep.pipeline.storage.documents import Documents
 from dataprep.pipeline.types import Ids, Offsets, Record, RecordError, Records

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dataprep.pipeline.documents.assemble import Layout
-from dataprep.pipeline.documents.fields import Field, choose_spec, parse_own_spec
+from dataprep.pipeline.documents.field import Field
+from dataprep.pipeline.documents.fields import choose_spec, parse_own_spec
 from dataprep.pipeline.documents.lay_out import (
     add_by_pattern,
     add_document,
@@ -15,7 +16,7 @@ from dataprep.pipeline.documents.lay_out import (
 )
 from dataprep.pipeline.documents.lookup import value_of
 from dataprep.pipeline.documents.parts import Parts
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.types import Record, RecordError, Records
 

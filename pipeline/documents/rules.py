@@ -14,10 +14,13 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.budgets import Budget
 from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.chat.rules import ChatRules
-from dataprep.pipeline.documents.fields import Field, Grammar, check_spec
+from dataprep.pipeline.documents.field import Field, Grammar
+from dataprep.pipeline.documents.fields import check_spec
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.objective import Ends, Objective
 from dataprep.pipeline.documents.objectives.preference import SPEC, Pairs
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
@@ -26,35 +29,6 @@ from dataprep.pipeline.sources import Keys
 from dataprep.pipeline.storage.keys import group_key
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.types import MODALITIES, Ids
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How the records of one source become documents."""
-
-    fields: tuple[Field, ...]  # used where fields_from is ""
-    fields_from: str
-    fields_index: int | None
-    grammar: Grammar
-    bos: int | None  # the id of <|bos|>
-    eos: int | None  # the id of <|eos|>
-    add_bos: bool
-    add_eos: bool
-    prepend_text: str
-    subfield_separator: str
-    prepend_special: int  # as in `Vocabulary`
-    separator_special: int
-    text_prefix: Ids  # special ids put before every text field, mostly none
-    text_suffix: Ids  # the same after it
-    blocks: Mapping[str, Block]  # by modality
-    vocab_size: int
-    masks: tuple[str, ...]  # "loss", then modalities
-    dtype: np.dtype[Any]  # of tokens on disk
-    chat: ChatRules | None = None  # conversations instead of fields
-    objective: Objective | None = None  # what is made of the documents
-    pairs: Pairs | None = None  # records are preferences
-    budget: Budget | None = None  # how many tokens documents may have
-    keys: str | None = None  # which keys documents get: `storage.keys`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +61,7 @@ def with_literals(fields: tuple[Field, ...], vocabulary: Vocabulary) -> tuple[Fi
     """Return the fields with their texts in quotes marked, as the other literals of the config."""
     return tuple(
         replace(f, text=vocabulary.literals[f.text][0], special=vocabulary.literals[f.text][1])
-        if f.kind == "literal"
+        if f.text
         else f
         for f in fields
     )
@@ -97,7 +71,7 @@ def literals_of(config: TokenizeConfig) -> list[str]:
     """Return the texts in quotes of all fields that the config names."""
     found = [fields_of(config, i) for i in range(len(config.inputs))]
     static = [fields for fields in found if not isinstance(fields, str)]
-    return sorted({f.text for fields in static for f in fields if f.kind == "literal"})
+    return sorted({f.text for fields in static for f in fields if f.text})
 
 
 def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
@@ -174,9 +148,7 @@ def modalities_of_input(config: TokenizeConfig, index: int) -> frozenset[str]:
     if isinstance(fields, str):
         # LWM knows only "vision".
         return frozenset({"vision"} if config.compat == "lwm" else MODALITIES)
-    if any(f.kind == "segments" for f in fields):
-        return frozenset(MODALITIES)
-    return frozenset(f.mask for f in fields if f.kind == "codes")
+    return frozenset(m for f in fields for m in FIELD_KINDS[f.kind].modalities(f))
 
 
 def masks_of(
@@ -192,7 +164,6 @@ def masks_of(
     for i in range(len(config.inputs)):
         fields = fields_of(config, i)
         if not isinstance(fields, str):
-            found |= {f.mask for f in fields if f.kind != "codes" and f.mask}
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
             found |= {"loss", "weight"}
@@ -205,7 +176,7 @@ def named_modalities(config: TokenizeConfig) -> frozenset[str]:
     """Return the modalities that the fields of any input name."""
     all_fields = [fields_of(config, i) for i in range(len(config.inputs))]
     static = [fields for fields in all_fields if not isinstance(fields, str)]
-    return frozenset(f.mask for fields in static for f in fields if f.kind == "codes")
+    return frozenset(f.mask for fields in static for f in fields if f.mask)
 
 
 def blocks_of(config: TokenizeConfig, vocabulary: Vocabulary, *, wraps: bool) -> dict[str, Block]:
@@ -273,7 +244,7 @@ def budget_of(config: TokenizeConfig, index: int) -> Budget | None:
     fields = fields_of(config, index)
     if config.budget is None or isinstance(fields, str):
         return None
-    named = [f for f in fields if f.kind == "text"]
+    named = [f for f in fields if FIELD_KINDS[f.kind].is_text and f.keys]
     names = tuple(dict.fromkeys("+".join(f.keys) for f in named))
     numbers = {key: 1 + names.index("+".join(f.keys)) for f in named for key in f.keys}
     return Budget(config=config.budget, names=names, numbers=numbers)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dataprep.pipeline.documents.fields import Field
+from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.lookup import find_value
 from dataprep.pipeline.types import Record
 

@@ -19,7 +19,7 @@ from dataprep.pipeline.documents.keys import with_keys
 from dataprep.pipeline.documents.objectives.draws import RecordPlaces
 from dataprep.pipeline.documents.pairs import process_pairs
 from dataprep.pipeline.documents.process import Processed, TextEncoder, process
-from dataprep.pipeline.documents.rules import Rules
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.types import ABSENT, Offsets, Piece, Records
 

@@ -4,10 +4,12 @@
     near         "qwen/qwen3-8" -> Qwen/Qwen3-8B, for the error that a name is not found
     facts        what an earlier run found out about a tokenizer, by its sha256
     special      tokenizer_config.json -> BOS is <s>, id 1; EOS is </s>, id 2; no padding
-    files        a path or a name -> TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …)
-    vocabulary   "</s>" -> 2; and the text of each token: "Ġthe" -> " the"
+    files        TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …): all a worker needs
+    resolve      a path or a name -> TokenizerFiles
     interface    the contract: ["ab c", ""] -> ids u32 [397, 269], offsets i64 [0, 2, 2]
-    reference    what is right by definition: `tokenizers`, `sentencepiece` or UTF-8 bytes
+    models/      kinds of tokenizers (MODELS): vocabulary, decoder, special tokens, and the
+                 reference, which is right by definition: tokenizers, sentencepiece, UTF-8 bytes
+    vocabulary   the user names "</s>" as EOS -> id 2
     rewrite      a tokenizer.json -> one of the same meaning that a fast engine can load
     fast         fastokens, gigatoken and splintr behind the contract; none is trusted
     proof/       a fast engine -> the code points on which it differs from the reference
@@ -18,7 +20,6 @@
     places       ids ─► which bytes of the text each stands for
     content      texts of which parts are content, in which special tokens are text
     select       "auto" -> the first engine that is proven equal; loaded in every worker
-    decode       ids -> text for people to read
 
     files     = resolve_tokenizer("path/or/name", cache_dir)
     selection = select_engine("auto", files, cache_dir=...)     proves an engine, once
@@ -28,10 +29,9 @@
 No engine is imported before it is loaded.
 """
 
-from dataprep.pipeline.engine.decode import load_decoder, template_ids
 from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import load_fast, single_threaded_environment
-from dataprep.pipeline.engine.files import TokenizerFiles, resolve_tokenizer
+from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.hub import looks_like_hub_name
 from dataprep.pipeline.engine.in_text import (
     SpecialInText,
@@ -39,12 +39,19 @@ from dataprep.pipeline.engine.in_text import (
     special_in_literals,
 )
 from dataprep.pipeline.engine.interface import Engine, EngineFailedError, EngineUnavailableError
+from dataprep.pipeline.engine.models import (
+    load_decoder,
+    load_reference,
+    read_vocabulary,
+    reference_name,
+    template_ids,
+)
 from dataprep.pipeline.engine.plain import Marked
 from dataprep.pipeline.engine.proof.compare import check_sample
 from dataprep.pipeline.engine.proof.prove import prove
 from dataprep.pipeline.engine.proof.record import Proof
 from dataprep.pipeline.engine.proof.sweep import Sweep
-from dataprep.pipeline.engine.reference import load_reference, reference_name
+from dataprep.pipeline.engine.resolve import resolve_tokenizer
 from dataprep.pipeline.engine.select import (
     Rejection,
     Selection,
@@ -55,7 +62,7 @@ from dataprep.pipeline.engine.select import (
     why_ruled_out,
 )
 from dataprep.pipeline.engine.texts import BadTextsError, EncodedTexts, encode_texts
-from dataprep.pipeline.engine.vocabulary import read_vocabulary, with_special
+from dataprep.pipeline.engine.vocabulary import with_special
 
 __all__ = [
     "BadTextsError",

@@ -18,8 +18,9 @@ import numpy as np
 
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.in_text import new_mark
+from dataprep.pipeline.engine.models import load_model
 from dataprep.pipeline.engine.places import TokenPlaces, in_bytes
-from dataprep.pipeline.engine.plain import Marked, PlainEngine, places_of
+from dataprep.pipeline.engine.plain import Marked, places_of
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -32,17 +33,16 @@ class EncodedStrings:
 
 
 class ContentEncoder:
-    """Encodes the strings of a text, of a tokenizer.json."""
+    """Encodes the strings of a text."""
 
     def __init__(self, files: TokenizerFiles) -> None:
         tokens = sorted((t.content for t in files.special), key=len, reverse=True)
         self._mark_of = {token: new_mark(token) for token in tokens}
-        self._engine = PlainEngine(
-            files,
+        self._engine = load_model(files).plain(
             {
                 self._mark_of[token.content]: Marked(id=token.id, spelled=token.content)
                 for token in files.special
-            },
+            }
         )
         self._any = re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
         self._special = np.array([t.id for t in files.special if not t.is_unknown], np.uint32)

@@ -14,17 +14,14 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.engine.facts import installed_version
-from dataprep.pipeline.engine.files import (
-    RANDOM_SETTINGS,
-    TokenizerFiles,
-    read_defining_file,
-)
+from dataprep.pipeline.engine.files import TokenizerFiles, read_defining_file
 from dataprep.pipeline.engine.interface import (
     Engine,
     EngineFailedError,
     EngineUnavailableError,
     failures_told,
 )
+from dataprep.pipeline.engine.models.json_model import RANDOM_SETTINGS
 from dataprep.pipeline.engine.rewrite import (
     without_control_tokens,
     without_holes,
@@ -38,8 +35,7 @@ Encode = Callable[[Sequence[str]], tuple[Ids, Offsets]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
     distribution: str
-    kinds: tuple[str, ...]  # of TokenizerFiles
-    load: Callable[[TokenizerFiles, bytes], Encode]
+    loads: Mapping[str, Callable[[TokenizerFiles, bytes], Encode]]  # by the kind of tokenizer
     installed: Callable[[str], str | None] = installed_version
 
     def version(self) -> str | None:
@@ -74,14 +70,15 @@ def load_fast(
     version = adapter.version()
     if version is None:
         raise EngineUnavailableError(f"{adapter.distribution} is not installed")
-    if files.kind not in adapter.kinds:
+    load = adapter.loads.get(files.kind)
+    if load is None:
         raise EngineUnavailableError(f"it cannot read a tokenizer of kind {files.kind}")
     data = read_defining_file(files)
     if files.random:
         data = without_settings(data, RANDOM_SETTINGS)
     try:
         with failures_told():
-            return FastEngine(name, version, adapter.load(files, data))
+            return FastEngine(name, version, load(files, data))
     except EngineFailedError as error:
         raise EngineUnavailableError(f"it does not load: {error}") from error
 
@@ -108,13 +105,19 @@ def _load_fastokens(files: TokenizerFiles, data: bytes) -> Encode:
 def _load_gigatoken(files: TokenizerFiles, data: bytes) -> Encode:
     from gigatoken import Tokenizer
 
-    if files.kind == "sentencepiece":
-        tokenizer = Tokenizer.from_sentencepiece(data)
-        # To SentencePiece "<s>" in a text is three characters, not the control piece.
-        plain = without_control_tokens(getattr(tokenizer, "_hf_json", None))
-        tokenizer = tokenizer if plain is None else Tokenizer.from_json(plain)
-    else:
-        tokenizer = Tokenizer.from_json(data)
+    return _gigatoken_encode(Tokenizer.from_json(data))
+
+
+def _load_gigatoken_pieces(files: TokenizerFiles, data: bytes) -> Encode:
+    from gigatoken import Tokenizer
+
+    tokenizer = Tokenizer.from_sentencepiece(data)
+    # To SentencePiece "<s>" in a text is three characters, not the control piece.
+    plain = without_control_tokens(getattr(tokenizer, "_hf_json", None))
+    return _gigatoken_encode(tokenizer if plain is None else Tokenizer.from_json(plain))
+
+
+def _gigatoken_encode(tokenizer: Any) -> Encode:
     parallel = os.environ.get("RAYON_NUM_THREADS") != "1"
 
     def encode(texts: Sequence[str]) -> tuple[Ids, Offsets]:
@@ -171,9 +174,10 @@ def _from_buffers(ids: bytes, offsets: bytes) -> tuple[Ids, Offsets]:
 
 # In order of preference: the first that is installed and proven equal does the work.
 ADAPTERS: dict[str, Adapter] = {
-    "fastokens": Adapter(distribution="fastokens", kinds=("json",), load=_load_fastokens),
+    "fastokens": Adapter(distribution="fastokens", loads={"json": _load_fastokens}),
     "gigatoken": Adapter(
-        distribution="gigatoken", kinds=("json", "sentencepiece"), load=_load_gigatoken
+        distribution="gigatoken",
+        loads={"json": _load_gigatoken, "sentencepiece": _load_gigatoken_pieces},
     ),
-    "splintr": Adapter(distribution="splintr-rs", kinds=("json",), load=_load_splintr),
+    "splintr": Adapter(distribution="splintr-rs", loads={"json": _load_splintr}),
 }

@@ -14,7 +14,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from dataprep.pipeline.engine.near import DEFINING, near_names
+from dataprep.pipeline.engine.models import DEFINING
+from dataprep.pipeline.engine.near import near_names
 from dataprep.pipeline.engine.special import CONFIG_FILES
 from dataprep.pipeline.errors import ConfigError, short
 

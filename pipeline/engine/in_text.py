@@ -30,20 +30,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dataprep.pipeline.engine.files import (
-    TokenizerFiles,
-    parse_json,
-    read_defining_file,
-)
-from dataprep.pipeline.engine.plain import (
-    MARK,
-    Marked,
-    PiecesEngine,
-    PlainEngine,
-    Spelled,
-    places_of,
-    spelled_in,
-)
+from dataprep.pipeline.engine.files import TokenizerFiles
+from dataprep.pipeline.engine.models import load_model
+from dataprep.pipeline.engine.models.model import PlainTexts
+from dataprep.pipeline.engine.plain import MARK, Marked, Spelled, places_of
 from dataprep.pipeline.engine.texts import BadTextsError, EncodedTexts, encode_texts
 from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.ragged import offsets_of
@@ -60,7 +50,7 @@ class SpecialInText:
         self._tokens = {token.id: token for token in files.special}
         self._unknown = next((token for token in files.special if token.is_unknown), None)
         self._known = np.array([t.id for t in files.special if not t.is_unknown], np.uint32)
-        self._plain: PlainEngine | PiecesEngine | None = None
+        self._plain: PlainTexts | None = None
 
     def settle(self, texts: Sequence[str], ids: Ids, offsets: Offsets) -> EncodedTexts:
         """Return the ids as the mode wants them, given those of an engine."""
@@ -133,12 +123,9 @@ class SpecialInText:
             )
         return self._plain_engine().without_marks(ids), offsets
 
-    def _plain_engine(self) -> PlainEngine | PiecesEngine:
+    def _plain_engine(self) -> PlainTexts:
         if self._plain is None:
-            is_pieces = self._files.kind == "sentencepiece"
-            self._plain = (
-                PiecesEngine(self._files) if is_pieces else PlainEngine(self._files, self._marks)
-            )
+            self._plain = load_model(self._files).plain(self._marks)
         return self._plain
 
 
@@ -152,12 +139,9 @@ def mark_literals(
     marks: dict[Marked, str] = {}
     marked: list[str] = []
     for literal, found in zip(literals, special_in_literals(files, literals), strict=True):
-        if found and files.kind == "sentencepiece":
-            raise ConfigError(
-                f"the special token {found[0][0].content!r} in prepend_text, subfield_separator or "
-                "fields cannot be told from text in a SentencePiece model; leave it out, or set "
-                "--special-in-text parse"
-            )
+        why_not = load_model(files).why_unmarkable(found[0][0]) if found else ""
+        if why_not:
+            raise ConfigError(why_not)
         for token, start, stop in reversed(found):
             meant = Marked(id=token.id, spelled=literal[start:stop])
             mark = marks.setdefault(meant, new_mark(meant.spelled))
@@ -167,14 +151,11 @@ def mark_literals(
 
 
 def special_in_literals(files: TokenizerFiles, literals: Sequence[str]) -> list[list[Spelled]]:
-    """Return the special tokens that each literal spells, as `spelled_in` does."""
-    tokens = {token.id: token for token in files.special}
-    if not tokens or not any(map(str.strip, literals)):
+    """Return the special tokens that each literal spells, with the first character and the end."""
+    if not files.special or not any(map(str.strip, literals)):
         return [[] for _ in literals]
-    if files.kind == "sentencepiece":
-        return [list(PiecesEngine(files).spelled_in(literal)) for literal in literals]
-    parser = parse_json(read_defining_file(files), files.path)
-    return [list(spelled_in(parser, literal, tokens)) for literal in literals]
+    model = load_model(files)
+    return [model.spelled_in(literal) for literal in literals]
 
 
 def new_mark(spelled: str) -> str:

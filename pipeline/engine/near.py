@@ -13,12 +13,12 @@ from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 
+from dataprep.pipeline.engine.models import DEFINING
 from dataprep.pipeline.engine.special import CONFIG_FILES
 
 NUM_NEAR = 3
 LIKENESS = 0.6  # of 1
 MOST_BESIDE = 1000  # entries of a folder that are looked at
-DEFINING = ("tokenizer.json", "tokenizer.model")
 
 # Open tokenizers that people use, one of each kind.
 WELL_KNOWN = (
@@ -62,7 +62,7 @@ def beside(path: Path) -> list[str]:
 
 
 def _is_tokenizer(path: Path) -> bool:
-    if path.suffix in (".json", ".model") and path.name not in CONFIG_FILES:
+    if path.suffix in {Path(name).suffix for name in DEFINING} and path.name not in CONFIG_FILES:
         return path.is_file()
     return any((path / name).is_file() for name in DEFINING)
 

@@ -9,17 +9,16 @@ tokenizer drops blanks) the reference is asked, whose characters are turned into
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.engine.files import TokenizerFiles, parse_json, read_defining_file
-from dataprep.pipeline.engine.interface import failures_told
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.engine.files import TokenizerFiles
+from dataprep.pipeline.engine.models import load_model
+from dataprep.pipeline.engine.models.model import TokenizerModel
 from dataprep.pipeline.ragged import offsets_of, ranges
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -33,17 +32,11 @@ class TokenPlaces:
 
 
 class PlaceFinder:
-    """Finds places for one tokenizer, which is a tokenizer.json or bytes."""
+    """Finds places for one tokenizer; ConfigError if those of its kind tell none."""
 
     def __init__(self, files: TokenizerFiles) -> None:
-        if files.kind == "sentencepiece":
-            raise ConfigError(
-                f"{files.path} is a SentencePiece model, of whose tokens the places in a text are "
-                "not known; use the tokenizer.json of the same model"
-            )
         self._files = files
-        self._tokenizer: Any = None
-        spelled = _bytes_of_tokens(files)
+        spelled = load_model(files).token_bytes()
         size = max(files.vocab_size, max(spelled, default=-1) + 1)
         # A token that is unknown here is longer than any text, so that no text fits it.
         self._lengths = np.full(size, 1 << 40, np.int64)
@@ -99,13 +92,13 @@ class PlaceFinder:
         return result
 
     def by_reference(self, text: str, ids: Ids) -> TokenPlaces:
-        if self._tokenizer is None:
-            data = read_defining_file(self._files)
-            self._tokenizer = parse_json(data, self._files.path)
-        with failures_told():
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        assert len(encoding.ids) == len(ids), "an engine gave other ids than the reference"
-        return in_bytes(text, encoding.offsets)
+        places = self._model.locate(text)
+        assert len(places) == len(ids), "an engine gave other ids than the reference"
+        return in_bytes(text, places)
+
+    @cached_property
+    def _model(self) -> TokenizerModel:
+        return load_model(self._files)  # a new one: mostly it is never asked, and need not be kept
 
 
 def in_bytes(text: str, places: Sequence[tuple[int, int]]) -> TokenPlaces:
@@ -119,57 +112,3 @@ def in_bytes(text: str, places: Sequence[tuple[int, int]]) -> TokenPlaces:
     bytes_before = offsets_of(sizes.astype(np.int64))
     found = np.array(places, np.int64).reshape(-1, 2)
     return TokenPlaces(starts=bytes_before[found[:, 0]], stops=bytes_before[found[:, 1]])
-
-
-def _bytes_of_tokens(files: TokenizerFiles) -> dict[int, bytes]:
-    """Return the bytes that each token stands for in a text, where its spelling tells."""
-    if files.kind == "bytes":
-        return {i: bytes([i]) for i in range(256)}
-    data = read_defining_file(files)
-    vocabulary: Mapping[str, int] = parse_json(data, files.path).get_vocab(with_added_tokens=False)
-    described = json.loads(data)
-    added = {token["id"]: token["content"] for token in described.get("added_tokens") or ()}
-    decoder = json.dumps(described.get("decoder"))
-    spell = _by_byte_level if "ByteLevel" in decoder else _by_blank_sign
-    spelled = {id: spell(token) for token, id in vocabulary.items()}
-    found = {id: value for id, value in spelled.items() if value is not None}
-    return found | {id: content.encode("utf-8") for id, content in added.items()}
-
-
-def _by_blank_sign(token: str) -> bytes | None:
-    """
-    >>> _by_blank_sign("▁the"), _by_blank_sign("<0x0A>")
-    (b' the', b'\\n')
-    """
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-        try:
-            return bytes([int(token[3:5], 16)])
-        except ValueError:
-            pass
-    return token.replace("▁", " ").encode("utf-8", "surrogatepass")
-
-
-def _by_byte_level(token: str) -> bytes | None:
-    """
-    >>> _by_byte_level("Ġthe"), _by_byte_level("日")
-    (b' the', None)
-    """
-    try:
-        return bytes([_BYTE_OF[character] for character in token])
-    except KeyError:
-        return None
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """Return the byte for each character by which byte-level models spell bytes.
-
-    Printable bytes stand for themselves, the others for the characters from 256 on.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {
-        chr(256 + i): byte for i, byte in enumerate(others)
-    }
-
-
-_BYTE_OF = _byte_alphabet()

@@ -1,7 +1,6 @@
 """Encode texts so that special tokens in them are text, and find where they are spelled.
 
     PlainEngine     `tokenizers`, with its `encode_special_tokens`
-    PiecesEngine    `sentencepiece`
     spelled_in      "a </s> b" -> (</s>, from character 2 up to 6)
 
 `in_text` decides which texts come here. Marks stand for the special tokens of literals, which are
@@ -17,14 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dataprep.pipeline.engine.files import (
-    TokenizerFiles,
-    parse_json,
-    parse_sentencepiece,
-    read_defining_file,
-)
+from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import failures_told, flatten
-from dataprep.pipeline.engine.reference import SentencePieceEngine
 from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Ids, Offsets
@@ -44,13 +37,15 @@ class Marked:
 class PlainEngine:
     """`tokenizers`, taking special tokens in texts for text, but marks for the ids they stand for.
 
-    The parser is the same tokenizer, which does find special tokens.
+    The parser is the same tokenizer, which does find special tokens; `tokenizer` is changed.
     """
 
     name = "tokenizers"
     version = ""
 
-    def __init__(self, files: TokenizerFiles, marks: Mapping[str, Marked]) -> None:
+    def __init__(
+        self, files: TokenizerFiles, parser: Any, tokenizer: Any, marks: Mapping[str, Marked]
+    ) -> None:
         from tokenizers import AddedToken as Token
 
         def added(content: str, token: AddedToken, *, special: bool) -> Any:
@@ -58,9 +53,7 @@ class PlainEngine:
             flags = dict(zip(names, token.flags, strict=True))
             return Token(content, special=special, **flags)
 
-        data = read_defining_file(files)
-        self._parser = parse_json(data, files.path)
-        self._tokenizer = parse_json(data, files.path)
+        self._parser, self._tokenizer = parser, tokenizer
         self._tokens = tokens = {token.id: token for token in files.special}
         # BOS and EOS may be among the added tokens without being called special there.
         self._tokenizer.add_special_tokens(
@@ -126,27 +119,6 @@ class PlainEngine:
             if text == before:
                 raise ValueError("a special token of prepend_text is not found in it")
             ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-
-class PiecesEngine(SentencePieceEngine):
-    """SentencePiece, which has no way to keep what is one of its pieces as text, and no marks."""
-
-    def __init__(self, files: TokenizerFiles) -> None:
-        super().__init__(parse_sentencepiece(read_defining_file(files), files.path))
-        self._tokens = {token.id: token for token in files.special}
-
-    def spelled_in(self, text: str) -> Iterator[Spelled]:
-        """Yield as the function does; places are those where the text of a piece is."""
-        stop = 0
-        for id in self.encode([text])[0].tolist():
-            if id in self._tokens:
-                spelled = self._tokens[id].content.replace("▁", " ").strip()
-                start = max(text.find(spelled, stop), 0)
-                stop = start + len(spelled)
-                yield self._tokens[id], start, stop
-
-    def without_marks(self, ids: Ids) -> Ids:
         return ids
 
 

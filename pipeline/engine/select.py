@@ -19,10 +19,10 @@ from dataprep.pipeline.engine.exact import ExactEngine
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineUnavailableError
+from dataprep.pipeline.engine.models import load_reference, reference_name, reference_version
 from dataprep.pipeline.engine.proof.prove import Tell, known_proof, proof_key, prove, untold
 from dataprep.pipeline.engine.proof.record import Proof, read_proof, write_proof
 from dataprep.pipeline.engine.proof.sweep import Sweep
-from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.typed import convert_as, decode_as
 
@@ -149,12 +149,10 @@ def _automatic(
     adapters: Mapping[str, Adapter],
     proof_of: Callable[[str, TokenizerFiles], Proof | None],
 ) -> Selection:
-    if files.kind == "bytes":
-        return reference_selection(files)
     rejected: list[Rejection] = []
     is_known = True
     for name, adapter in adapters.items():
-        if files.kind not in adapter.kinds:
+        if files.kind not in adapter.loads:
             continue
         if adapter.version() is None:
             rejected.append(Rejection(engine=name, why="not installed"))

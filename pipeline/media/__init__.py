@@ -4,6 +4,7 @@ Finding them:
 
     endings     cats/tom.jpg is a picture, and cats/tom.txt beside it is its text
     listing     a folder or a tar -> entries: cats/tom.jpg of 48,211 bytes, its .txt, its .json
+    holders     a folder of files, a tar, a table: where the bytes are, what entries are called
     tables      a table -> whether its column holds bytes, or the paths of files
     find        "photos/" -> sources, each with its entries and a fingerprint
 
@@ -41,9 +42,9 @@ from dataprep.pipeline.media.find import (
     files_read,
     find_media,
     folders_named,
-    is_listed,
     places_read,
 )
+from dataprep.pipeline.media.holders import is_listed
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
 

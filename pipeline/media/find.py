@@ -21,6 +21,7 @@ from pathlib import Path
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
+from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
@@ -39,8 +40,6 @@ from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.webdataset import WebDataset
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Modality, Source
-
-FILES, TARRED = "files", "tar"  # kinds of sources that are not tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +75,6 @@ class _Search:
     allow_outside: bool  # records of a table may name files outside its folder
     max_ratio: int  # of compressed tables
     left_out: list[str]  # gets the files of a folder that are not read
-
-
-def is_listed(source: Source) -> bool:
-    """Return whether it is a folder's files or a tar: its pieces are ranges of its entries."""
-    return source.kind in (FILES, TARRED)
 
 
 def find_media(
@@ -194,7 +188,7 @@ def _files(folder: str, names: list[str], search: _Search) -> FoundMedia:
     entries = list_files(folder, names, search.kind)
     all_names = [name for entry in entries for name in entry.names]
     source = Source(
-        kind=FILES,
+        kind=FolderHolder.kind,
         path=folder,
         num_bytes=total_bytes(entries),
         fingerprint=_contents(folder, all_names, search.cache_dir),
@@ -206,7 +200,7 @@ def _tar(path: str, search: _Search) -> FoundMedia:
     # Hashed before it is listed: if it changes in between, the hash at the end is another.
     num_bytes, fingerprint = fingerprint_file(path, search.cache_dir)
     entries = list_tar(path, search.kind)
-    source = Source(kind=TARRED, path=path, num_bytes=num_bytes, fingerprint=fingerprint)
+    source = Source(kind=TarHolder.kind, path=path, num_bytes=num_bytes, fingerprint=fingerprint)
     return FoundMedia(source=source, entries=tuple(entries))
 
 
@@ -263,15 +257,13 @@ def changed_media(found: Sequence[FoundMedia], cache_dir: Path | None) -> str:
 
 
 def _differs(item: FoundMedia, cache_dir: Path | None) -> bool:
-    source = item.source
-    if source.kind == FILES:
-        names = [name for entry in item.entries for name in entry.names]
-        return _files_differ(source.path, names, source.fingerprint, cache_dir)
-    own, _, contents = source.fingerprint.partition("+")
-    folder = os.path.dirname(source.path)
-    if contents and _files_differ(folder, item.named, contents, cache_dir, item.barred):
-        return True
-    return bool(changed_sources([replace(source, fingerprint=own)], cache_dir))
+    source, holder = item.source, holder_of(item.source)
+    own, contents = holder.fingerprints(source)
+    if contents:
+        names = [*item.named, *(name for entry in item.entries for name in entry.names)]
+        if _files_differ(holder.folder(source), names, contents, cache_dir, item.barred):
+            return True
+    return own is not None and bool(changed_sources([replace(source, fingerprint=own)], cache_dir))
 
 
 def _files_differ(
@@ -293,23 +285,18 @@ def places_read(found: Iterable[FoundMedia]) -> list[str]:
     """Return the folders of the files, and the paths of the tars and tables, that are read."""
     places: dict[str, None] = {}
     for item in found:
-        folder = item.source.path
-        if item.source.kind != FILES:
-            places[item.source.path] = None
-            folder = os.path.dirname(folder)
-        entries = [entry.name for entry in item.entries] if item.source.kind == FILES else []
-        for name in (*entries, *item.named):
-            places[os.path.dirname(os.path.join(folder, name))] = None
+        source, holder = item.source, holder_of(item.source)
+        files = holder.files(source, item.entries)
+        named = (os.path.join(holder.folder(source), name) for name in item.named)
+        places |= dict.fromkeys(p if p == source.path else os.path.dirname(p) for p in files)
+        places |= dict.fromkeys(map(os.path.dirname, named))
     return list(places)
 
 
 def files_read(found: Iterable[FoundMedia]) -> Iterator[str]:
     """Yield the paths of the media, tars and tables that are read, but not of files beside them."""
     for item in found:
-        if item.source.kind == FILES:
-            yield from (os.path.join(item.source.path, entry.name) for entry in item.entries)
-        else:
-            yield item.source.path
+        yield from holder_of(item.source).files(item.source, item.entries)
 
 
 def folders_named(specs: Iterable[str]) -> list[str]:

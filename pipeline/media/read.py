@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataprep.pipeline.guards.excerpts import excerpt_of
-from dataprep.pipeline.media.find import TARRED, is_listed
+from dataprep.pipeline.media.holders import holder_of, is_listed
 from dataprep.pipeline.media.listing import ByteSpan, Entry, beside_name
 from dataprep.pipeline.media.values import Blob, Part, Surroundings, parts_of
 from dataprep.pipeline.sources import format_of, read_piece
@@ -63,21 +63,20 @@ def read_items(
 
 
 def _entry_item(source: Source, entry: Entry, line: int) -> Item:
+    holder = holder_of(source)
+
     def blob(span: ByteSpan | None) -> Blob | None:
         if span is None:
             return None
         name = beside_name(entry.name, span)
-        path = source.path if source.kind == TARRED else os.path.join(source.path, name)
+        path = holder.path_of(source, name)
         return Blob(path=path, offset=span.offset, size=span.size, name=name)
 
-    if source.kind == TARRED:
-        names = (f"{os.path.basename(source.path)}/{entry.name}", f"{entry.name} of {source.path}")
-    else:
-        names = (entry.name, os.path.join(source.path, entry.name))
+    short, place = holder.names_of(source, entry.name)
     return Item(
         line=line,
-        source=names[0],
-        file=names[1],
+        source=short,
+        file=place,
         num_bytes=entry.num_bytes,
         parts=[blob(entry.span)],
         text=blob(entry.text),

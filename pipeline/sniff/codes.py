@@ -19,7 +19,7 @@ import numpy as np
 
 from dataprep.configs.modalities import AudioConfig, ModalitiesConfig, VisionConfig
 from dataprep.pipeline.documents.codes import Integers, integers_of
-from dataprep.pipeline.documents.fields import Grammar
+from dataprep.pipeline.documents.field import Grammar
 from dataprep.pipeline.sniff.columns import Column
 from dataprep.pipeline.types import MODALITIES
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dataprep.pipeline.documents.chat.forms import COMPLETIONS, FORMS, LIST_KEYS, PROMPTS
-from dataprep.pipeline.documents.fields import Field, parse_spec
+from dataprep.pipeline.documents.field import Field
+from dataprep.pipeline.documents.fields import parse_spec
 from dataprep.pipeline.sniff.codes import GRAMMAR, is_ids, modality_of, section_for
 from dataprep.pipeline.sniff.columns import NEARLY_ALL, Column, columns_of
 from dataprep.pipeline.types import MODALITIES, Record

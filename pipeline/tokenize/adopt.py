@@ -19,6 +19,7 @@ from dataprep.configs.base import Model
 from dataprep.configs.load import validate
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
 from dataprep.pipeline.encoders.makers import CodeMakers, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
@@ -77,9 +78,9 @@ def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | N
     if isinstance(fields, str):
         return (None,) if modality in modalities_of_input(config, index) else ()
     return tuple(
-        None if field.kind == "segments" else field.keys[0]
+        field.keys[0] if field.mask else None
         for field in fields
-        if field.kind == "segments" or field.mask == modality
+        if modality in FIELD_KINDS[field.kind].modalities(field)
     )
 
 

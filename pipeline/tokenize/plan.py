@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.lay_out import NoSpecialTokenError, add_document
+from dataprep.pipeline.documents.kinds import NoSpecialTokenError
+from dataprep.pipeline.documents.lay_out import add_document
 from dataprep.pipeline.documents.parts import Parts
+from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.rules import (
-    Rules,
     Vocabulary,
     blocks_of,
     chat_of,
@@ -188,7 +189,7 @@ def special_in_text(config: TokenizeConfig, vocabulary: Vocabulary) -> SpecialIn
 
 def _check_rules(rules: Rules) -> None:
     """Raise for faults that every record would have, before the first is read."""
-    literal = [f for f in rules.fields if f.kind in ("bos", "eos", "id")]
+    literal = [f for f in rules.fields if not f.keys]
     try:
         add_document(Parts(), {}, literal, rules)
     except NoSpecialTokenError as error:
@@ -282,7 +283,7 @@ def _is_told_by_row(source: Source) -> bool:
 
 def _check_codebooks(source: Source, rules: Rules) -> None:
     """Raise if the rows of an .npy do not say which codes are of which codebook."""
-    books = [rules.blocks[f.mask].codebooks for f in rules.fields if f.kind == "codes"]
+    books = [rules.blocks[f.mask].codebooks for f in rules.fields if f.mask]
     if max(books, default=1) == 1:
         return
     shape = format_of(source.kind).row_shape(source)

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import Processed
-from dataprep.pipeline.documents.rules import Rules, blocks_of, keys_wanted, optional_keys
+from dataprep.pipeline.documents.rule_set import Rules
+from dataprep.pipeline.documents.rules import blocks_of, keys_wanted, optional_keys
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.errors import InputError

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from conftest import RunCli
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.documents.fields import Field, Grammar, parse_spec
+from dataprep.pipeline.documents.field import Field, Grammar
+from dataprep.pipeline.documents.fields import parse_spec
 from dataprep.pipeline.documents.lookup import text_of
 from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.encoders.makers import Maker, metadata_of

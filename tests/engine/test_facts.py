@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dataprep.pipeline.engine import TokenizerFiles, facts, files, resolve_tokenizer, with_special
+from dataprep.pipeline.engine import TokenizerFiles, facts, resolve_tokenizer, with_special
+from dataprep.pipeline.engine.models import json_model
 from dataprep.pipeline.errors import ConfigError
 from support.toy import write_toy_tokenizer
 
@@ -33,7 +34,7 @@ def forbid_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object) -> None:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr(files, "parse_json", refuse)
+    monkeypatch.setattr(json_model, "parse_json", refuse)
 
 
 def test_a_second_run_finds_the_same_without_parsing(

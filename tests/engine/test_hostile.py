@@ -28,7 +28,7 @@ from dataprep.pipeline.engine import (
     template_ids,
 )
 from dataprep.pipeline.engine.interface import failures_told
-from dataprep.pipeline.engine.vocabulary import read_token_texts
+from dataprep.pipeline.engine.models import load_model
 from dataprep.pipeline.errors import ConfigError, DataprepError
 from support.inprocess import write_lines
 
@@ -50,7 +50,7 @@ def use(folder: Path) -> None:
             _, marks = mark_literals(files, ["<s>", " "])
             SpecialInText(files, mode, marks).settle(TEXTS, ids, offsets)
     template_ids(files)
-    read_token_texts(files)
+    load_model(files).token_texts()
     load_decoder(files)([0, 1, files.vocab_size])
 
 

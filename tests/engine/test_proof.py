@@ -220,9 +220,7 @@ def fake(
         return encode
 
     return {
-        "fake": Adapter(
-            distribution="fake", kinds=("json",), load=load, installed=lambda name: version
-        )
+        "fake": Adapter(distribution="fake", loads={"json": load}, installed=lambda name: version)
     }
 
 
@@ -442,9 +440,7 @@ def test_a_named_engine_that_is_wrong_missing_or_unable_is_an_error(
     with pytest.raises(ConfigError, match=r"engine fake cannot be used for .* 'th'"):
         select(fake(lambda text: "th" in text))
     absent = fake(lambda text: False)["fake"]
-    missing = Adapter(
-        distribution="fake", kinds=("json",), load=absent.load, installed=lambda name: None
-    )
+    missing = Adapter(distribution="fake", loads=absent.loads, installed=lambda name: None)
     with pytest.raises(ConfigError, match="fake is not installed"):
         select({"fake": missing})
     with pytest.raises(ConfigError, match="kind sentencepiece; use --engine auto or --engine tok"):
@@ -474,7 +470,7 @@ def test_a_signal_while_an_engine_loads_is_not_its_failure_but_a_panic_is(
         def load(files: TokenizerFiles, data: bytes) -> Any:
             raise error
 
-        return {"fake": replace(fake(lambda text: False)["fake"], load=load)}
+        return {"fake": replace(fake(lambda text: False)["fake"], loads={"json": load})}
 
     for signal in (Stopped(2), KeyboardInterrupt(), MemoryError()):
         with pytest.raises(type(signal)):
@@ -503,7 +499,7 @@ def test_the_first_engine_that_is_equal_is_chosen_and_no_later_one_is_tried(
         tried: list[str] = []
         adapters = {}
         for name, wrong in is_wrong.items():
-            load = fake(wrong or (lambda text: False))["fake"].load
+            load = fake(wrong or (lambda text: False))["fake"].loads["json"]
 
             def told(files: TokenizerFiles, data: bytes, name: str = name, load: Any = load) -> Any:
                 tried.append(name)
@@ -512,8 +508,7 @@ def test_the_first_engine_that_is_equal_is_chosen_and_no_later_one_is_tried(
             version = None if wrong is None else "1"
             adapters[name] = Adapter(
                 distribution=name,
-                kinds=("json",),
-                load=told,
+                loads={"json": told},
                 installed=lambda name, version=version: version,
             )
         with tempfile.TemporaryDirectory(dir=tmp_path) as cache:

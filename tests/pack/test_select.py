@@ -22,7 +22,7 @@ from dataprep.pipeline.jobs.executors import EXECUTORS, run_local
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.pack import pack, pack_plan_of
-from dataprep.pipeline.storage.manifest import PackedManifest, manifest_json, read_manifest
+from dataprep.pipeline.storage.manifest import PackedManifest, read_manifest
 from dataprep.pipeline.storage.origins import origins_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE
 from support.datasets import pack_here
@@ -87,7 +87,7 @@ def check_same(
 
 
 def check_counts(home: Path, numbers: list[int]) -> None:
-    counts, alone = (manifest_json(home / n)["counts"] for n in ("picked", "alone"))
+    counts, alone = (read_manifest(home / n).counts for n in ("picked", "alone"))
     others = {
         "documents_duplicate": numbers.count(254),
         "documents_forgotten": numbers.count(255),
@@ -213,7 +213,7 @@ def test_a_selection_of_nothing_is_a_dataset_without_rows(
     assert made.manifest.counts["documents_written"] == 0
     assert verify(out).num_items == 0
     assert len(open_dataset(out)) == 0
-    assert stats(out)["counts"]["rows"] == 0
+    assert stats(out, read_manifest(out))["counts"]["rows"] == 0
     assert run_cli("stats", out).code == 0
     assert pack(settings_of(tokenized, out, select=select(path, 0))).was_complete
 
@@ -275,7 +275,7 @@ def test_a_selection_is_read_from_a_config_file_and_told_by_the_command(
     words = ("pack", tokenized, "--config", config, "--out", "out")
     assert "30 documents" in run_cli(*words, "--dry-run").stdout
     assert "; 10 documents not selected" in run_cli(*words).stdout
-    counts = manifest_json(tmp_path / "out")["counts"]
+    counts = read_manifest(tmp_path / "out").counts
     assert counts["documents_duplicate"] == 4
     assert counts["documents_elsewhere"] == 6
     assert counts["documents_forgotten"] == 0

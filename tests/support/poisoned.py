@@ -27,7 +27,7 @@ def act(kind):
 
 class Hook(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "dataprep.pipeline.engine.reference":
+        if name != "dataprep.pipeline.engine.models.utf8":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from dataprep.pipeline.engine.fast import ADAPTERS, Adapter, load_fast
 from dataprep.pipeline.engine.files import TokenizerFiles
 from dataprep.pipeline.engine.interface import Engine, EngineFailedError, EngineUnavailableError
+from dataprep.pipeline.engine.models import load_reference, reference_name, reference_version
 from dataprep.pipeline.engine.proof.record import Proof, ProofKey, read_proof, write_proof
 from dataprep.pipeline.engine.proof.shipped import shipped_proof
 from dataprep.pipeline.engine.proof.sweep import Material, Sweep, make_material
 from dataprep.pipeline.engine.proof.trial import Trial
-from dataprep.pipeline.engine.reference import load_reference, reference_name, reference_version
 
 T = TypeVar("T")
 Tell = Callable[[str, int, int], None]  # the engine, characters compared, of how many

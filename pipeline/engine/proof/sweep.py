@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import islice
 
 from dataprep.pipeline.engine.files import TokenizerFiles
+from dataprep.pipeline.engine.models import load_model
 from dataprep.pipeline.engine.proof.code_points import (
     ALONE,
     CONTEXTS,
@@ -33,7 +34,6 @@ from dataprep.pipeline.engine.proof.code_points import (
 )
 from dataprep.pipeline.engine.proof.fuzz import SOUPS_PER_TEXT, Ingredients, fuzz_texts
 from dataprep.pipeline.engine.special import AddedToken
-from dataprep.pipeline.engine.vocabulary import read_added_tokens, read_token_texts
 
 # Raise it when the texts, the way they are judged, or an adapter changes.
 SWEEP_VERSION = 2
@@ -191,11 +191,8 @@ class Material:
 
 
 def make_material(files: TokenizerFiles, sweep: Sweep) -> Material:
-    return Material(
-        sweep=sweep,
-        added_tokens=read_added_tokens(files),
-        token_texts=read_token_texts(files),
-    )
+    model = load_model(files)
+    return Material(sweep=sweep, added_tokens=model.added_tokens(), token_texts=model.token_texts())
 
 
 def _cut(

@@ -1,0 +1,46 @@
+"""How the records of one input become documents; `rules` makes it of the config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dataprep.pipeline.documents.budgets import Budget
+from dataprep.pipeline.documents.chat.rules import ChatRules
+from dataprep.pipeline.documents.field import Field, Grammar
+from dataprep.pipeline.documents.objectives.objective import Objective
+from dataprep.pipeline.documents.objectives.preference import Pairs
+from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.types import Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the records of one source become documents."""
+
+    fields: tuple[Field, ...]  # used where fields_from is ""
+    fields_from: str
+    fields_index: int | None
+    grammar: Grammar
+    bos: int | None  # the id of <|bos|>
+    eos: int | None  # the id of <|eos|>
+    add_bos: bool
+    add_eos: bool
+    prepend_text: str
+    subfield_separator: str
+    prepend_special: int  # as in `Vocabulary`
+    separator_special: int
+    text_prefix: Ids  # special ids put before every text field, mostly none
+    text_suffix: Ids  # the same after it
+    blocks: Mapping[str, Block]  # by modality
+    vocab_size: int
+    masks: tuple[str, ...]  # "loss", then modalities
+    dtype: np.dtype[Any]  # of tokens on disk
+    chat: ChatRules | None = None  # conversations instead of fields
+    objective: Objective | None = None  # what is made of the documents
+    pairs: Pairs | None = None  # records are preferences
+    budget: Budget | None = None  # how many tokens documents may have
+    keys: str | None = None  # which keys documents get: `storage.keys`
