@@ -22,6 +22,7 @@ from dataprep.pipeline.errors import ConfigError
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {page.name: page.read_text() for page in sorted(DOCS.glob("*.md"))}
 # Files for other programs are in folders of theirs: .github/workflows/nightly.yaml.
+TITLED = r'^```yaml title="[^./][^"]*"\n(.*?)^```'
 CONFIGS = {
     f"{name} {i}": text
     for name, page in PAGES.items()
