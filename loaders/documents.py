@@ -35,6 +35,7 @@ from dataprep.pipeline.storage.documents import (
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import TokenizedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.threads.exits import stopped_at_exit
 
 Document = dict[str, NDArray[Any]]
 OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for short documents
@@ -85,6 +86,7 @@ class TokenizedDataset:
     def __getitem__(self, key: int) -> Document: ...
     @overload
     def __getitem__(self, key: slice | Sequence[int] | NDArray[Any]) -> list[Document]: ...
+    @stopped_at_exit
     def __getitem__(self, key: Any) -> Document | list[Document]:
         if isinstance(key, slice):
             return [self._document(i) for i in range(len(self))[key]]

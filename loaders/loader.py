@@ -31,6 +31,7 @@ from dataprep.loaders.turnstile import Turnstile
 from dataprep.loaders.views import UserView, ViewName, make_view
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError, ConflictError
+from dataprep.pipeline.threads.exits import stopped_at_exit
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh, PartitionSpec
@@ -122,6 +123,7 @@ class DataLoader:
             self._move(0)
         return self
 
+    @stopped_at_exit
     def __next__(self) -> AnyBatch:
         batch = self._turns.take()
         if batch is None:
@@ -137,6 +139,7 @@ class DataLoader:
         """Return True: checkpoint handlers ask, and an endless loader has no length to ask for."""
         return True
 
+    @stopped_at_exit
     def __getitem__(self, step: int) -> AnyBatch:
         """Return the batch of a step, wherever the loader is."""
         return self._make(self._checked(step))
@@ -160,6 +163,7 @@ class DataLoader:
         """Return whether there is a batch for this step."""
         return 0 <= step < (self._last_step if self._num_steps is None else self._num_steps)
 
+    @stopped_at_exit
     def part(self, step: int, index: int, count: int) -> Batch:
         """Return one of `count` equal parts of the rows of a batch, as numpy arrays."""
         step = self._checked(step)

@@ -31,6 +31,7 @@ from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import PackedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.rows import RowLayout
+from dataprep.pipeline.threads.exits import stopped_at_exit
 from dataprep.pipeline.types import Offsets
 
 Expand = Callable[[RowBytes, RowLayout, Request, Arrays, Offsets], None]
@@ -78,6 +79,7 @@ class PackedDataset:
     def __reduce__(self) -> tuple[Any, ...]:
         return PackedDataset, (self.folder, self.about, self._verify)
 
+    @stopped_at_exit
     def __getitem__(self, key: int | slice | Sequence[int] | NDArray[Any]) -> Batch:
         if isinstance(key, slice):
             return self._rows(range(len(self))[key])

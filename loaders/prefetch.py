@@ -31,33 +31,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.threads.bells import Bell
+from dataprep.pipeline.threads.exits import leave
 
-_PATIENCE = 10.0  # seconds that a fork waits for batches that are being made
+_PATIENCE = 10.0  # seconds that a fork, or the interpreter's exit, waits for what is being made
+_LOOK = 1.0  # seconds after which who waits can be interrupted by `exits`
 
 Ahead = TypeVar("Ahead")
-
-
-class Bell:
-    """Wakes the one who waits for it; rung while nobody waits, it wakes the next at once.
-
-    Waiting and ringing are single calls into C: an interrupt comes before or after.
-    """
-
-    def __init__(self) -> None:
-        self._silence = threading.Lock()
-        self._silence.acquire()
-
-    def ring(self) -> None:
-        with suppress(RuntimeError):  # it was rung before
-            self._silence.release()
-
-    def wait(self, timeout: float = -1) -> bool:
-        """Return whether it was rung, within so many seconds; -1: wait for ever."""
-        return self._silence.acquire(timeout=timeout)
 
 
 class Closed(Exception):
@@ -80,7 +63,7 @@ class Prefetch(Generic[Ahead]):
 
     def start(self) -> None:
         # Must run before jax shuts its devices down at exit: what registers last runs first.
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
         self._process = os.getpid()
         self._thread.start()
         self._started = True
@@ -112,22 +95,27 @@ class Prefetch(Generic[Ahead]):
             for older in [made for made in list(self._made) if made < step]:
                 self._made.pop(older)  # an interrupt may have kept `forget` from it
             self._room.ring()
-            self._news.wait()
+            while not self._news.wait(_LOOK):
+                pass
 
     def forget(self, step: int) -> None:
         """Make room: what was made for a step has arrived where it is used."""
         self._made.pop(step, None)
         self._room.ring()
 
-    def close(self) -> None:
-        """End the thread; what was made and not asked for is thrown away."""
+    def close(self, timeout: float | None = None) -> None:
+        """End the thread, and wait for that; what was made and not asked for is thrown away."""
         self._closed = True
         self._room.ring()
         self._news.ring()
         if self._runs_elsewhere():
-            self._thread.join()
+            self._thread.join(timeout)
         self._made.clear()
-        atexit.unregister(self.close)
+        atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        leave()  # so that nobody who asks in another thread takes this for the end of the data
+        self.close(_PATIENCE)
 
     def _run(self) -> None:
         _threads.add(self)

@@ -2,6 +2,7 @@
 
     ground       types  errors  files  caches  hashes  ragged  typed
     guards       what may be opened, shown, given twice; on the ground floor, too
+    threads      several at once, and at the interpreter's exit; on the ground floor, too
     storage      arrays ↔ bytes ↔ manifest           ◄── loaders import it and the ground only
        │
     sources      raw records in: JSON, Parquet, text, CSV, tars, the hub

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
@@ -19,6 +21,7 @@ from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.engine import resolve
 from dataprep.pipeline.engine.hub import Fetched
+from support.inprocess import write_lines
 from support.modules import ROOT
 from support.toy import write_toy_tokenizer
 from support.trees import tree
@@ -274,3 +277,29 @@ def test_what_is_no_text_is_told(text: Any) -> None:
 def test_what_is_no_config_is_told(config: Any) -> None:
     with pytest.raises(ConfigError, match="the config must be a file"):
         dataprep.tokenize(config)
+
+
+AFTER_THE_MAIN_THREAD = """
+import sys, threading, time
+import dataprep
+def run():
+    while threading.main_thread().is_alive(): time.sleep(0.01)
+    *inputs, tokenizer, out = sys.argv[1:]
+    dataprep.tokenize(inputs=inputs, tokenizer=tokenizer, out=f"{out}/tokenized")
+    print(dataprep.pack(inputs=[f"{out}/tokenized"], seq_len=32, out=f"{out}/packed").was_complete)
+threading.Thread(target=run).start()
+"""
+
+
+def test_runs_in_a_thread_go_on_when_the_main_thread_has_ended(
+    tmp_path: Path, sample: Sample
+) -> None:
+    """Python waits for the thread, but lets it use no pool of threads, and import none."""
+    texts = [{"text": "a b c"}] * 3
+    json = [write_lines(tmp_path / f"{i}.jsonl", texts * (i + 1)) for i in range(300)]
+    table = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist(texts), table)
+    command = [sys.executable, "-c", AFTER_THE_MAIN_THREAD, *json, table, sample.tokenizer]
+    done = subprocess.run([*command, tmp_path], capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert (tmp_path / "packed" / "manifest.json").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+GROUND_ROOMS = {"guards", "threads"}
 GROUND = {
     "types",
     "errors",
@@ -19,7 +20,7 @@ GROUND = {
     "hashes",
     "ragged",
     "typed",
-    "guards",  # a folder of it
+    *GROUND_ROOMS,
 }
 
 # Rooms that a room may import, besides itself and the ground; `configs` is allowed where named.
@@ -91,12 +92,12 @@ def files_of(room: str) -> list[Path]:
 
 def test_every_folder_of_the_pipeline_is_a_room_of_the_table() -> None:
     folders = {path.name for path in (ROOT / "pipeline").iterdir() if path.is_dir()}
-    assert folders - {"__pycache__", "guards"} == set(ABOVE)
+    assert folders - {"__pycache__", *GROUND_ROOMS} == set(ABOVE)
 
 
 def test_only_the_ground_floor_stands_flat_in_the_pipeline() -> None:
     flat = {path.stem for path in (ROOT / "pipeline").glob("*.py")}
-    assert flat == {"__init__", *GROUND} - {"guards"}
+    assert flat == {"__init__", *GROUND} - GROUND_ROOMS
 
 
 def test_the_table_itself_has_no_way_back() -> None:
@@ -114,8 +115,9 @@ def test_a_room_imports_only_from_rooms_above_it(room: str) -> None:
 
 
 def test_the_ground_imports_nothing_above_it() -> None:
-    flat = [ROOT / "pipeline" / f"{name}.py" for name in GROUND - {"guards"}]
-    for path in [*flat, *files_of("guards")]:
+    flat = [ROOT / "pipeline" / f"{name}.py" for name in GROUND - GROUND_ROOMS]
+    rooms = [path for room in GROUND_ROOMS for path in files_of(room)]
+    for path in [*flat, *rooms]:
         for module in imported_modules(path):
             assert room_of(module) is None, f"{path.name} imports {module}"
 
@@ -127,7 +129,7 @@ def defines_a_format(path: Path) -> bool:
 
 
 def test_every_room_draws_its_files_at_its_door() -> None:
-    for room in ["guards", *ABOVE, "loaders"]:
+    for room in [*GROUND_ROOMS, *ABOVE, "loaders"]:
         folder = ROOT / room if room in BESIDE else ROOT / "pipeline" / room
         doc = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
         assert doc, room
@@ -140,7 +142,11 @@ def test_every_room_draws_its_files_at_its_door() -> None:
 def test_tests_stand_in_folders_named_like_the_rooms() -> None:
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
     # What goes wrong outside goes through all the rooms.
-    assert folders - {"__pycache__", "support", "faults"} <= {"guards", *ABOVE, *BESIDE}
+    assert folders - {"__pycache__", "support", "faults"} <= {
+        *GROUND_ROOMS,
+        *ABOVE,
+        *BESIDE,
+    }
 
 
 def test_the_map_names_every_room() -> None:

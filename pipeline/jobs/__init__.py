@@ -52,6 +52,7 @@ from dataprep.pipeline.jobs.workspace import (
     prepare,
 )
 from dataprep.pipeline.storage.manifest import WORK, read_manifest
+from dataprep.pipeline.threads.exits import stopped_at_exit
 
 P = TypeVar("P")
 M = TypeVar("M", bound=Marker)
@@ -61,6 +62,7 @@ def silent(kind: str, values: object) -> None:
     """Report nothing."""
 
 
+@stopped_at_exit
 def make_dataset(
     recipe: Recipe[P, M],
     *,

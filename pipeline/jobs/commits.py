@@ -11,7 +11,6 @@ marker. A run that is continued trusts no file: `trusted_markers` compares all w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -19,6 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from dataprep.pipeline.files import Written, lost, read_sealed, sync_folder, temporary, write_sealed
+from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.typed import decode_as
 
 TASKS = "tasks"
@@ -168,8 +168,7 @@ def trusted_markers(
             if number >= usable:
                 marker_file(stem, number).unlink(missing_ok=True)
 
-    with ThreadPoolExecutor(HASHING_THREADS) as pool:
-        list(pool.map(drop_untrusted, stems))
+    in_threads(drop_untrusted, stems, HASHING_THREADS)
     return Markers(stems, kind)
 
 

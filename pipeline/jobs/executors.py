@@ -29,6 +29,7 @@ from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.poison import Deaths
 from dataprep.pipeline.jobs.worker import Message
+from dataprep.pipeline.threads.exits import stopped_at_exit
 
 if TYPE_CHECKING:
     from dataprep.pipeline.jobs.processes import WorkerProcess
@@ -61,6 +62,7 @@ class Executor(Protocol):
     ) -> None: ...
 
 
+@stopped_at_exit
 def run_local(
     jobs: Sequence[int],
     *,

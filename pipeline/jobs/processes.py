@@ -33,10 +33,9 @@ from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.trail import Doing, Trail
 from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
+from dataprep.pipeline.threads.exits import UNBROKEN, leave_first
 
 END_SECONDS = 30.0  # that a worker may take to end after it has closed its connection
-
-_STARTING = threading.Lock()  # what changes during a start belongs to the whole process
 
 
 class WorkerProcess:
@@ -65,7 +64,10 @@ class WorkerProcess:
         )
 
     def start(self) -> None:
-        with _STARTING, _standard_numbers_taken(), _like_a_command(self._environment):
+        leave_first()  # before multiprocess ends workers and waits for them
+        # One at a time: what changes meanwhile belongs to the whole process. Not broken off either:
+        # nobody would know of the worker.
+        with UNBROKEN, _standard_numbers_taken(), _like_a_command(self._environment):
             self._process.start()
         self._theirs.close()  # so that the worker's death ends the connection
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from dataprep.pipeline.jobs.commits import HASHING_THREADS
 from dataprep.pipeline.storage.entries import FileEntry
 from dataprep.pipeline.storage.manifest import MANIFEST, Manifest, manifest_text
 from dataprep.pipeline.storage.reasons import Reason
+from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.typed import decode_as
 
 ERRORS = "errors.jsonl"
@@ -126,8 +126,7 @@ def is_possible(publication: Publication, fingerprint: str, out: Path, work: Pat
         path, name, file = move
         return file.is_at(work / path if (work / path).exists() else out / name)
 
-    with ThreadPoolExecutor(HASHING_THREADS) as pool:
-        return all(pool.map(is_whole, publication.moves))
+    return all(in_threads(is_whole, publication.moves, HASHING_THREADS))
 
 
 def carry_out(publication: Publication, out: Path, work: Path) -> None:

@@ -28,7 +28,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -43,6 +42,8 @@ from dataprep.pipeline.jobs.pipes import send_whole
 from dataprep.pipeline.jobs.trail import Span, Trail
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from multiprocess.connection import Connection
 
 SAFE_PATH = "PYTHONSAFEPATH"
@@ -123,6 +124,9 @@ def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path, trail:
             send({"type": "done", "job": job})
             is_done = True
         return is_done  # noqa: RET504 (after an error that was told it is still False)
+
+    # Not at the top: a parent whose main thread has ended could not import it.
+    from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         committing: Future[bool] | None = None

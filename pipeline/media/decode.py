@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,6 +44,8 @@ from dataprep.pipeline.media.values import Blob, Part
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from PIL.Image import Image
 
 Frame = NDArray[np.uint8]  # u8[size, size, 3]
@@ -209,6 +210,9 @@ def decode_ahead(
         for place, item in items:
             yield place, decode_item(item, rules)
         return
+    # Not at the top: `worker` in jobs says why.
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[tuple[int, Future[Decoded]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for place, item in items:

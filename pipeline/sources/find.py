@@ -17,7 +17,6 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -47,6 +46,7 @@ from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls
 from dataprep.pipeline.sources.stdin import STDIN, Spool
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.storage.manifest import kind_of
+from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
@@ -159,10 +159,9 @@ def _describe(
     fingerprint_local: Callable[[Sequence[str]], list[tuple[int, str]]],
 ) -> list[Source]:
     if any(map(is_url, paths)):
-        with ThreadPoolExecutor(_MAX_THREADS) as pool:
-            list(pool.map(partial(check_growth, max_ratio=max_ratio), paths))
-            kinds = list(pool.map(_kind, paths))
-            fingerprints = list(pool.map(fingerprint_url, paths))
+        in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
+        kinds = in_threads(_kind, paths, _MAX_THREADS)
+        fingerprints = in_threads(fingerprint_url, paths, _MAX_THREADS)
     else:
         kinds = list(map(_kind, paths))
         fingerprints = fingerprint_local(paths)
@@ -253,9 +252,8 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
     now = fingerprint_files([s.file for s in local], cache_dir)
-    if remote:
-        with ThreadPoolExecutor(_MAX_THREADS) as pool:
-            now += pool.map(partial(fingerprint_url, fresh=True), [s.path for s in remote])
+    ask = partial(fingerprint_url, fresh=True)
+    now += in_threads(ask, [s.path for s in remote], _MAX_THREADS)
     known = zip([*local, *remote], now, strict=True)
     return [source for source, (_, found) in known if source.fingerprint != found]
 

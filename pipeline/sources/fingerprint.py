@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -26,6 +25,7 @@ import xxhash
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards.opening import check_regular, open_regular, read_bounded
+from dataprep.pipeline.threads.several import in_threads
 
 ABSENT = "absent"
 PREFIX = "xxh3-128:"
@@ -143,10 +143,7 @@ def _hash_each(
         return [(i, _hash(paths[i], marks[i])) for i in chunk]
 
     chunks = list(_chunks(chosen, [marks[i][0] for i in chosen]))
-    if len(chunks) <= 1:
-        return chain.from_iterable(map(hash_chunk, chunks))
-    with ThreadPoolExecutor(min(_THREADS, len(chunks))) as pool:
-        return chain.from_iterable(list(pool.map(hash_chunk, chunks)))
+    return chain.from_iterable(in_threads(hash_chunk, chunks, _THREADS))
 
 
 def _chunks(items: Iterable[int], sizes: Iterable[int]) -> Iterator[list[int]]:

@@ -10,7 +10,6 @@ count; if the records bring their own fields, or segments, all columns of codes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from typing import cast
@@ -23,6 +22,7 @@ from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
 from dataprep.pipeline.encoders.makers import CodeMakers, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import MODALITIES, Modality, Source
 
 MAX_THREADS = 8
@@ -87,8 +87,7 @@ def _columns(config: TokenizeConfig, index: int, modality: str) -> tuple[str | N
 def _made(sources: Iterable[Source]) -> dict[str, CodeMakers]:
     """Return by path what the footers say about codes; several are read at once."""
     by_path = {source.path: source for source in sources}
-    with ThreadPoolExecutor(MAX_THREADS) as pool:
-        return dict(zip(by_path, pool.map(read_made, by_path.values()), strict=True))
+    return dict(zip(by_path, in_threads(read_made, by_path.values(), MAX_THREADS), strict=True))
 
 
 def _uses(path: str, made: CodeMakers, column: str | None, modality: str) -> Iterator[Use]:

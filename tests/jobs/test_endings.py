@@ -11,7 +11,16 @@ import pytest
 
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.processes import WorkerProcess
-from support.parents import members_of, python, script, started, wait_for_jobs, wait_until_gone
+from support.parents import (
+    in_session,
+    members_of,
+    python,
+    script,
+    started,
+    wait_for_file,
+    wait_for_jobs,
+    wait_until_gone,
+)
 from support.toy_worker import importable, log_of, told, write_acts
 
 
@@ -114,14 +123,109 @@ def test_it_works_where_sigchld_is_ignored(tmp_path: Path) -> None:
     assert "workers died 3 times (exit code unknown) on job 0" in result.stderr
 
 
+# --- a run in another thread ---
+
+BESIDE = """
+import threading, time
+def start(*args, **kwargs):
+    threading.Thread(target=act_out, args=args, kwargs=kwargs, daemon={daemon}).start()
+    while not Path({begun!r}).exists(): time.sleep(0.01)
+    {then}
+"""
+# multiprocess ends the workers that are left, then waits for all that there are: time enough in
+# between for a run to start others in their place. The run imports it, not the program.
+SLOW = """
+from dataprep.pipeline.jobs.crew import Crew
+hand_out = Crew.hand_out
+def hand_out_after(self):
+    from multiprocess.popen_fork import Popen
+    terminate = Popen.terminate
+    def terminate_slowly(self):
+        terminate(self)
+        {meanwhile}
+    Popen.terminate, Crew.hand_out = terminate_slowly, hand_out
+    hand_out(self)
+Crew.hand_out = hand_out_after
+assert "multiprocess" not in sys.modules
+"""
+# Full for all threads but the main one: what they hold when the interpreter ends stays held.
+FULL_STDOUT = """
+import io, os
+is_held = threading.Event()
+class Full(io.RawIOBase):
+    def writable(self):
+        return True
+    def write(self, data):
+        if threading.current_thread() is not threading.main_thread():
+            is_held.set()
+            threading.Event().wait()
+        return os.write(1, data)
+sys.stdout = io.TextIOWrapper(io.BufferedWriter(Full()))
+"""
+FORCED = {
+    "as it comes": "",
+    "a worker is started meanwhile": SLOW.format(meanwhile="time.sleep(1)"),
+    "stdout is held meanwhile": FULL_STDOUT + SLOW.format(meanwhile="is_held.wait(2)"),
+}
+
+
+def run_beside(work: Path, *, setup: str = "", then: str = "", daemon: bool = True) -> str:
+    """Return a program whose run is in another thread, and hangs."""
+    source = script(work, {0: ["touch begun", "hang"]}, setup=setup)
+    beside = BESIDE.format(daemon=daemon, begun=str(work / "begun"), then=then or "pass")
+    source = source.replace("act_out(Path", "start(Path")
+    return source.replace("import sys\n", f"import sys\n{beside}", 1)
+
+
+@pytest.mark.parametrize("setup", FORCED.values(), ids=list(FORCED))
 def test_an_interpreter_that_exits_does_not_wait_for_a_run_in_a_daemon_thread(
-    tmp_path: Path,
+    tmp_path: Path, setup: str
 ) -> None:
     work = tmp_path / "work"
-    source = script(work, {0: ["touch begun", "hang"]}).replace("act_out(Path", "start(Path")
-    setup = "import threading, time\ndef start(*args, **kwargs):\n"
-    setup += "    threading.Thread(target=act_out, args=args, kwargs=kwargs, daemon=True).start()\n"
-    setup += f"    while not Path({str(work / 'begun')!r}).exists(): time.sleep(0.01)\n"
-    result = python("-c", source.replace("import sys\n", f"import sys\n{setup}", 1), cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (0, "done\n"), result.stderr
+    result = python("-c", run_beside(work, setup=setup), cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
     assert not [pid for _, _, pid in log_of(work) if psutil.pid_exists(pid)]
+    assert len(log_of(work)) == 1  # no other worker was started
+
+
+def test_a_run_in_a_daemon_thread_ends_a_worker_that_is_stopped_at_exit(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    stop = f"os.kill(int(Path({str(work / 'log')!r}).read_text().split()[2]), signal.SIGSTOP)"
+    source = run_beside(work, setup="import os, signal", then=stop)
+    result = python("-c", source, cwd=tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+    assert not [pid for _, _, pid in log_of(work) if psutil.pid_exists(pid)]
+
+
+# Tells when the main thread is done and Python waits for the others.
+JOINING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+shutdown = threading._shutdown
+def join_others():
+    Path({joins!r}).touch()
+    shutdown()
+threading._shutdown = join_others
+"""
+
+
+@pytest.mark.parametrize("daemon", [True, False], ids=["daemon", "plain"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_main_thread_end_a_run_in_another_and_nothing_is_left(
+    tmp_path: Path, number: signal.Signals, daemon: bool
+) -> None:
+    work, waits, joins = (tmp_path / name for name in ("work", "waits", "joins"))
+    setup = JOINING.format(joins=str(joins))
+    then = f"Path({str(waits)!r}).touch(); time.sleep(100)"
+    source = run_beside(work, setup=setup, then=then, daemon=daemon)
+    with in_session(source) as process:
+        wait_for_file(waits)
+        os.killpg(process.pid, number)
+        if number == signal.SIGINT and not daemon:  # a second Ctrl-C ends the wait for the run
+            wait_for_file(joins)
+            assert len(members_of(process.pid)) == 2
+            os.killpg(process.pid, number)
+        _, stderr = process.communicate(timeout=30)
+        assert process.returncode in (-number, 128 + number)
+        assert "worker" not in stderr
+        wait_until_gone(process.pid)

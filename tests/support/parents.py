@@ -82,10 +82,10 @@ def wait_until_gone(session: int) -> None:
 
 
 @contextmanager
-def started(work: Path, setup: str = "") -> Iterator[subprocess.Popen[str]]:
-    acts = {job: ["quiet", f"touch begun-{job}", "hang"] for job in range(2)}
+def in_session(source: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a program in a session of its own; whatever is left of it is killed at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", script(work, acts, setup=setup)],
+        [sys.executable, "-c", source],
         start_new_session=True,
         stderr=subprocess.PIPE,
         text=True,
@@ -98,8 +98,20 @@ def started(work: Path, setup: str = "") -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def wait_for_jobs(work: Path) -> None:
+@contextmanager
+def started(work: Path, setup: str = "") -> Iterator[subprocess.Popen[str]]:
+    acts = {job: ["quiet", f"touch begun-{job}", "hang"] for job in range(2)}
+    with in_session(script(work, acts, setup=setup)) as process:
+        yield process
+
+
+def wait_for_file(path: Path) -> None:
     deadline = time.monotonic() + 30
-    while not ((work / "begun-0").exists() and (work / "begun-1").exists()):
+    while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def wait_for_jobs(work: Path) -> None:
+    wait_for_file(work / "begun-0")
+    wait_for_file(work / "begun-1")
