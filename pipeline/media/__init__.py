@@ -6,6 +6,7 @@ Finding them:
     listing     a folder or a tar -> entries: cats/tom.jpg of 48,211 bytes, its .txt, its .json
     tables      a table -> whether its column holds bytes, or the paths of files
     find        "photos/" -> sources, each with its entries and a fingerprint
+    singles     sources -> their files, tars and tables one by one, to tell what is new
 
 Reading them:
 
@@ -46,6 +47,7 @@ from dataprep.pipeline.media.find import (
 )
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
+from dataprep.pipeline.media.singles import SingleMedia, only, singles_of
 
 __all__ = [
     "Decoded",
@@ -54,6 +56,7 @@ __all__ = [
     "Item",
     "NamesBeside",
     "PictureRules",
+    "SingleMedia",
     "SoundRules",
     "Stream",
     "changed_media",
@@ -63,6 +66,8 @@ __all__ = [
     "find_media",
     "folders_named",
     "is_listed",
+    "only",
     "places_read",
     "read_items",
+    "singles_of",
 ]

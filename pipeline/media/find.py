@@ -21,7 +21,7 @@ from pathlib import Path
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
-from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
+from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
@@ -47,6 +47,7 @@ FILES, TARRED = "files", "tar"  # kinds of sources that are not tables
 class FoundMedia:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
+    hashes: tuple[str, ...] = ()  # of files: of each, in the order of `entries` and their names
     named: tuple[str, ...] = ()  # files that the records of a table name
     barred: frozenset[str] = frozenset()  # those of them that may not be read
 
@@ -192,14 +193,18 @@ def _is_table(name: str, *, beside_media: bool) -> bool:
 
 def _files(folder: str, names: list[str], search: _Search) -> FoundMedia:
     entries = list_files(folder, names, search.kind)
-    all_names = [name for entry in entries for name in entry.names]
+    return media_of(folder, entries, hash_files(folder, names_in(entries), search.cache_dir))
+
+
+def media_of(folder: str, entries: Sequence[Entry], hashes: Sequence[str]) -> FoundMedia:
+    """Return files of a folder as a source; `hashes` are of all names in the entries."""
     source = Source(
         kind=FILES,
         path=folder,
         num_bytes=total_bytes(entries),
-        fingerprint=_contents(folder, all_names, search.cache_dir),
+        fingerprint=combine(names_in(entries), hashes),
     )
-    return FoundMedia(source=source, entries=tuple(entries))
+    return FoundMedia(source=source, entries=tuple(entries), hashes=tuple(hashes))
 
 
 def _tar(path: str, search: _Search) -> FoundMedia:
@@ -265,8 +270,7 @@ def changed_media(found: Sequence[FoundMedia], cache_dir: Path | None) -> str:
 def _differs(item: FoundMedia, cache_dir: Path | None) -> bool:
     source = item.source
     if source.kind == FILES:
-        names = [name for entry in item.entries for name in entry.names]
-        return _files_differ(source.path, names, source.fingerprint, cache_dir)
+        return _files_differ(source.path, names_in(item.entries), source.fingerprint, cache_dir)
     own, _, contents = source.fingerprint.partition("+")
     folder = os.path.dirname(source.path)
     if contents and _files_differ(folder, item.named, contents, cache_dir, item.barred):

@@ -298,3 +298,20 @@ def test_what_was_forgotten_stays_away_when_the_corpus_is_made_anew(
 def _all(folder: Path) -> list[Any]:
     dataset = open_dataset(folder)
     return [dataset[i] for i in range(len(dataset))]
+
+
+@pytest.mark.parametrize("dedup", ["none", "exact"])
+def test_an_equal_file_of_a_later_night_is_a_part_of_its_own(
+    run_cli: RunCli, tmp_path: Path, raw: Path, dedup: str
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], dedup=dedup)
+    for name in ("b", "c"):
+        run_cli("run", config)
+        (raw / f"{name}.jsonl").write_bytes((raw / "a.jsonl").read_bytes())
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three"] * 3
+    times = 1 if dedup == "exact" else 3
+    assert whole_texts(tmp_path / PACKED) == sorted(["one", "two", "three"] * times)
+    sources = open_dataset(tmp_path / TOKENIZED).about.sources
+    assert [Path(source.path).name for source in sources] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    assert not any(steps(run_cli, config).values())
