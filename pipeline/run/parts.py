@@ -23,7 +23,7 @@ from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import fingerprint_begun
+from dataprep.pipeline.jobs.workspace import begun_to_continue
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.versions import forgotten_in, identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
@@ -111,16 +111,17 @@ def unfinished_parts(out: Path) -> list[Path]:
     return [place for place in part_folders(out) if not (place / MANIFEST).exists()]
 
 
-def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
+def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
     """Return the folder of the part: that of the run which began it, or a new one.
 
     What was begun and is not wanted any more is removed, since it would never be finished.
     """
     for place in unfinished_parts(out):
-        begun = fingerprint_begun(place / WORK)
-        if begun == fingerprint:
+        begun = begun_to_continue(place / WORK)
+        known = "" if begun is None else fingerprint(begun)
+        if known == own:
             return f"{PARTS}/{place.name}"
-        if begun not in wanted:
+        if known not in wanted:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()

@@ -9,7 +9,7 @@ files changed   ─► an error, all parts anew, or nothing, as `on_changed` say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
+from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
 from dataprep.pipeline.run.changes import (
     Changes,
     as_recorded,
@@ -37,6 +37,7 @@ from dataprep.pipeline.run.parts import (
     PlannedParts,
     WantedPart,
     current,
+    finished_parts,
     never_made,
     unfinished_parts,
 )
@@ -88,7 +89,8 @@ def plan_tokenized(
     else:
         kept, new = parts, changes.new
         reasons += [*changes.new_files(), *_to_forget(out, have, ledger)]
-    groups = _groups(out, new, maker)
+    published = [entry.path for entry in have.parts] if have else []
+    groups = _groups(out, new, published, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
     known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
     return PlannedParts(
@@ -171,16 +173,30 @@ def _as_read(
     return {place: as_recorded(found.sources[place], old) for place, old in places}
 
 
-def _groups(out: Path, new: dict[int, Source], maker: _Maker) -> list[dict[int, Source]]:
-    """Return the new sources as parts: those that an unfinished run reads, then all others."""
-    for place in unfinished_parts(out):
-        begun = begun_in(place / WORK) or {}
+def _groups(
+    out: Path, new: dict[int, Source], published: Collection[str], maker: _Maker
+) -> list[dict[int, Source]]:
+    """Return the new sources as parts: those that a run began or made and did not publish, each as
+    it is, then all others."""
+    groups = []
+    for begun in _unpublished(out, published):
         said = [(s.get("fingerprint"), s.get("start", 0)) for s in begun.get("sources", ())]
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}
-        if own and fingerprint(maker.identity(own)) == fingerprint_begun(place / WORK):
-            rest = {i: source for i, source in new.items() if i not in own}
-            return [own, rest] if rest else [own]
-    return [new] if new else []
+        if own and fingerprint(maker.identity(own)) == fingerprint(begun):
+            groups.append(own)
+            new = {i: source for i, source in new.items() if i not in own}
+    return [*groups, new] if new else groups
+
+
+def _unpublished(out: Path, published: Collection[str]) -> Iterator[Identity]:
+    """Yield the identities of parts, finished or not, that the newest generation does not have."""
+    for name, part in finished_parts(out, TokenizedManifest):
+        if name not in published:
+            yield part.identity
+    for place in unfinished_parts(out):
+        begun = begun_to_continue(place / WORK)
+        if begun is not None:
+            yield begun
 
 
 def _to_forget(

@@ -64,14 +64,15 @@ def find_chats(
     sources: Sequence[Source],
     inputs: Sequence[int],
 ) -> tuple[ChatPlan | None, ...]:
-    """Return the chat of each input; None for those that have fields."""
+    """Return the chat of each input; None for those that have fields, or of which nothing is
+    read."""
     found: list[ChatPlan | None] = []
     for i, item in enumerate(config.inputs):
         chat = chat_of(config, i)
-        if chat is None:
+        own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
+        if chat is None or not own:
             found.append(None)
             continue
-        own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         plan = ChatPlan(
             templates=find_templates(chat, files),
             found=(

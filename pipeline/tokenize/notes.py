@@ -25,7 +25,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
     return [
         *([found] if found else []),
         *_on_randomness(plan),
-        *(_on_bos(plan) if not all(plan.chats) or not plan.chats else ()),
+        *(_on_bos(plan) if not plan.chats or not all(plan.chats[i] for i in plan.inputs) else ()),
         *_on_chats(plan),
         *_on_codes(plan),
     ]
