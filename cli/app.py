@@ -24,7 +24,7 @@ TASKS = {
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
         "forget": "Take documents out of what run made, in a new generation.",
-        "clean": "Remove unfinished work and old generations.",
+        "clean": "Remove unfinished work and what only old generations need.",
     },
     "Look at them": {
         "inspect": "Show a document or a row, decoded.",

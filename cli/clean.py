@@ -37,9 +37,8 @@ def clean_command(
 ) -> None:
     """List what nothing needs and what it takes up; remove it with --go.
 
-    That is the work of runs that were never finished, generations older than the newest N, and
-    parts that no kept generation names. Nothing that a kept manifest names is removed, and nothing
-    that dataprep did not write.
+    That is the work of runs that were never finished, and parts that no kept generation names.
+    Nothing that a kept generation names is removed, and nothing that dataprep did not write.
     """
     found = clean(Path(os.path.expanduser(path)), keep=keep, go=go)
     if as_json:

@@ -144,7 +144,7 @@ def encode_command(
         sets=sets or (),
         flags=flags,
     )
-    if verbose:
+    if verbose and not quiet:
         say_settings(settings)
     if dry_run:
         found, done = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())

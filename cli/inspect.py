@@ -26,6 +26,7 @@ from dataprep.pipeline.look.listing import Fate
 from dataprep.pipeline.look.lookup import parse_doc
 from dataprep.pipeline.look.media import FindDecoder
 from dataprep.pipeline.storage.manifest import kind_of
+from dataprep.pipeline.storage.places import dataset_folder
 
 EXAMPLE = "Example: dataprep inspect data/packed --step 17 --batch-size 256"
 
@@ -153,7 +154,7 @@ def inspect_command(
         raise ConfigError(f"{' and '.join(given)} ask for different things; give one of them")
     wanted = None if doc is None else parse_doc(doc)
     find = decoder_finder(media, encoder, weights, sets or ())
-    kind = "" if by_step else kind_of(dataset)
+    kind = "" if by_step else kind_of(dataset_folder(dataset))
     is_encoded = kind == "encoded"
     lists = by_step or fate or (doc is not None and kind == "packed")
     for flag, value, idle in (

@@ -119,7 +119,7 @@ def pack_command(
     settings = load_config(
         PackConfig, files=config or (), section="pack", sets=sets or (), flags=flags
     )
-    if verbose:
+    if verbose and not quiet:
         say_settings(settings)
     if dry_run:
         counts, outcome = planned(settings, overwrite=overwrite, reads=config or ())

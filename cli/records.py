@@ -13,6 +13,7 @@ from dataprep.pipeline.look.decoders import encoder_of
 from dataprep.pipeline.look.lookup import FileLine
 from dataprep.pipeline.look.media import write_codes
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
+from dataprep.pipeline.storage.places import dataset_folder
 
 FIRST_CODES = 12
 
@@ -25,7 +26,7 @@ def show_record(
     *,
     as_json: bool,
 ) -> None:
-    folder = Path(dataset)
+    folder = dataset_folder(dataset)
     manifest = read_manifest(folder)
     assert isinstance(manifest, EncodedManifest)
     if given and given != ["--doc"]:

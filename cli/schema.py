@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named, write_atomic
 
@@ -59,4 +59,5 @@ def _write(path: Path, text: str) -> None:
 
 
 def config_schema() -> dict[str, Any]:
-    return {"$schema": DIALECT, "$id": ID, **TokenizeConfig.model_json_schema()}
+    """Return the schema of run configs, which have all keys of the others."""
+    return {"$schema": DIALECT, "$id": ID, **RunConfig.model_json_schema()}

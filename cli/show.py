@@ -28,7 +28,7 @@ from dataprep.pipeline.types import Source
 
 SECONDS_BETWEEN_LINES = 30  # where there is no terminal for a bar
 MOST_REASONS = 5  # why records are left out
-SUMMED = ("documents", "tokens", "rows", "num_bytes", "errors")
+SUMMED = ("documents", "tokens", "rows", "num_bytes")  # of each progress message
 
 
 def echo(line: str, *, err: bool = False) -> None:
@@ -225,7 +225,7 @@ class Progress:
             self._end_proof()
             self._start(values)
         elif kind == "progress":
-            self._sums.update({key: values[key] for key in SUMMED if key in values})
+            self._sums.update({key: values[key] for key in SUMMED})
             if self._bar is not None:
                 self._bar.set_postfix_str(self._so_far(), refresh=False)
                 self._bar.update(values["num_bytes"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of,
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.storage.manifest import EncodedManifest
 from dataprep.pipeline.storage.parts import check_parts_there, read_generation
+from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_GROUPS = 100  # lines of a table
 LONGEST_VALUE = 80  # characters of a value in it
@@ -41,7 +41,7 @@ def stats_command(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Print counts, lengths, padding, segments, targets and vocabulary; of codes, their use."""
-    folder = Path(dataset)
+    folder = dataset_folder(dataset)
     manifest = read_generation(folder, generation)
     check_parts_there(folder, manifest)
     if by is None:

@@ -80,7 +80,8 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         epochs=settings.epochs,
         exhausted=settings.exhausted or "stop",
         generation=generation_of(settings.generation),
-        remainder="pad",  # so that the last batch is there; a trainer that drops it has no such
+        # So that the last batch is there, if there is one; a trainer that drops it has no such.
+        remainder="drop" if settings.epochs is None else "pad",
         prefetch=0,
     )
     if not loader.has(step):

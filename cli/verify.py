@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from dataprep.cli.options import Dataset, Json
 from dataprep.cli.show import Reading, megabytes, print_json
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.verify import Verified, bytes_of, compare, verify
+from dataprep.pipeline.storage.places import dataset_folder
 
 NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
 
@@ -36,10 +36,11 @@ def verify_command(
     Files that the manifest does not list, and links, are errors too. Of a dataset that grows,
     every part and every generation is checked.
     """
-    total = bytes_of(Path(dataset)) * (2 if against else 1)
+    folder, other = dataset_folder(dataset), dataset_folder(against) if against else None
+    total = bytes_of(folder) * (2 if other else 1)
     with Reading("verify", total, quiet=quiet) as read:
-        result = verify(Path(dataset), read)
-        files = compare(Path(dataset), Path(against), read) if against else None
+        result = verify(folder, read)
+        files = compare(folder, other, read) if other else None
     if as_json:
         print_json({**asdict(result), "folder": dataset, "files_equal": files})
     elif not quiet:

@@ -79,6 +79,11 @@ class Model(BaseModel):
         return value
 
 
+def as_list(value: Any) -> Any:
+    """Return a list of one for an input that stands alone: inputs: data/*.jsonl"""
+    return [value] if isinstance(value, str | Mapping) else value
+
+
 def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
@@ -98,9 +103,10 @@ PATTERNS = {
     COUNT_NAME: "the name of a count, such as documents_forgotten",
     _KEYS: "content, or key:NAME with the name of a key of the records",
 }
+_MaxErrorsText = Annotated[str, Field(pattern=_MAX_ERRORS)]
 MaxErrors = Annotated[
-    Annotated[str, Field(pattern=_MAX_ERRORS)] | None,
-    BeforeValidator(_as_text),
+    _MaxErrorsText | None,
+    BeforeValidator(_as_text, json_schema_input_type=_MaxErrorsText | int | None),
     AfterValidator(_at_most_all),
 ]
 
@@ -115,8 +121,13 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]  # batches hold 32-bit integer
 Workers = Annotated[int, Field(ge=1, le=1 << 16)]
 ShardBytes = Annotated[int, Field(ge=1 << 16, le=1 << 50)]
 
-# Addresses that may hold credentials; the config has their public names.
-Addresses = Annotated[tuple[str, ...], IS_PATH, AfterValidator(lambda given: tuple(hidden(given)))]
+Paths = Annotated[
+    tuple[str, ...],
+    IS_PATH,
+    BeforeValidator(as_list, json_schema_input_type=str | tuple[str, ...]),
+]
+# Those that may hold credentials; the config has their public names.
+Addresses = Annotated[Paths, AfterValidator(lambda given: tuple(hidden(given)))]
 
 AllowDuplicates = Annotated[
     bool, Field(description="read a file twice if it is given twice; else that is an error")

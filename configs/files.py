@@ -8,6 +8,7 @@ depth and number: aliases of YAML are copied out, so a few lines could become bi
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
@@ -19,7 +20,7 @@ from typing import Any
 import yaml
 
 from dataprep.pipeline.errors import ConfigError, short
-from dataprep.pipeline.guards.opening import open_regular
+from dataprep.pipeline.guards.opening import near_path, open_regular
 
 MAX_BYTES = 1 << 18
 MAX_VALUES = 100_000
@@ -205,7 +206,8 @@ def _text(name: str) -> str:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         cause = getattr(error, "strerror", None) or error
-        raise ConfigError(f"cannot read config {name}: {cause}") from None
+        near = near_path(name) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"cannot read config {name}: {cause}{near}") from None
     if len(data) > MAX_BYTES:
         raise ConfigError(f"config {name} is larger than {MAX_BYTES:,} bytes; is it a config?")
     try:
@@ -226,6 +228,8 @@ def preset_text(name: str) -> str:
     """Return the YAML of a preset."""
     preset = resources.files("dataprep.configs") / f"{name}.yaml"
     if not name or not preset.is_file():
+        near = difflib.get_close_matches(name, preset_names(), n=1)
+        hint = f"; did you mean {near[0]}?" if near else near_path(name)
         known = ", ".join(preset_names())
-        raise ConfigError(f"no config file and no preset named {name!r} (presets: {known})")
+        raise ConfigError(f"no config file and no preset named {name!r} (presets: {known}){hint}")
     return preset.read_text("utf-8")

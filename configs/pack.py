@@ -9,7 +9,6 @@ from pydantic import Field, field_validator, model_validator
 
 from dataprep.configs.base import (
     COUNT_NAME,
-    IS_PATH,
     TASK_TIMEOUT,
     AllowDuplicates,
     Compat,
@@ -19,6 +18,7 @@ from dataprep.configs.base import (
     Model,
     Needs,
     Overflow,
+    Paths,
     ShardBytes,
     Side,
     StrategyName,
@@ -89,9 +89,7 @@ class PackConfig(Model):
         "compat": _strategies("concat", "pad")._replace(may_wait=False),
     }
 
-    inputs: Annotated[tuple[str, ...], IS_PATH] = Field(
-        (), description="folders of tokenized datasets, in order"
-    )
+    inputs: Paths = Field((), description="folders of tokenized datasets, in order")
     allow_duplicates: AllowDuplicates = False
     select: SelectConfig | None = Field(
         None, description="pack some of the documents; default: all"

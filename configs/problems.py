@@ -98,7 +98,8 @@ def _told(model: type[BaseModel], place: Sequence[int | str], problems: Sequence
         said = f"is not valid: {first['msg'].lower()}"
     if first["type"] == "missing" or isinstance(first["input"], dict):
         return f"{key} {said}".lstrip()
-    hint = f"; write [{first['input']}]" if kinds == [_LIST] else ""
+    is_one = kinds == [_LIST] and isinstance(first["input"], str)
+    hint = f"; write [{first['input']}]" if is_one else ""
     return f"{key} {said}, got {_shown(first['input'])}{hint}"
 
 

@@ -8,7 +8,7 @@ and can be set with `--set key=value`, nested keys with dots:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -33,6 +33,7 @@ from dataprep.configs.base import (
     TaskTimeout,
     TokenId,
     Workers,
+    as_list,
 )
 from dataprep.configs.budget import BudgetConfig
 from dataprep.configs.chat import ChatConfig
@@ -43,6 +44,21 @@ from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
+
+M = TypeVar("M", bound="InputConfig | TokenizeConfig")
+
+
+def _has_fields_or_chat(config: M) -> M:
+    """Raise if there are fields beside chat, which would never be looked at."""
+    known = type(config).model_fields
+    said = [k for k in ("fields", "fields_from") if getattr(config, k) != known[k].default]
+    if said and config.chat is not None:
+        value = short(repr(getattr(config, said[0])), 60)
+        raise ValueError(
+            f"has both chat and {said[0]} {value}: records are conversations, or have fields; "
+            f"leave {said[0]} out, or chat"
+        )
+    return config
 
 
 class InputConfig(Model):
@@ -66,7 +82,7 @@ class InputConfig(Model):
                 f"has both fields {short(repr(self.fields), 60)} and fields_from "
                 f"{short(repr(self.fields_from), 60)}; leave one of them out"
             )
-        return self
+        return _has_fields_or_chat(self)
 
 
 def _input_of(value: Any) -> Any:
@@ -79,9 +95,13 @@ def _hide_credentials(inputs: tuple[InputConfig, ...]) -> tuple[InputConfig, ...
     return tuple(item.model_copy(update={"path": name}) for item, name in pairs)
 
 
+_Input = Annotated[
+    InputConfig, BeforeValidator(_input_of, json_schema_input_type=str | InputConfig)
+]
 Inputs = Annotated[
-    tuple[Annotated[InputConfig, BeforeValidator(_input_of)], ...],
+    tuple[_Input, ...],
     IS_PATH,
+    BeforeValidator(as_list, json_schema_input_type=_Input | tuple[_Input, ...]),
     AfterValidator(_hide_credentials),
 ]
 
@@ -92,6 +112,8 @@ def _has_fields_from(config: Any) -> bool:
 
 class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
+
+    _fields_or_chat = model_validator(mode="after")(_has_fields_or_chat)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from)

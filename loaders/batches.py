@@ -141,10 +141,17 @@ class BatchMaker:
     """
 
     def __init__(
-        self, reader: BatchReader, sizes: BatchSizes, width: int, placement: Placement | None
+        self,
+        reader: BatchReader,
+        sizes: BatchSizes,
+        width: int,
+        placement: Placement | None,
+        *,
+        whole_rows: bool = False,
     ) -> None:
         self.reader, self._sizes, self._width = reader, sizes, width
         self._placement = placement
+        self._cuts = whole_rows and placement is not None and placement.splits_columns
         self._announced = -1
 
     def __call__(self, step: int) -> AnyBatch:
@@ -153,9 +160,8 @@ class BatchMaker:
         self._announce(step + 1)  # so that the disk is read while this batch is made
         if self._placement is None:
             return self.read(step)
-        return self._placement.place(
-            self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows)
-        )
+        place = self._placement.place_whole if self._cuts else self._placement.place
+        return place(self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows))
 
     def read(self, step: int, wanted: Offsets | None = None) -> Batch:
         """Return all columns of the wanted rows of a batch (ascending; None: all), on no mesh."""
@@ -166,7 +172,9 @@ class BatchMaker:
         larger than the memory of this machine."""
         for step in self._sizes.steps:
             size, width = self._shape(step)
-            if self._placement is not None:
+            if self._cuts:
+                self.spec(step)
+            elif self._placement is not None:
                 self._placement.check((size, width))
             # A host of a mesh may hold a small part of the tokens, but knows where each row is.
             num_bytes = size * (_PLACE_BYTES + (0 if self._placement else width * _TOKEN_BYTES))
@@ -182,6 +190,8 @@ class BatchMaker:
         shapes = {name: (self._sizes.size(step), *a.shape[1:]) for name, a in row.items()}
         if self._placement is None:
             return {name: ArraySpec(shapes[name], array.dtype) for name, array in row.items()}
+        for name, shape in shapes.items() if self._cuts else ():
+            self._placement.check(shape, f"{name} of ")
         return {
             name: self._placement.spec_of(shapes[name], array.dtype) for name, array in row.items()
         }

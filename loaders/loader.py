@@ -54,10 +54,12 @@ class DataLoader:
                 generation begins, and its epochs are counted from there
     view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, preference, or a
                 function of your own
-    remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows
+    remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows;
+                there is an end only with epochs
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
-    exhausted   when a dataset of a mixture is used up: stop, repeat it until all are, or drop it
+    exhausted   when a dataset of a mixture has been read `epochs` times: stop, repeat it until all
+                have been, or drop it. Without epochs none is ever used up: all are read for ever
     verify      when the hash of a shard is checked: lazy, before it is first read; open, all now;
                 off, never. An already open dataset keeps the setting it was opened with;
                 verify='open' checks it anyway
@@ -95,6 +97,7 @@ class DataLoader:
         self._members, components = open_mix(data, generation, self._sizes, verify)
         self.datasets = {name: member.datasets[-1] for name, member in self._members.items()}
         self.seq_len = next(iter(self.datasets.values())).seq_len
+        _check_end(epochs, remainder, exhausted, len(components))
         self._mixture = plan_mixture(
             components,
             epochs=epochs,
@@ -261,13 +264,9 @@ class DataLoader:
     def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
         members = list(self._members.values())
         named = make_view(view, [dataset.about for one in members for dataset in one.datasets])
-        if named.whole_rows and placement is not None and placement.splits_columns:
-            raise ConfigError(
-                f"spec {placement.spec} splits the sequence, but this view needs whole rows; split "
-                "the rows only"
-            )
         reader = BatchReader(members, self._mixture, self._sizes, named)
-        maker = BatchMaker(reader, self._sizes, self.seq_len + named.more_columns, placement)
+        width = self.seq_len + named.more_columns
+        maker = BatchMaker(reader, self._sizes, width, placement, whole_rows=named.whole_rows)
         maker.check()
         return maker
 
@@ -324,6 +323,22 @@ class DataLoader:
             )
         steps = min(steps, self._last_step)
         return steps if max_steps is None else min(steps, max_steps)
+
+
+def _check_end(epochs: int | None, remainder: str, exhausted: str, num_datasets: int) -> None:
+    """Raise for settings of an end that never comes, or that all datasets reach at once."""
+    given = {"remainder": remainder} if remainder != "drop" else {}
+    given |= {"exhausted": exhausted} if exhausted != "stop" else {}
+    for name, value in given.items() if epochs is None else ():
+        raise ConfigError(
+            f"{name}={value!r} has no effect without epochs: data is read for ever; set epochs, or "
+            f"leave {name} out"
+        )
+    if "exhausted" in given and num_datasets == 1:
+        raise ConfigError(
+            f"exhausted={exhausted!r} has no effect for one dataset, which ends by itself; "
+            "leave it out"
+        )
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -41,6 +41,7 @@ from dataprep.pipeline.storage.manifest import (
     TokenizedManifest,
 )
 from dataprep.pipeline.storage.parts import check_parts_there, read_generation
+from dataprep.pipeline.storage.places import dataset_folder
 
 Weight = int | float | str | Fraction
 Data = str | Path | PackedDataset
@@ -172,7 +173,7 @@ def _path_of(folder: Any) -> Path:
             "data is the folder of a dataset, an open dataset or {name: (folder, weight)}, "
             f"got {shown(folder)}"
         )
-    return Path(folder)
+    return dataset_folder(folder)
 
 
 def _weights_by_row(

@@ -105,28 +105,54 @@ class Placement:
                 "each at most once"
             )
 
-    def check(self, shape: tuple[int, int]) -> None:
+    def check(self, shape: tuple[int, ...], what: str = "") -> None:
         """Raise a ConfigError unless every device gets equally much."""
         try:
-            self.sharding().shard_shape(shape)
+            self.sharding(len(shape)).shard_shape(shape)
         except ValueError as error:
             raise ConfigError(
-                f"a batch of {shape[0]} rows of {shape[1]} tokens cannot be split evenly by "
+                f"{what}a batch of {shape[0]} rows of {shape[1]} tokens cannot be split evenly by "
                 f"{self.spec} on a mesh of {dict(self.mesh.shape)}: {error}"
             ) from None
 
     def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
         """Read what this host needs of a batch, and put it on the host's devices."""
-        if os.getpid() != self._process:
-            raise ConfigError(
-                "a loader that places batches on a mesh cannot be used in a forked process: jax "
-                "does not work there; start the process by spawn, and make the loader in it"
-            )
+        self._check_process()
         groups = self.groups(shape)
         parts = {group.columns: read(group.columns, group.rows) for group in groups}
         by_columns = {group.columns: group for group in groups}
         names = next(iter(parts.values()))
         return {name: self._assemble(name, shape, by_columns, parts) for name in names}
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise ConfigError(
+                "a loader that places batches on a mesh cannot be used in a forked process: jax "
+                "does not work there; start the process by spawn, and make the loader in it"
+            )
+
+    def place_whole(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
+        """Read whole rows, though devices may hold parts of them, and place what each holds.
+
+        For views whose columns are not those of the rows: their arrays have widths of their own.
+        """
+        self._check_process()
+        ranges = sorted({rows for group in self.groups(shape) for rows in group.ranges})
+        group = Group(columns=(0, shape[1]), ranges=tuple(ranges))
+        parts = read(group.columns, group.rows)
+        return {name: self._cut(name, shape[0], group, part) for name, part in parts.items()}
+
+    def _cut(self, name: str, num_rows: int, group: Group, part: np.ndarray[Any, Any]) -> jax.Array:
+        whole = (num_rows, *part.shape[1:])
+        self.check(whole, f"{name} of ")
+
+        def part_of(index: Index | None) -> np.ndarray[Any, Any]:
+            rows, *columns = index or (slice(None),)
+            first, stop, _ = rows.indices(num_rows)
+            start = group.offset(first)
+            return part[(slice(start, start + stop - first), *columns)]
+
+        return jax.make_array_from_callback(whole, self.sharding(len(whole)), part_of)
 
     def _assemble(
         self,

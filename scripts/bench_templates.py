@@ -27,8 +27,9 @@ from transformers.utils import chat_template_utils as transformers_chat
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
+from dataprep.pipeline.documents.chat.refused import RefusedError
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
-from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
+from dataprep.pipeline.documents.chat.spans import SpanRules
 
 NOW = datetime.datetime(2025, 1, 2, 3, 4, 5)
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}

@@ -96,7 +96,7 @@ def run_cli(tmp_path: Path, commands: ForkServer) -> RunCli:
     """Run `dataprep ARGS` in a process of its own, by default in `tmp_path`.
 
     run_cli("stats", dataset, "--json").stdout          what it printed
-    run_cli("stats", "nowhere", check=False).code       5
+    run_cli("stats", "nowhere", check=False).code       2
 
     A fork of a process that has imported the commands, unless the environment is another one.
     """

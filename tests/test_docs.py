@@ -5,29 +5,32 @@ Blocks of a page run in order in one folder, which has what docs/README.md says.
 
 from __future__ import annotations
 
+import configparser
 import doctest
 import filecmp
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
 import tomllib
 import wave
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 
 import dataprep
 from conftest import PLAIN, RunCli, Sample
 from dataprep.configs.load import load_config
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.run import RunConfig
 from dataprep.pipeline.engine.fast import ADAPTERS
 from dataprep.pipeline.engine.proof import shipped
 from support.modules import ROOT
@@ -35,6 +38,7 @@ from support.pages import PAGES, REFERENCE, Block, blocks_of, plain_commands, pr
 
 # What cannot run here may be shown: names of the hub, stores elsewhere.
 ELSEWHERE = re.compile(r"hf:|s3://|gs://")
+HOME = "/srv/corpus"  # of the data, on the machine that crontabs and the like are for
 COLOURS = {"red": (220, 30, 20), "green": (20, 160, 60), "blue": (40, 60, 200), "grey": (128,) * 3}
 
 
@@ -84,6 +88,8 @@ class Reader:
             "pycon": self._pycon,
             "json": lambda block: json.loads(block.text),
             "yaml": self._yaml,
+            "ini": self._unit,
+            "crontab": self._crontab,
             "toml": lambda block: tomllib.loads(block.text),
             "": lambda block: None,
         }
@@ -129,9 +135,37 @@ class Reader:
         assert test.examples, f"{block.place} has no example"
 
     def _yaml(self, block: Block) -> None:
+        if block.title.startswith(".github/"):
+            jobs = yaml.safe_load(block.text)["jobs"].values()
+            self._elsewhere(step["run"] for job in jobs for step in job["steps"])
+            return
         file = Path(block.title or f"block-{block.line}.yaml")
         file.write_text(f"{block.text}\n", encoding="utf-8")
-        load_config(TokenizeConfig, files=[str(file)])
+        load_config(RunConfig, files=[str(file)])  # has the keys of all configs
+
+    def _unit(self, block: Block) -> None:
+        """A unit of systemd: what it starts must run."""
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.optionxform = str  # type: ignore[assignment]
+        unit.read_string(block.text)
+        starts = [unit[name]["ExecStart"] for name in unit if "ExecStart" in unit[name]]
+        self._elsewhere(starts)
+        assert starts or "Timer" in unit, f"{block.place} starts nothing"
+
+    def _crontab(self, block: Block) -> None:
+        fields = [line.split(None, 5) for line in block.lines]
+        assert all(len(found) == 6 for found in fields), block.place
+        self._elsewhere(found[5].removeprefix(f"cd {HOME} && ") for found in fields)
+
+    def _elsewhere(self, commands: Iterable[str]) -> None:
+        """Run commands of another machine, whose folder of the corpus is the one that the page
+        wrote a config to, or this one."""
+        home = "corpus" if Path("corpus/dataprep.yaml").exists() else "."
+        for command in commands:
+            words = [word.replace(HOME, ".") for word in shlex.split(command)]
+            assert os.path.basename(words[0]) == "dataprep", command
+            words = [f".{word}" if word.startswith("/") else word for word in words[1:]]
+            self._run_cli(*words, cwd=Path(home).absolute())
 
 
 # What these pages run, other tests run in small; the rest is what a new user types first.

@@ -69,6 +69,7 @@ def process_conversations(
     origins["offset"] = records.offsets[layout.kept]
     origins["codes_dropped"] = layout.codes_dropped
     origins["codes_thinned"] = layout.codes_thinned
+    origins["thinking_left_out"] = found.thinking_left_out
     origins["special_in_text"] = _special_of_documents(found, weighed)
     errors = [*records.errors, *records.errors_at(reasons)]
     processed = Processed(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.codes import NotCodesError, integers_of
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.modalities.block import Block
-from dataprep.pipeline.sources.keys import did_you_mean
+from dataprep.pipeline.sources.keys import did_you_mean, what_to_set
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
 SEGMENT_KEYS = frozenset(("type", "text", "codes", "loss", *MODALITIES))
@@ -62,7 +62,8 @@ def value_of(record: Record, key: str, flag: str = "--fields", *, lwm: bool) -> 
     near = did_you_mean(name, found) or did_you_mean(name.partition(".")[0], found)
     joined = ", and note that + joins only texts" if "+" in key else ""
     quoted = ", and end a text with a quote" if "'" in (key[:1], key[-1:]) else ""
-    raise ValueError(f"field {key!r} is missing ({place}); {near}set {flag}{joined}{quoted}")
+    fix = what_to_set(key, record, flag)
+    raise ValueError(f"field {key!r} is missing ({place}); {near}{fix}{joined}{quoted}")
 
 
 def _last_object(record: Record, key: str) -> tuple[Record, str]:
@@ -112,7 +113,16 @@ def _what(value: Any) -> str:
     return f"{type(value).__name__} {short(repr(value))}"
 
 
+def _is_conversation(value: Any) -> bool:
+    """Return whether it looks like a list of messages: objects, each with some text."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return False
+    return any(isinstance(item, str) for item in value[0].values())
+
+
 def _hint(key: str, value: Any) -> str:
+    if _is_conversation(value):
+        return f"; if it is a conversation, say --chat {key} instead of --fields"
     if isinstance(value, list | np.ndarray):
         return "; if they are codes, name the field vision or audio"
     if isinstance(value, dict) and value:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.objectives.preference import Pairs, put_together
-from dataprep.pipeline.documents.process import Processed, TextEncoder, process
+from dataprep.pipeline.documents.process import COUNTED, Processed, TextEncoder, process
 from dataprep.pipeline.documents.rules import Rules
 from dataprep.pipeline.types import Records
 
@@ -43,7 +43,7 @@ def _of_records(
     origins = sides.origins[first].copy()
     origins["line"] = line[first]
     if is_pair and len(first):
-        for name in ("codes_dropped", "codes_thinned", "special_in_text", "tokens_cut"):
+        for name in COUNTED:
             origins[name] += sides.origins[name][first + 1]
     documents = sides.documents
     if len(documents.ends):

@@ -34,8 +34,10 @@ ORIGIN = np.dtype(
         ("codes_thinned", "<i8"),  # of frames or codebooks that the config leaves out
         ("special_in_text", "<i8"),  # special tokens that its texts spell
         ("tokens_cut", "<i8"),  # by the budget
+        ("thinking_left_out", "<i8"),  # messages whose thinking the chat template does not write
     ]
 )
+COUNTED = (ORIGIN.names or ())[2:]  # once for a record
 
 
 class TextEncoder(Protocol):
@@ -94,12 +96,11 @@ def process(
             good = without(records, {int(layout.kept[i]): why for i, why in reasons.items()})
             return process(good, rules, encoder, first_line, places)
     documents, has_tokens = assemble(layout, ids, offsets, rules.masks, rules.dtype)
-    origins = np.empty(len(layout.kept), ORIGIN)
+    origins = np.zeros(len(layout.kept), ORIGIN)
     origins["line"] = records.lines[layout.kept]
     origins["offset"] = records.offsets[layout.kept]
     origins["codes_dropped"] = layout.codes_dropped
     origins["codes_thinned"] = layout.codes_thinned
-    origins["special_in_text"] = 0
     origins["tokens_cut"] = cut
     special = np.maximum(encoded.special - layout.special, 0)  # literals are not content
     if special.any():
@@ -149,7 +150,7 @@ def with_objective(
     origins = processed.origins[made.owner]
     # What is counted of a record is counted once.
     again = np.flatnonzero(made.owner[1:] == made.owner[:-1]) + 1
-    for name in ("codes_dropped", "codes_thinned", "special_in_text", "tokens_cut"):
+    for name in COUNTED:
         origins[name][again] = 0
     return replace(processed, documents=made.documents, origins=origins)
 

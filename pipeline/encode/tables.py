@@ -59,6 +59,10 @@ class CodesMarker:
     cursor: Cursor
     final: bool  # whether it is the last shard of its task
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.num_records
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeColumn:

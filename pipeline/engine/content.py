@@ -4,7 +4,8 @@
     151644 872 198       82 … 27 91 …     151645 198            by its letters in the second only
 
 `tokenizers` finds special tokens everywhere or nowhere. So those outside of content are replaced by
-marks, as for literals of the config (`in_text`), and all others are text.
+marks, as for literals of the config (`in_text`), and all others are text. That also finds BOS and
+EOS where they are words of the model only, which `tokenizers` would split: as `transformers` does.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dataprep.pipeline.engine.files import TokenizerFiles
-from dataprep.pipeline.engine.in_text import mark_literals
+from dataprep.pipeline.engine.in_text import new_mark
 from dataprep.pipeline.engine.places import TokenPlaces, in_bytes
-from dataprep.pipeline.engine.plain import PlainEngine, places_of
+from dataprep.pipeline.engine.plain import Marked, PlainEngine, places_of
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -34,10 +35,15 @@ class ContentEncoder:
     """Encodes the strings of a text, of a tokenizer.json."""
 
     def __init__(self, files: TokenizerFiles) -> None:
-        tokens = sorted({t.content for t in files.special if not t.in_model}, key=len, reverse=True)
-        marked, marks = mark_literals(files, tokens)
-        self._engine = PlainEngine(files, marks)
-        self._mark_of = dict(zip(tokens, marked, strict=True))
+        tokens = sorted((t.content for t in files.special), key=len, reverse=True)
+        self._mark_of = {token: new_mark(token) for token in tokens}
+        self._engine = PlainEngine(
+            files,
+            {
+                self._mark_of[token.content]: Marked(id=token.id, spelled=token.content)
+                for token in files.special
+            },
+        )
         self._any = re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
         self._special = np.array([t.id for t in files.special if not t.is_unknown], np.uint32)
         self._content_of = {token.id: token.content for token in files.special}

@@ -22,6 +22,7 @@ ANSWER_SECONDS = 2.0
 HUB_SECONDS = "HF_HUB_ETAG_TIMEOUT"  # by which users of the hub set it
 
 CHAT_TEMPLATE = "chat_template.jinja"  # most tokenizers have theirs in tokenizer_config.json
+TEMPLATES = "additional_chat_templates"  # a folder
 WAYS = "Give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name or bytes"
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -197,6 +198,30 @@ def _fetch_configs(name: str, path: Path, unanswered: str) -> None:
             continue
         except Exception as error:
             raise _cannot_fetch(name, config, error) from error
+
+
+def fetch_templates(name: str, path: Path) -> None:
+    """Fetch the chat templates of a tokenizer, found at `path`, that have files of their own.
+
+    The hub is asked which there are; where it was not asked for the tokenizer either, or `name` is
+    none of its names, what is there is all there is.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import EntryNotFoundError
+
+    if HF_HUB_OFFLINE or os.path.exists(os.path.expanduser(name)) or not looks_like_hub_name(name):
+        return
+    commit, seconds = _commit_of(path), _answer_seconds()
+    try:
+        tree = _within(seconds, lambda: [*HfApi().list_repo_tree(name, TEMPLATES, revision=commit)])
+        for file in (entry.path for entry in tree if entry.path.endswith(".jinja")):
+            if not isinstance(try_to_load_from_cache(name, file, revision=commit), str):
+                _download(name, file, commit)
+    except EntryNotFoundError:
+        return
+    except Exception as error:  # the hub's errors share no base class
+        raise _cannot_fetch(name, TEMPLATES, error) from error
 
 
 def _cannot_fetch(name: str, file: str, error: Exception) -> ConfigError:

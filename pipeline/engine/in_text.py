@@ -160,7 +160,7 @@ def mark_literals(
             )
         for token, start, stop in reversed(found):
             meant = Marked(id=token.id, spelled=literal[start:stop])
-            mark = marks.setdefault(meant, _new_mark(meant.spelled))
+            mark = marks.setdefault(meant, new_mark(meant.spelled))
             literal = literal[:start] + mark + literal[stop:]
         marked.append(literal)
     return marked, {mark: meant for meant, mark in marks.items()}
@@ -177,7 +177,7 @@ def special_in_literals(files: TokenizerFiles, literals: Sequence[str]) -> list[
     return [list(spelled_in(parser, literal, tokens)) for literal in literals]
 
 
-def _new_mark(spelled: str) -> str:
+def new_mark(spelled: str) -> str:
     """Return a new mark that begins and ends with a letter or digit if `spelled` does.
 
     So that tokens beside it, which may have to be single words, see what they would see.

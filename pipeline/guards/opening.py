@@ -9,11 +9,13 @@ Links are followed: what counts is where they lead. Files that are read whole ha
 
 from __future__ import annotations
 
+import difflib
 import errno
 import io
 import os
 import stat
 from functools import lru_cache
+from pathlib import Path
 
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -22,6 +24,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }
+_NEAR = 0.65  # how alike two names are, so that one may be meant by the other
 _KERNEL = ("/proc", "/sys")  # their files look regular, but may wait, or never end
 # A manifest of 20,000 shards has 10 MB, one of a million sources 300 MB.
 MAX_BYTES = 1 << 30
@@ -88,6 +91,27 @@ def why_unusable(path: str | os.PathLike[str], error: OSError | None = None) -> 
     if os.path.islink(path) and isinstance(error, FileNotFoundError | NotADirectoryError):
         return f"is a broken link (to {os.readlink(path)}); remove it or mend it"
     return f"cannot be read: {error.strerror}"
+
+
+def near_path(path: str) -> str:
+    """Return a question that ends a message about a path that does not exist, or nothing: the
+    nearest name in the first folder of it that does exist.
+
+    >>> near_path("/dev/nul"), near_path("/no/such")
+    ('; did you mean /dev/null?', '')
+    """
+    whole = gone = Path(os.path.normpath(os.path.expanduser(path)))
+    while not os.path.isdir(gone.parent) and gone.parent != gone:
+        gone = gone.parent
+    try:
+        near = difflib.get_close_matches(gone.name, os.listdir(gone.parent), n=1, cutoff=_NEAR)
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return ""
+    if not near:
+        return ""
+    found = gone.with_name(near[0])
+    there = found / whole.relative_to(gone)
+    return f"; did you mean {there if os.path.exists(there) else found}?"
 
 
 def _what(status: os.stat_result) -> str:

@@ -18,15 +18,17 @@ from dataprep.pipeline.files import PASSAGES, id_of, links_of, local_paths
 from dataprep.pipeline.guards.secrets import identity_of
 
 
-def refuse_twice(named: Iterable[tuple[str, str]]) -> None:
+def refuse_twice(
+    named: Iterable[tuple[str, str]], or_else: str = ", or read it twice with --allow-duplicates"
+) -> None:
     """Raise a ConfigError if two are the same file; each is (the input that named it, its path)."""
     seen: dict[object, tuple[str, str]] = {}
     for given, path in named:
         key = _identity(path)
         if key in seen:
             raise ConfigError(
-                f"{_shown(given, path)} is the same file as {_shown(*seen[key])}; leave one out, "
-                "or read it twice with --allow-duplicates"
+                f"{_shown(given, path)} is the same file as {_shown(*seen[key])}; leave one out"
+                f"{or_else}"
             )
         seen[key] = given, path
 

@@ -32,7 +32,7 @@ from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Marker
 from dataprep.pipeline.jobs.executors import EXECUTORS, Message
-from dataprep.pipeline.jobs.limits import ErrorLimit, TooManyErrors
+from dataprep.pipeline.jobs.limits import ErrorLimit, NothingLeftError, TooManyErrors
 from dataprep.pipeline.jobs.overlap import refuse_overlap
 from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
 from dataprep.pipeline.jobs.publish import (
@@ -111,7 +111,12 @@ def _publication(
         draft = recipe.draft(plan, work, jobs.markers)
         recipe.check(draft.manifest.counts, recipe.limits)
     except TooManyErrors as error:
+        if jobs.markers.hold_nothing():  # so that another try need not throw it away
+            remove_work(work)
         raise limit.named(error, jobs.name_record) from None
+    except NothingLeftError as error:
+        remove_work(work)
+        raise InputError("; ".join([str(error), *draft.found.notes])) from None
     except UntrustedWorkError as error:
         # The workers have ended by now, so nothing is written any more.
         remove_dataset(out)

@@ -110,7 +110,7 @@ def entry_of(source: Source, sums: Mapping[str, int], on_error: str) -> dict[str
         "kind": source.kind,
         "bytes": source.num_bytes,
         "fingerprint": source.fingerprint,
-        "records": sums["read"],
+        "records": sums.get("records", sums["read"]),
         "written": sums["written"],
         "quarantined": sums["bad"] if quarantine else 0,
         "dropped": 0 if quarantine else sums["bad"],

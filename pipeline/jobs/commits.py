@@ -44,6 +44,10 @@ class Marker(Protocol):
     def files(self) -> Mapping[str, Written]:
         """Its files, by their role."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in it: every record that was read is bad or empty."""
+
 
 M = TypeVar("M", bound=Marker)
 
@@ -118,6 +122,11 @@ class Markers(Generic[M]):
             found = read_markers(self._stems[task], self._kind)
             raise lost(marker_file(self._stems[task], len(found)))
         return self._done[task]
+
+    def hold_nothing(self) -> bool:
+        """Return whether nothing was committed, or only shards with nothing in them."""
+        found = (marker for stem in self._stems for marker in read_markers(stem, self._kind))
+        return all(marker.is_empty for marker in found)
 
     def _is_done(self, task: int) -> bool:
         if task not in self._done:

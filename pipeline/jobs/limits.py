@@ -31,6 +31,10 @@ class TooManyErrors(InputError):
         self.limit, self.at_task = limit, at_task
 
 
+class NothingLeftError(InputError):
+    """All was done, but nothing came of it that is worth keeping."""
+
+
 class ErrorLimit:
     """Counts the bad records of tasks, and finds the first task at which they are too many.
 
@@ -90,17 +94,21 @@ def check_errors(limit: str | None, read: int, bad: int) -> None:
 
 def check_counts(counts: Mapping[str, int], limits: Limits) -> None:
     """Raise if more records are bad than allowed, or if nothing was written."""
-    read = counts["documents_read"]
+    read = counts.get("records_read", counts["documents_read"])  # may give several documents each
     bad = counts["documents_quarantined"] + counts["documents_dropped"]
     check_errors(limits.max_errors, read, bad)
     if limits.allow_empty:
         return
     if read == 0:
-        raise InputError("the inputs hold no records; allow that with --allow-empty")
+        raise NothingLeftError("the inputs hold no records; allow that with --allow-empty")
     if counts["documents_written"] == 0:
         empty = counts.get("documents_empty", 0)
-        raise InputError(
+        why = {
+            "--on-error fail says what is wrong with the first bad one": bad,
+            "empty ones have nothing in their fields": empty,
+        }
+        raise NothingLeftError(
             f"the inputs hold {counted(read, 'record')}, but none gave a document "
-            f"({bad} bad, {empty} empty); --on-error fail says what is wrong with the first, "
+            f"({bad} bad, {empty} empty); {', '.join(text for text, n in why.items() if n)}; "
             "--allow-empty allows it"
         )

@@ -27,7 +27,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from multiprocess.connection import Connection
 
 SAFE_PATH = "PYTHONSAFEPATH"
-Message = dict[str, Any]  # {"type": "progress", …}; small: no tokens
+Message = Mapping[str, Any]  # {"type": "progress", …}; small: no tokens
 Send = Callable[[Message], None]
 Commit = Callable[[], None]
 RunJob = Callable[[int, Send], Commit]  # a job is the number of a task in the plan

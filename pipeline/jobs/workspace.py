@@ -117,7 +117,7 @@ def refuse_other_run(
     )
     raise ConflictError(
         f"{out} has an unfinished run of something else ({changes}); "
-        "finish that one, name another --out, or throw it away with --overwrite"
+        "throw it away with --overwrite, name another --out, or finish it by its own command"
     )
 
 

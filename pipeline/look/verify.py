@@ -20,6 +20,7 @@ from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.look.checks import checker_of, said_by
 from dataprep.pipeline.look.checks.errors import check_errors
+from dataprep.pipeline.look.checks.forgotten import check_forgotten
 from dataprep.pipeline.look.checks.growth import check_growth, generations_of, parts_named
 from dataprep.pipeline.look.checks.listing import check_listing, walk
 from dataprep.pipeline.look.groups import Between
@@ -119,6 +120,7 @@ def _verify_whole(folder: Path, manifest: Manifest, between: Between) -> Verifie
             raise CorruptError(
                 f"{folder} holds {found[name]:,} {name}, its manifest says {said.get(name)}"
             )
+    check_forgotten(folder, manifest)
     check_bytes(folder)
     return Verified(
         folder=folder,

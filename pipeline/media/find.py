@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dataprep.pipeline.errors import CorruptError, InputError
-from dataprep.pipeline.guards.opening import why_unusable
+from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
@@ -27,7 +27,7 @@ from dataprep.pipeline.media.values import is_inside
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
-from dataprep.pipeline.sources.find import local_path
+from dataprep.pipeline.sources.find import EMPTY, local_path
 from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
 from dataprep.pipeline.sources.patterns import (
     check_folders,
@@ -130,7 +130,7 @@ def find_media(
         return _sorted(folder, names, beside, spec, search)
     if is_local:
         raise InputError(f"{spec} {why_unusable(path)}")
-    raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+    raise InputError(f"{spec} does not exist{near_path(spec)}" if spec else EMPTY)
 
 
 def _in_folder(path: str, spec: str, search: _Search) -> list[FoundMedia]:

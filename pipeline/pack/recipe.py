@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.pack import PackConfig
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.foresee import foresee
-from dataprep.pipeline.jobs.limits import Limits
+from dataprep.pipeline.jobs.limits import Limits, NothingLeftError
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
@@ -36,6 +36,7 @@ from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
+from dataprep.pipeline.storage.places import dataset_folder
 
 
 def pack(
@@ -88,9 +89,10 @@ def _corpus(config: PackConfig) -> Corpus:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
     if not config.seq_len:
         raise ConfigError("seq_len is not set; --seq-len 4096 makes rows of 4096 input tokens")
+    folders = [dataset_folder(folder) for folder in config.inputs]
     if not config.allow_duplicates:
         refuse_twice((folder, os.path.join(folder, MANIFEST)) for folder in config.inputs)
-    corpus = Corpus([Path(folder) for folder in config.inputs], all_masks=config.all_masks)
+    corpus = Corpus(folders, all_masks=config.all_masks)
     if config.select is not None:
         corpus.selection = read_selection(config.select, corpus.num_documents)
     if config.overflow == "turns":
@@ -163,4 +165,4 @@ def _draft(corpus: Corpus, work: Path, markers: Markers[RowsMarker]) -> Draft:
 
 def _check_rows(counts: Mapping[str, int], limits: Limits) -> None:
     if not counts["rows"] and counts["documents_read"]:
-        raise InputError("packing left no rows: every document was dropped; set --overflow")
+        raise NothingLeftError("packing left no rows: every document was dropped; set --overflow")

@@ -53,6 +53,10 @@ class RowsMarker:
     files: dict[str, Written]  # by role
     final: bool = True
 
+    @property
+    def is_empty(self) -> bool:
+        return not self.num_rows
+
 
 def task_name(task: PackTask) -> str:
     """Return what the names of a task's files begin with."""

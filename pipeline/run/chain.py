@@ -32,7 +32,7 @@ from dataprep.pipeline.run.packed import PackOf, plan_packed
 from dataprep.pipeline.run.parts import PlannedParts, current, finished_parts, settle
 from dataprep.pipeline.run.selections import REASONS, Selections
 from dataprep.pipeline.run.tokenized import plan_tokenized
-from dataprep.pipeline.run.versions import forgotten_in, origin_of
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import (
     Manifest,
     PackedManifest,
@@ -40,6 +40,7 @@ from dataprep.pipeline.storage.kinds import (
     files_of,
 )
 from dataprep.pipeline.storage.parts import G, parts_of
+from dataprep.pipeline.storage.provenance import forgotten_in
 
 CODES, TOKENIZED, PACKED = "codes", "tokenized", "packed"
 

@@ -2,13 +2,14 @@
 
     out/web/tokenized/parts/00003          no manifest: begun, and never finished
     out/web/tokenized/.work                the work folder of an unfinished run
-    out/web/tokenized/generations/00000    older than the newest N, if only those are kept
-    out/web/tokenized/parts/00001          no generation that is kept names it
+    out/web/tokenized/parts/00001          no generation names it, or only those older than the
+                                           newest N, if only those are kept
     out/web/codes/parts/00000              of earlier settings, if only the newest N are kept
 
 Only what bears a mark of dataprep or is listed by a manifest of its own is removed, and never what
-a kept generation names. Generations go before their parts, and of a part the manifest goes before
-its files: a kill at any moment leaves datasets that are whole, and the next call finds the rest.
+a kept generation names. The small files of older generations stay: a trainer that moved on from one
+needs to know how many rows it had. Of a part the manifest goes before its files: a kill at any
+moment leaves datasets that are whole, and the next call finds the rest.
 """
 
 from __future__ import annotations
@@ -39,9 +40,8 @@ from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, Growing
 
 UNFINISHED = "unfinished work"
-OLD = "old generations"
 UNNAMED = "parts that no kept generation names"
-REASONS = (UNFINISHED, OLD, UNNAMED)  # in the order in which they are freed
+REASONS = (UNFINISHED, UNNAMED)  # in the order in which they are freed
 
 MAX_DEPTH = 3  # of the datasets below the folder of a run: CORPUS/packed-2048/SPLIT
 _GENERATION = re.compile(r"([0-9]{5,})\.json(\.tmp)?")
@@ -153,9 +153,7 @@ def _left_in_grown(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
     for number, file in _generations(dataset):
         if number > newest or file.suffix == ".tmp":  # never published: the next run writes it
             yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
-        elif number < oldest:
-            yield Leftover(path=file, reason=OLD, remove=partial(_remove_file, file))
-        else:
+        elif number >= oldest:
             named |= _named_by(dataset, f"{GENERATIONS}/{file.name}")[1]
     stray = temporary(dataset / MANIFEST)
     if stray.is_file() and not stray.is_symlink():

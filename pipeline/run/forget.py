@@ -25,10 +25,10 @@ from dataprep.pipeline.run.forgotten import (
 )
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.parts import Chosen, current, version_without
-from dataprep.pipeline.run.versions import forgotten_in
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 from dataprep.pipeline.storage.parts import G, parts_of
+from dataprep.pipeline.storage.provenance import forgotten_in
 
 TOKENIZED = "tokenized"
 

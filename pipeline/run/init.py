@@ -24,11 +24,13 @@ from dataprep.configs.tokenize import InputConfig
 from dataprep.pipeline.documents.chat.templates import DEFAULT, find_templates
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.run.commented import Remarks, commented
 from dataprep.pipeline.sniff.groups import SniffedCorpus, corpora_of
 from dataprep.pipeline.sniff.lengths import shares_around, suggested_length
 from dataprep.pipeline.sniff.look import look_at
 from dataprep.pipeline.sniff.tokenizers import tokenizer_near
+from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.sources.patterns import fixed_folder
 from dataprep.pipeline.tokenize.plan import FoundSources
 from dataprep.pipeline.tokenize.preview import Preview, preview_of
@@ -77,6 +79,8 @@ def suggest(
 ) -> Suggestion:
     """Suggest the config to be written to `file`, to whose folder its paths are relative."""
     looked = [look_at(spec) for spec in inputs]
+    named = ((each.spec, source.path) for each in looked for source in each.sources)
+    refuse_twice(named, or_else="")
     corpora = corpora_of(looked)
     folder = os.path.dirname(os.path.abspath(file))
     name, how = _tokenizer(tokenizer, corpora, folder)
@@ -86,9 +90,9 @@ def suggest(
     lengths = [each.preview.lengths for each in made]
     seq_len = suggested_length(lengths)
     shares = shares_around(seq_len, np.concatenate(lengths))
-    named, out = _named_from(folder, name), _out_beside(corpora, folder)
+    own_name, out = _named_from(folder, name), _out_beside(corpora, folder)
     values: dict[str, Any] = {
-        "tokenizer": named,
+        "tokenizer": own_name,
         "corpora": {
             corpus.name: {
                 "inputs": [path_from(folder, path, corpus.spec) for path in corpus.inputs],
@@ -103,7 +107,7 @@ def suggest(
     remarks = _remarks(made, how, own, shares, seq_len, file.name, out)
     return Suggestion(
         corpora=made,
-        tokenizer=named,
+        tokenizer=own_name,
         how=how,
         seq_len=seq_len,
         shares=shares,
@@ -237,6 +241,9 @@ def _remarks(
         if "chat" in corpus.finding.settings and has_template:
             own = "The tokenizer's own template is used; another: template: FILE, or chatml."
             remarks[*place, "chat"] = (own,)
+        if any(format_of(source.kind).has_separator for source in corpus.sources):
+            whole = "A file is one document; what separates several: text_separator: TEXT"
+            remarks[*place, "fields"] = (whole,)
         if corpus.finding.form == "pairs":
             fields = str(corpus.finding.settings["fields"]).replace(",", ",'\\n',", 1)
             remarks[*place, "fields"] = (f"With a line break between them: {fields}",)

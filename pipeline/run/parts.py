@@ -25,10 +25,11 @@ from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import begun_to_continue
 from dataprep.pipeline.run.generations import publish_generation
-from dataprep.pipeline.run.versions import forgotten_in, identity_without, write_without
+from dataprep.pipeline.run.versions import identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
 from dataprep.pipeline.storage.parts import PARTS, G, part_name
+from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")

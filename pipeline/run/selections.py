@@ -36,11 +36,12 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.run.duplicates import first_of_each
 from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
-from dataprep.pipeline.run.versions import forgotten_in, origin_of
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.keys import map_keys
 from dataprep.pipeline.storage.manifest import TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
+from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.typed import decode_as
 
 LEDGER = "selected.json"

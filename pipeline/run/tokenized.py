@@ -41,10 +41,11 @@ from dataprep.pipeline.run.parts import (
     never_made,
     unfinished_parts,
 )
-from dataprep.pipeline.run.versions import forgotten_in, origin_of
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
+from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.tokenize.plan import FoundSources, find_all_sources
 from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of

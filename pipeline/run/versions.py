@@ -16,8 +16,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dataprep.pipeline.files import Written, commit_files, sync_folder, temporary
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import TASKS, make_tasks_folder
@@ -27,15 +25,12 @@ from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.run.masking import Overwritten, rewrite_documents, rewrite_rows
 from dataprep.pipeline.storage.arrayrecord import save_array
-from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.entries import FileEntry, Json
 from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest, files_of_shard
 from dataprep.pipeline.storage.parts import Growing
-from dataprep.pipeline.storage.provenance import FORGOTTEN
+from dataprep.pipeline.storage.provenance import FORGOTTEN, FORGOTTEN_NUMBER
 from dataprep.pipeline.types import Offsets
-
-NUMBERS = np.dtype("<u8")
 
 
 def identity_without(manifest: Growing, documents: Offsets) -> Json:
@@ -58,14 +53,6 @@ def origin_of(manifest: Growing) -> Json:
         "contents": contents_of(manifest),
         "identity": manifest.identity,
     }
-
-
-def forgotten_in(place: Path, manifest: Growing) -> Offsets:
-    """Return the documents that were taken out of a part."""
-    entry = next((entry for entry in manifest.files if entry.path == FORGOTTEN), None)
-    if entry is None:
-        return np.zeros(0, np.int64)
-    return read_array(place, entry, NUMBERS).astype(np.int64)
 
 
 def write_without(old: Path, manifest: Growing, documents: Offsets, new: Path) -> None:
@@ -94,7 +81,7 @@ def _draft(old: Path, manifest: Growing, documents: Offsets, work: Path) -> Draf
         file = _linked(old, entry, names.of(entry.path))
         moves.append(Move(path=names.of(entry.path), name=entry.path, file=file))
     listed = names.of(FORGOTTEN)
-    save_array(temporary(listed), documents.astype(NUMBERS))
+    save_array(temporary(listed), documents.astype(FORGOTTEN_NUMBER))
     file = commit_files({FORGOTTEN: listed})[FORGOTTEN]
     moves.append(Move(path=listed, name=FORGOTTEN, file=file))
     sync_folder(work / TASKS)

@@ -30,6 +30,10 @@ NAMES = {
 IDS = re.compile(
     r"(input_|token_|tokens?_)?ids|(input_|target_)?tokens|labels|attention_mask", re.I
 )
+# Of a picture or sound, and yet none of its codes: image_size, video_ids.
+FACTS = re.compile(
+    r".*(ids?|ind(ex|ices)|offsets?|counts?|sizes?|shape|width|height|len(gths?)?)", re.I
+)
 SMALLEST_FRAME = 16  # codes: a smaller common measure of lengths is chance
 
 DEFAULTS = ModalitiesConfig()
@@ -44,7 +48,7 @@ def modality_of(column: Column, made: Mapping[str, str]) -> str:
     if column.key in made:
         return made[column.key]
     if column.kind == "integers":
-        return by_glob or ("" if is_ids(column) else _by_name(column.key))
+        return by_glob or ("" if is_ids(column) else _by_name(column))
     return by_glob if column.kind in ("texts", "bytes") and _integers(column) else ""
 
 
@@ -66,8 +70,10 @@ def section_for(column: Column, modality: str, made: Mapping[str, str]) -> dict[
     return {**section, **_FRAMES[modality](arrays, highest + 1)}
 
 
-def _by_name(key: str) -> str:
-    last = key.rpartition(".")[2]
+def _by_name(column: Column) -> str:
+    last = column.key.rpartition(".")[2]
+    if FACTS.fullmatch(last) or min(map(np.size, column.values)) < SMALLEST_FRAME:
+        return ""
     return next((m for m in reversed(MODALITIES) if NAMES[m].search(last)), "")
 
 

@@ -216,5 +216,5 @@ def name_of(spec: str) -> str:
     last = text.rstrip("/").rpartition("/")[2]
     if not os.path.isdir(text):
         last = last.removesuffix(_ending(last)) or last
-    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", last).strip("-.")
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", last).strip("-._")
     return plain[:60] or "data"

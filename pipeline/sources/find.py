@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from dataprep.pipeline.errors import CorruptError, InputError
-from dataprep.pipeline.guards.opening import why_unusable
+from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.sources import hub, synthetic
 from dataprep.pipeline.sources.encoded import (
@@ -51,6 +51,7 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
 _NAMED = 3  # files that a message about left-out files names
+EMPTY = "an input is an empty string"
 _BY_ENDING = "not read from a folder by their endings"
 
 
@@ -206,7 +207,7 @@ def _find_local(spec: str) -> FoundPaths:
         return _by_pattern(path, spec)
     if os.path.lexists(path):
         raise InputError(f"{spec} {why_unusable(path)}")
-    raise InputError(f"{spec} does not exist" if spec else "an input is an empty string")
+    raise InputError(f"{spec} does not exist{near_path(spec)}" if spec else EMPTY)
 
 
 def _by_pattern(pattern: str, spec: str) -> FoundPaths:

@@ -14,6 +14,8 @@ import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+CONVERSATIONS = ("messages", "conversations", "conversation")  # what most datasets call them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
@@ -78,3 +80,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def what_to_set(key: str, known: Collection[str], flag: str = "--fields") -> str:
+    """Return how to name what is there instead of a key that is not.
+
+    >>> what_to_set("text", ["messages"]), what_to_set(" n", ["n"])
+    ('set --fields, or --chat messages for conversations', 'set --fields, without blanks')
+    """
+    blanks = ", without blanks" if key != key.strip() else ""
+    talks = [name for name in CONVERSATIONS if name in known]
+    chat = f", or --chat {talks[0]} for conversations" if talks else ""
+    return f"set {flag}{blanks}{chat}"

@@ -44,7 +44,9 @@ def _numbered(source: Source, cuts: list[Cut]) -> list[Cut]:
         return [replace(cuts[0], first_line=source.lines_before)]
     if all(cut.first_line >= 0 for cut in cuts):
         return cuts
-    _, *lines = format_of(source.kind).lines_before(source, [0, *(cut.start for cut in cuts)])
+    starts = [cut.start for cut in cuts]
+    before = [0] if starts[0] else []  # of a file that was appended to, they begin further on
+    lines = format_of(source.kind).lines_before(source, [*before, *starts])[len(before) :]
     return [replace(cut, first_line=line) for cut, line in zip(cuts, lines, strict=True)]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources.keys import Keys, did_you_mean
+from dataprep.pipeline.sources.keys import Keys, did_you_mean, what_to_set
 
 Way = tuple[str, ...]  # to a column through structs: ("meta", "url")
 # Where each name is. It may be a column and a way, too: where the first is null, the next counts.
@@ -27,7 +27,8 @@ def check_columns(keys: Keys | None, names: Sequence[str], path: str) -> None:
     for key in sorted(keys.lacking(counts) if keys else ()):
         near = did_you_mean(key, names) or did_you_mean(key.partition(".")[0], names)
         raise InputError(
-            f"column {key!r} not in {path} (columns: {', '.join(names)}); {near}set --fields"
+            f"column {key!r} not in {path} (columns: {', '.join(names)}); "
+            f"{near}{what_to_set(key, names)}"
         )
     for key in sorted(counts if keys is None else keys.tops):
         if counts[key] > 1:

@@ -13,6 +13,7 @@ agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
 parts         datasets that grow: generations, and the parts that they consist of
 joined        the manifests of parts ─► that of the whole
+places        folders that users name as datasets, and cannot mean
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays

@@ -90,7 +90,8 @@ class CodeShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextSource:
-    """A source of tokenize; records = written + quarantined + dropped + empty."""
+    """A source of tokenize: its records, and what became of them. A record may give several
+    documents: then more are written than read."""
 
     path: Text
     input: Text  # what the user named: a path, a folder, a glob, a URL …

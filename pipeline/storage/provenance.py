@@ -28,6 +28,7 @@ from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, SizeIfK
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.typed import decode_as
+from dataprep.pipeline.types import Offsets
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ FILES = "provenance/files.json"
 MEDIA = "provenance/media.parquet"
 LOST = "provenance/lost.jsonl"
 FORGOTTEN = "provenance/forgotten.npy"  # u64: numbers of documents that were taken out
+FORGOTTEN_NUMBER = np.dtype("<u8")
 DOCUMENT_ORIGIN = np.dtype([("piece", "<u4"), ("line", "<u4"), ("offset", "<i8")])
 # A piece is `head` tokens from the beginning of its document, then `length - head` from `start` on.
 ROW_PIECE = np.dtype(
@@ -82,10 +84,27 @@ def read_pieces(folder: Path, manifest: TokenizedManifest) -> tuple[SourcePiece,
     return tuple(found)
 
 
+def forgotten_in(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Offsets:
+    """Return the documents that were taken out of a part, ascending."""
+    entry = listed(manifest, FORGOTTEN)
+    if entry is None:
+        return np.zeros(0, np.int64)
+    numbers = read_array(folder, entry, FORGOTTEN_NUMBER).astype(np.int64)
+    if (np.diff(numbers, prepend=-1) <= 0).any() or (numbers >= _num_documents(manifest)).any():
+        raise CorruptError(f"{folder / FORGOTTEN} does not list documents of the dataset in order")
+    return numbers
+
+
+def _num_documents(manifest: TokenizedManifest | PackedManifest) -> int:
+    if isinstance(manifest, TokenizedManifest):
+        return manifest.counts["documents_written"]
+    return sum(source.records for source in manifest.sources)
+
+
 def read_row_pieces(folder: Path, manifest: PackedManifest, shard: RowShard) -> NDArray[Any]:
     """Return the pieces of the rows of a shard; documents are numbered through all parts."""
     pieces = read_array(folder, shard.provenance, ROW_PIECE)
-    num_documents = sum(source.records for source in manifest.sources)
+    num_documents = _num_documents(manifest)
     last = int(pieces["document"].max(initial=0))
     if len(pieces) and shard.first_document + last >= num_documents:
         path = folder / shard.provenance.path

@@ -5,7 +5,7 @@ vocabulary   special ids and tags, by the tokenizer's files and the config
 objectives   the tokens that objectives add; objectives that do not suit their input
 adopt        settings that the encoders of codes give, put into the config
 chats        the form of conversations, and the templates for them
-preview      what the first records tell of all, before the run
+preview      what some records tell of all, before the run
 engines      how much there is to encode ─► which engine does it
 notes        what a user should know before the run starts
 plan         inputs ─► sources ─► pieces ─► tasks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
@@ -19,6 +20,7 @@ from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, f
 from dataprep.pipeline.documents.objectives.preference import COMPLETION, PROMPT
 from dataprep.pipeline.documents.rules import chat_of, pairs_of
 from dataprep.pipeline.engine import TokenizerFiles
+from dataprep.pipeline.engine.hub import fetch_templates
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.sources import format_of, read_source
@@ -67,8 +69,10 @@ def find_chats(
     """Return the chat of each input; None for those that have fields, or of which nothing is
     read."""
     found: list[ChatPlan | None] = []
-    for i, item in enumerate(config.inputs):
-        chat = chat_of(config, i)
+    chats = [chat_of(config, i) for i in range(len(config.inputs))]
+    if any(chats) and files.path and not files.note:  # a note: the hub did not answer
+        fetch_templates(config.tokenizer, Path(files.path))
+    for i, (item, chat) in enumerate(zip(config.inputs, chats, strict=True)):
         own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         if chat is None or not own:
             found.append(None)

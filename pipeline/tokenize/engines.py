@@ -1,4 +1,4 @@
-"""Choose the engine of a run by how much there is to encode.
+"""Choose the engine of a run by how much is left to encode.
 
     below  2 MB    the reference: a fast engine takes a second longer to load
     below 50 MB    an engine whose proof is there already, else the reference
@@ -23,9 +23,12 @@ SMALL_BYTES = 50_000_000
 BYTES_PER_RECORD = 10_000  # a guess, for tasks that read only some records of their pieces
 
 
-def choose_engine(requested: str, plan: TokenizePlan, cache_dir: Path, report: Report) -> Selection:
+def choose_engine(
+    requested: str, plan: TokenizePlan, tasks: Sequence[Task], cache_dir: Path, report: Report
+) -> Selection:
+    """Return the engine for these tasks of a plan."""
     files = plan.vocabulary.files
-    size = sum(_bytes_of(task, plan.sources) for task in plan.tasks)
+    size = sum(_bytes_of(task, plan.sources) for task in tasks)
     if requested == "auto" and size < TINY_BYTES:
         return reference_selection(files)
 

@@ -197,6 +197,7 @@ def _counts(
     plan: TokenizePlan, total: Counter[str], sources: Sequence[TextSource]
 ) -> dict[str, int]:
     counts = {
+        "records_read": total["records"],
         "documents_read": total["read"],
         "documents_written": total["written"],
         "documents_empty": total["empty"],
@@ -210,6 +211,8 @@ def _counts(
         "documents_with_special": total["with_special"],
         "special_in_text": total["special_in_text"],
     }
+    if any(plan.chats):
+        counts["thinking_left_out"] = total["thinking_left_out"]
     if plan.config.budget is not None:
         counts["tokens_truncated"] = total["tokens_cut"]
     names = [MASKS[mask].count for mask in plan.masks[1:]]

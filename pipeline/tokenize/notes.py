@@ -8,6 +8,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import (
     adds_bos,
     blocks_of,
+    chat_of,
     named_modalities,
     optional_keys,
 )
@@ -25,7 +26,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
     return [
         *([found] if found else []),
         *_on_randomness(plan),
-        *(_on_bos(plan) if not plan.chats or not all(plan.chats[i] for i in plan.inputs) else ()),
+        *(_on_bos(plan) if has_fields(plan.config) else ()),
         *_on_chats(plan),
         *_on_codes(plan),
     ]
@@ -51,6 +52,11 @@ def notes_on_result(
     if len(notes) > MOST_NOTES:
         yield f"{len(notes) - MOST_NOTES:,} more optional fields are in no record of their input"
     yield from notes_on_sources(sources, limited=plan.config.limit is not None)
+
+
+def has_fields(config: TokenizeConfig) -> bool:
+    """Return whether the records of some input have fields, and are no conversations."""
+    return any(chat_of(config, i) is None for i in range(len(config.inputs)))
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
@@ -90,8 +96,10 @@ def _on_bos(plan: TokenizePlan) -> Iterator[str]:
 
 def _on_chats(plan: TokenizePlan) -> Iterator[str]:
     """Say what the records were taken for, and if nothing would teach a model to stop."""
-    for item, chat in zip(plan.config.inputs, plan.chats, strict=False):
-        if chat is None:
+    special = {token.content for token in plan.vocabulary.files.special}
+    for i, (item, chat) in enumerate(zip(plan.config.inputs, plan.chats, strict=False)):
+        config = chat_of(plan.config, i)
+        if chat is None or config is None:
             continue
         keys = ", ".join(chat.found.keys)
         yield f"{item.path} has conversations: {chat.found.form} ({keys})"
@@ -99,8 +107,14 @@ def _on_chats(plan: TokenizePlan) -> Iterator[str]:
             known = ", ".join(chat.templates.stop) or "none is known"
             yield (
                 f"no token that ends a turn has loss ({known}), so a model may not learn to stop; "
-                "name the token with --set chat.stop=['TOKEN']"
+                "name the token with --set 'chat.stop=[TOKEN]'"
             )
+        for token in config.stop:
+            if token not in special:
+                yield (
+                    f"chat.stop {token!r} is no special token of this tokenizer, but text of "
+                    "several tokens; generation must stop at that text"
+                )
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

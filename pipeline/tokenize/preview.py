@@ -1,7 +1,8 @@
-"""Read the first records of every source, and tell by them what the whole will become.
+"""Read some records of every source, and tell by them what the whole will become.
 
     sources   a.jsonl 800 MB, b.parquet 200 MB
-    sample    the first 64 kB of each: documents, tokens, bad records, CPU seconds
+    sample    64 kB at each of some places of every source, the first among them, since the
+              beginning of a corpus need not be like the rest: documents, tokens, CPU seconds
     all       tokens, bytes on disk and seconds in the same proportion: by bytes, by what a
               compressed file holds, or by the rows of a table in which texts repeat
 
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,13 @@ from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.worker import LEAVE_OUT, bad_record, name_record, take_records
 from dataprep.pipeline.types import Piece, Records
 
-SAMPLE_BYTES = 1 << 16  # of each source
+SAMPLE_BYTES = 1 << 16  # of each piece that is sampled
+MOST_PIECES = 8  # of a source that are sampled, evenly spread
 SHOWN_TOKENS = 400
 LENGTH_BYTES = 4  # that a table stores before each text
 MOSTLY = 0.8  # texts that differ
+
+PieceAt = tuple[int, int]  # of a piece: its task, its place in that
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,29 +83,53 @@ def preview_of(plan: TokenizePlan, sample_bytes: int = SAMPLE_BYTES) -> Preview:
         load_reference(plan.vocabulary.files), special_in_text(plan.config, plan.vocabulary)
     )
     loaded = time.process_time()
-    for group in gather(_first_batches(plan, sample_bytes)):
+    once = 0.0  # seconds of what is done once, however many records there are
+    for group in gather(_first_batches(plan, sample.pieces, sample_bytes)):
         batch, lines = process_together(group, engine)
+        if not once and group[0].rules.chat is not None:
+            once = _learning(group, engine, time.process_time() - loaded)
         sample.look_for_optional(group[0], batch)
         owners = lines.owners(batch.origins["line"])
         sample.add(batch, group, owners, lines.firsts)
-    return sample.preview(loaded - began, time.process_time() - loaded)
+    ended = time.process_time()
+    return sample.preview(loaded - began + once, ended - loaded - once)
 
 
-def _first_batches(plan: TokenizePlan, sample_bytes: int) -> Iterator[PieceRecords]:
-    """Yield a batch of every source; its place is the number of the source."""
-    rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
-    seen: set[int] = set()
+def _learning(group: Sequence[PieceRecords], engine: SampledEngine, first: float) -> float:
+    """Return the seconds in which a chat template was learned, given those of the first time; they
+    are not spent again. Trying that takes as long as what is measured, which counts as well."""
+    again = time.process_time()
+    process_together(group, engine)
+    return max(first - (time.process_time() - again), 0.0) + time.process_time() - again
+
+
+def _sampled_pieces(plan: TokenizePlan) -> list[PieceAt]:
+    """Return the pieces that are sampled: of every source the first, and some after it."""
+    by_source: dict[int, list[PieceAt]] = {}
     for task in plan.tasks:
+        for place, piece in enumerate(task.pieces):
+            by_source.setdefault(piece.source, []).append((task.index, place))
+    every = {source: -(-len(found) // MOST_PIECES) for source, found in by_source.items()}
+    return sorted(at for source, found in by_source.items() for at in found[:: every[source]])
+
+
+def _first_batches(
+    plan: TokenizePlan, pieces: Sequence[PieceAt], sample_bytes: int
+) -> Iterator[PieceRecords]:
+    """Yield the first batch of each of these pieces; its place is its number among them."""
+    rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
+    for index, sampled in groupby(enumerate(pieces), key=lambda item: item[1][0]):
+        task = plan.tasks[index]
         left = task.limit if task.limit >= 0 else sys.maxsize
-        for piece in task.pieces:
-            if piece.source in seen or not left:
+        for number, (_, place) in sampled:
+            if not left:
                 continue
-            seen.add(piece.source)
+            piece = task.pieces[place]
             rules = rules_by_input(plan.inputs[piece.source])
             for records in islice(_read(plan, piece, rules, sample_bytes), 1):
                 part, left = take_records(records, left)
                 yield PieceRecords(
-                    place=piece.source,
+                    place=number,
                     piece=piece,
                     rules=rules,
                     records=part,
@@ -125,11 +153,7 @@ class _Sample:
 
     def __init__(self, plan: TokenizePlan) -> None:
         self._plan = plan
-        self._first_of = {
-            piece.source: (task.index, place)
-            for task in reversed(plan.tasks)
-            for place, piece in reversed([*enumerate(task.pieces)])
-        }
+        self.pieces = _sampled_pieces(plan)
         self._documents = self._tokens = self._empty = self._bad = 0
         self._lengths: list[NDArray[Any]] = []
         self._num_bytes = np.zeros(len(plan.sources))
@@ -148,7 +172,7 @@ class _Sample:
         owners: NDArray[Any],
         firsts: NDArray[Any],
     ) -> None:
-        documents, sources = batch.documents, [item.place for item in group]
+        documents, sources = batch.documents, [item.piece.source for item in group]
         lengths = np.diff(documents.ends, prepend=0)
         self._documents += len(lengths)
         self._lengths.append(lengths)
@@ -166,14 +190,14 @@ class _Sample:
         if batch.errors and not self._first_bad:
             error = batch.errors[0]
             owner = int(np.searchsorted(firsts, error.line, side="right")) - 1
-            place = self._name(sources[owner], error.line - int(firsts[owner]))
+            place = self._name(group[owner].place, error.line - int(firsts[owner]))
             self._first_bad = bad_record(place, error.offset, error.reason)
             if self._plan.config.on_error == "fail":
                 raise InputError(f"{self._first_bad}. {LEAVE_OUT}")
         if len(lengths) and self._example is None:
             owner = int(owners[0])
             line = int(batch.origins["line"][0]) - int(firsts[owner])
-            self._example = self._shown(batch, self._name(sources[owner], line))
+            self._example = self._shown(batch, self._name(group[owner].place, line))
 
     def look_for_optional(self, item: PieceRecords, batch: Processed) -> None:
         """Note which of the optional fields the records of a batch have, as those of `item`."""
@@ -183,8 +207,8 @@ class _Sample:
                 found = self._optional.get((number, key), False)
                 self._optional[number, key] = found or key in batch.optional
 
-    def _name(self, source: int, line: int) -> str:
-        task, piece = self._first_of[source]
+    def _name(self, number: int, line: int) -> str:
+        task, piece = self.pieces[number]
         return name_record(self._plan, task, piece, line)
 
     def _shown(self, batch: Processed, place: str) -> Example:

@@ -176,7 +176,7 @@ def _begin(
         is_wanted=lambda marker: not (fails and num_bad([marker])),
     )
     left = markers.left()
-    selection = _selection(config, plan, work, cache_dir, report)
+    selection = _selection(config, plan, left, work, cache_dir, report)
     num_workers = config.workers or usable_cores()
     return Work(
         worker="dataprep.pipeline.tokenize.worker",
@@ -240,12 +240,21 @@ def _discard_untrusted(plan: TokenizePlan, work: Path, cache_dir: Path) -> list[
 
 
 def _selection(
-    config: TokenizeConfig, plan: TokenizePlan, work: Path, cache_dir: Path, report: Report
+    config: TokenizeConfig,
+    plan: TokenizePlan,
+    left: Sequence[int],
+    work: Path,
+    cache_dir: Path,
+    report: Report,
 ) -> Selection:
-    """Return the engine: that of the interrupted run, unless the config asks for another."""
+    """Return the engine for the tasks that are left: that of the interrupted run, unless the config
+    asks for another. Under auto the reference is not kept: there may be a fast engine by now."""
     begun = find_plan(work, Selection, ENGINE)
-    if begun is not None and config.engine in ("auto", begun.name):
-        return begun
-    selection = choose_engine(config.engine, plan, cache_dir, report)
+    if begun is not None:
+        is_fast = begun.proof is not None
+        if config.engine == begun.name or (config.engine == "auto" and is_fast):
+            return begun
+    tasks = [plan.tasks[i] for i in left]
+    selection = choose_engine(config.engine, plan, tasks, cache_dir, report)
     write_plan(work, selection, ENGINE)
     return selection

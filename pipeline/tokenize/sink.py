@@ -62,7 +62,8 @@ FILES = {  # of one shard, by their role in the dataset
 class Tally:
     """What became of the records of one source."""
 
-    read: int = 0
+    records: int = 0
+    read: int = 0  # documents: written, or records that gave none
     written: int = 0
     empty: int = 0
     bad: int = 0
@@ -74,6 +75,7 @@ class Tally:
     with_special: int = 0  # documents and bad records whose texts spell one
     tokens_cut: int = 0  # by the budget
     truncated: int = 0  # documents that it cut
+    thinking_left_out: int = 0  # messages with thinking that the chat template does not write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +93,10 @@ class DocumentsMarker:
     files: dict[str, Written]  # by role
     cursor: Cursor
     final: bool  # whether it is the last shard of its task
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.num_documents
 
 
 @dataclass(slots=True)
@@ -221,6 +227,7 @@ class ShardSink:
                         self._open.examples.append((piece, own.line, own.reason))
         for i, piece, line in lines.within(start, stop):
             tally = self._tally(piece)
+            tally.records += empty[i] + bad[i]
             tally.empty += empty[i]
             tally.bad += bad[i]
             tally.special_in_text += special[i]
@@ -307,7 +314,10 @@ def _sums(
     Its documents begin at `starts`, their tokens at `tokens`.
     """
     sums = {"written": np.diff(starts).tolist(), "tokens": np.diff(tokens).tolist()}
-    counts = {name: origins[name] for name in ("codes_dropped", "codes_thinned", "special_in_text")}
+    names = ("codes_dropped", "codes_thinned", "special_in_text", "thinking_left_out")
+    counts = {name: origins[name] for name in names}
+    # The documents of a record follow each other, and are added together.
+    counts["records"] = np.diff(origins["line"], prepend=-1) != 0
     counts["with_special"] = origins["special_in_text"] > 0
     counts |= {"tokens_cut": origins["tokens_cut"], "truncated": origins["tokens_cut"] > 0}
     for name, values in counts.items():

@@ -194,8 +194,6 @@ def _config(
     elif given is not None:
         files = _files(given)
     chosen = {key: _plain(value) for key, value in {**values, **settings}.items()}
-    if isinstance(chosen.get("inputs"), str | Mapping):
-        chosen["inputs"] = [chosen["inputs"]]
     config = load_config(
         model, files=files, section=section, settings=chosen, by_hand="the arguments"
     )

@@ -59,7 +59,7 @@ def test_closed_streams_change_nothing(run_cli: RunCli, words: list[str], tmp_pa
     assert subprocess.run([*shell, *words], timeout=60).returncode == 0
     run_cli("verify", tmp_path / "out")
     # An error has nowhere to be said, but its exit code stands.
-    assert subprocess.run([*shell, *COMMAND, "stats", "nowhere"], timeout=60).returncode == 5
+    assert subprocess.run([*shell, *COMMAND, "stats", "nowhere"], timeout=60).returncode == 2
 
 
 def test_a_reader_that_leaves_is_no_error(words: list[str]) -> None:

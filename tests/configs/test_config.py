@@ -15,6 +15,7 @@ from dataprep.configs.base import StrategyName
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, preset_names
 from dataprep.configs.pack import PackConfig
+from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import fields_of
 from dataprep.pipeline.errors import ConfigError
@@ -70,7 +71,8 @@ def test_yaml_and_toml_say_the_same(tmp_path: Path) -> None:
         ("max_errors=many", "max_errors must be a number of records or a percentage, such as 100 "),
         ("bogus=1", "unknown key 'bogus', known keys: inputs, "),
         ("output=x", "unknown key 'output', did you mean 'out'"),
-        ("inputs=x", r"inputs must be a list, got 'x'; write \[x\]"),
+        ("inputs=7", "inputs must be a list, got 7$"),
+        ("modalities.vision.fields=x", r"fields must be a list, got 'x'; write \[x\]"),
         (
             "eos_token=999999999999",
             "999: eos_token must be less than 2147483648, got 999999999999",
@@ -137,7 +139,10 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
 
 def test_schema_describes_every_key(run_cli: RunCli) -> None:
     schema = json.loads(run_cli("schema").stdout)
-    assert set(schema["properties"]) == set(TokenizeConfig.model_fields)
+    assert set(schema["properties"]) == set(RunConfig.model_fields)
+    assert set(TokenizeConfig.model_fields) <= set(schema["properties"])
+    assert set(schema["$defs"]["CorpusConfig"]["properties"]) == set(TokenizeConfig.model_fields)
+    assert schema["$id"] == "urn:dataprep-jax:config"
     assert schema["additionalProperties"] is False
 
 

@@ -69,6 +69,23 @@ def test_a_bad_record_among_the_first_does_not_hide_the_form() -> None:
         detect([*records, {"question": "a", "answer": "b"}], "", "auto", "a.jsonl")
 
 
+@pytest.mark.parametrize("key", ["system", "system_prompt", "system_message"])
+def test_a_system_text_may_stand_beside_the_messages(key: str) -> None:
+    system = message("system", "be exact")
+    assert read({"messages": OPENAI, key: "be exact"}) == [system, *OPENAI]
+    assert read({"messages": [system, *OPENAI], key: "be exact"}) == [system, *OPENAI]
+    assert read({"messages": OPENAI, key: " "}) == OPENAI
+    with pytest.raises(ValueError, match=rf"several system texts \({key}, a message\)"):
+        read({"messages": [system, *OPENAI], key: "be brief"})
+
+
+def test_two_system_texts_must_be_the_same() -> None:
+    both = {"messages": OPENAI, "system": "x", "system_prompt": "x"}
+    assert read(both) == [message("system", "x"), *OPENAI]
+    with pytest.raises(ValueError, match=r"several system texts \(system, system_prompt\)"):
+        read({**both, "system": "y"})
+
+
 def test_alpaca_joins_its_input_and_has_history_and_system() -> None:
     record = {
         "instruction": "add",

@@ -12,8 +12,9 @@ from transformers.utils import chat_template_utils
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
+from dataprep.pipeline.documents.chat.refused import RefusedError
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
-from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
+from dataprep.pipeline.documents.chat.spans import SpanRules
 from support.chat import STOP, TEMPLATES, VARIABLES, call, message
 
 NOW = datetime.datetime(2025, 1, 2, 3, 4, 5)
@@ -326,7 +327,7 @@ def test_a_template_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) 
     loops = "".join(f"{{% for a{i} in range(9999) %}}" for i in range(4)) + "{% endfor %}" * 4
     with pytest.raises(TemplateFailedError, match="without end"):
         Renderer(loops, NOW).render(conversation(TURNS))
-    monkeypatch.setattr("dataprep.pipeline.documents.chat.sandbox.SECONDS", 0.3)
+    monkeypatch.setattr("dataprep.pipeline.documents.chat.bounds.SECONDS", 0.3)
     with pytest.raises(TemplateFailedError, match="longer than"):
         Renderer(loops, NOW).plain(conversation(TURNS))
 

@@ -440,6 +440,24 @@ def test_errors_name_the_place_on_the_path_and_the_near_names(
         texts_of(path, tmp_path / "out", fields=spec)
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("text", r"'text'.*; set --fields, or --chat messages for conversations"),
+        ("mesages", r"did you mean 'messages'\? set --fields, or --chat messages for conv"),
+        ("messages", r"a list of 1 value; if it is a conversation, say --chat messages instead of"),
+        ("n,' ', n", r"' n'.*did you mean 'n'\? set --fields, without blanks"),
+    ],
+)
+def test_conversations_lead_to_chat_and_blanks_are_named(
+    tmp_path: Path, kind: str, spec: str, message: str
+) -> None:
+    records = [{"messages": [{"role": "user", "content": "hi"}], "n": "1"}]
+    with pytest.raises(InputError, match=message):
+        texts_of(WRITERS[kind](records, tmp_path), tmp_path / "out", fields=spec)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_numbers_that_json_cannot_write_are_refused(tmp_path: Path, value: float) -> None:
     pq.write_table(pa.table({"f": [0.5, value]}), tmp_path / "in.parquet")

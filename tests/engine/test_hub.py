@@ -20,6 +20,7 @@ from dataprep.pipeline.engine import hub as hub_module
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.engine.near import nearest
 from dataprep.pipeline.errors import ConfigError
+from support.chat import write_chat_tokenizer
 from support.installed import python_path
 from support.toy import write_toy_tokenizer
 
@@ -37,8 +38,7 @@ def hub(
     class Answer(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             asked.append(f"{self.command} {self.path}")
-            file = files / Path(self.path).name if files is not None else None
-            data = file.read_bytes() if file is not None and file.is_file() else None
+            data = self.content()
             if status == 0:
                 is_over.wait()
                 return
@@ -52,6 +52,20 @@ def hub(
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(data or b"")
+
+        def content(self) -> bytes | None:
+            if files is None:
+                return None
+            inside = self.path.partition("?")[0].partition(f"/{COMMIT}/")[2]
+            file = files / (inside or Path(self.path).name)
+            if "/tree/" in self.path and file.is_dir():
+                return json.dumps(
+                    [
+                        {"type": "file", "path": f"{inside}/{each.name}", "size": 1, "oid": "0"}
+                        for each in file.iterdir()
+                    ]
+                ).encode()
+            return file.read_bytes() if file.is_file() else None
 
         do_GET = do_HEAD
 
@@ -165,6 +179,41 @@ def test_a_run_says_which_commit_it_uses_if_the_hub_does_not_answer(
     assert f"some/toy is taken from its local cache, at commit {COMMIT}" in said
     # It says nothing about the content, so it is in no identity.
     assert COMMIT not in (tmp_path / "out" / "manifest.json").read_text()
+
+
+def test_chat_templates_of_the_hub_that_have_files_of_their_own_are_fetched(
+    tmp_path: Path, run_cli: RunCli
+) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    files = write_chat_tokenizer(tmp_path / "files")
+    more = files / "additional_chat_templates"
+    more.mkdir()
+    (more / "tool_use.jinja").write_text(
+        "{% for m in messages %}{{ 'TOOLS' + m.content }}{% endfor %}"
+    )
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    record = {"messages": turns, "tools": [{"name": "f"}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record))
+    words = (
+        "tokenize",
+        "a.jsonl",
+        "--chat",
+        "--tokenizer",
+        "some/toy",
+        "--out",
+        "out",
+        "--dry-run",
+    )
+    env = {"HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    with hub(files, 404, {"X-Error-Code": "EntryNotFound"}) as (address, asked):
+        first = run_cli(*words, env={**env, "HF_ENDPOINT": address})
+        assert "TOOLS" in first.stdout, first.stderr
+        asked.clear()
+        run_cli(*words, env={**env, "HF_ENDPOINT": address})
+        assert [word for word in asked if "tool_use" in word] == []  # the cache has it
+    offline = run_cli(*words, env={**env, "HF_HUB_OFFLINE": "1"})
+    assert "TOOLS" in offline.stdout
 
 
 def test_a_misspelt_name_is_one_short_error_of_the_command(run_cli: RunCli, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from dataprep.loaders.buffers import Buffers
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError
 from support.packed import PAD, Packed, write_packed
 
 
@@ -244,7 +244,7 @@ def test_mistakes_are_named(packed: Packed, tmp_path: Path) -> None:
     for message, data, options in cases:
         with pytest.raises(ConfigError, match=message):
             DataLoader(data, batch_size=2, **options)
-    with pytest.raises(CorruptError, match="no such folder"):
+    with pytest.raises(ConfigError, match="nowhere does not exist"):
         DataLoader(tmp_path / "nowhere", batch_size=2)
 
 

@@ -368,3 +368,18 @@ def test_a_batch_that_fits_no_memory_is_a_declared_error(
 def test_a_step_that_an_endless_loader_does_not_have_is_named(loader: DataLoader) -> None:
     with pytest.raises(IndexError, match="an endless loader has no step -1; the first is 0"):
         loader[-1]
+
+
+def test_settings_of_an_end_that_never_comes_are_refused(tmp_path: Path) -> None:
+    """They would be taken silently, and a loop over the loader would never end."""
+    folder = write_packed(tmp_path, num_rows=9, seq_len=4).folder
+    mix: Any = {"a": (folder, 1), "b": (folder, 1)}
+    for data, options, message in (
+        (folder, {"remainder": "pad"}, "remainder='pad' has no effect without epochs"),
+        (mix, {"exhausted": "drop"}, "exhausted='drop' has no effect without epochs"),
+        (mix, {"exhausted": "repeat", "max_steps": 3}, "has no effect without epochs"),
+        (folder, {"exhausted": "drop", "epochs": 1}, "has no effect for one dataset"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            DataLoader(data, batch_size=2, **options)
+    DataLoader(mix, batch_size=2, epochs=1, remainder="pad", exhausted="drop")

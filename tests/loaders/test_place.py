@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-ROLES = ("meshes", "hosts", "held", "mistakes")
+ROLES = ("meshes", "hosts", "held", "mistakes", "sides")
 
 if __name__ != "__main__":
     import pytest
@@ -33,6 +33,9 @@ if __name__ != "__main__":
     def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = tmp_path_factory.mktemp("place") / "d"
         write_packed(folder, num_rows=100, seq_len=32, masks=("loss", "vision"))
+        write_packed(
+            folder / "sided", num_rows=100, seq_len=32, masks=("loss", "encoder", "rejected")
+        )
         return folder
 
     @pytest.fixture(scope="module")
@@ -52,6 +55,9 @@ if __name__ != "__main__":
 
     def test_what_a_mesh_cannot_hold_is_an_error(outcomes: dict[str, str]) -> None:
         assert outcomes["mistakes"] == ""
+
+    def test_views_of_two_sides_are_split_like_any_other(outcomes: dict[str, str]) -> None:
+        assert outcomes["sides"] == ""
 
     def test_two_real_processes_have_the_batches_of_one(folder: Path) -> None:
         with socket.socket() as free:
@@ -250,6 +256,41 @@ def mistakes(folder: str) -> None:
     loader = DataLoader(folder, batch_size=8, mesh=mesh, spec=P("data", "seq"), view=view)
     with refused("splits the sequence"):
         next(loader)
+
+
+def sides(folder: str) -> None:
+    import jax
+    from jax.sharding import PartitionSpec as P
+
+    from dataprep.loaders import DataLoader, Preference, Seq2Seq
+
+    views = (
+        "seq2seq",
+        "preference",
+        Seq2Seq(encoder_len=40, decoder_len=36),
+        Preference(length=64),
+    )
+    meshes = [
+        jax.make_mesh(s, ("data", "seq"), devices=jax.devices()[:8]) for s in ((4, 2), (2, 4))
+    ]
+    for view, mesh in itertools.product(views, meshes):
+        host = DataLoader(f"{folder}/sided", batch_size=8, view=view, prefetch=0)
+        for spec in (P("data", "seq"), P(None, "seq"), P("data"), P("seq", "data")):
+            with DataLoader(
+                f"{folder}/sided", batch_size=8, view=view, mesh=mesh, spec=spec
+            ) as loader:
+                for step in range(3):
+                    check_equal(next(loader), host[step])
+                expected = {k: (s.shape, s.dtype) for k, s in host.element_spec.items()}
+                assert {k: (s.shape, s.dtype) for k, s in loader.element_spec.items()} == expected
+    with refused("decoder_input_tokens of a batch of 8 rows of 34 tokens cannot be split evenly"):
+        DataLoader(
+            f"{folder}/sided",
+            batch_size=8,
+            view=Seq2Seq(decoder_len=34),
+            mesh=meshes[1],
+            spec=P("data", "seq"),
+        )
 
 
 def process(folder: str, number: str, port: str) -> None:

@@ -248,14 +248,9 @@ def test_a_folder_that_is_no_dataset_is_told_from_one_that_is_unfinished(
         assert done.code == 5, words
         assert "out is unfinished; run the command that makes it again" in done.stderr
     assert not (tmp_path / "packed").exists()
-    for path, message in (
-        (tmp_path, "is not a dataset: it has no manifest.json"),
-        (tmp_path / "none", "is not a dataset: there is no such folder"),
-        (bad, "is a file, not the folder of a dataset"),
-    ):
-        done = run_cli("verify", path, check=False)
-        assert done.code == 5
-        assert message in done.stderr
+    done = run_cli("verify", tmp_path, check=False)
+    assert done.code == 5
+    assert "is not a dataset: it has no manifest.json" in done.stderr
 
 
 # --- what the manifest says, against what is there ---

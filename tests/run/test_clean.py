@@ -17,7 +17,7 @@ import pytest
 from conftest import RunCli
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.verify import verify
-from dataprep.pipeline.run.clean import OLD, UNFINISHED, UNNAMED, clean
+from dataprep.pipeline.run.clean import UNFINISHED, UNNAMED, clean
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.grown import grow, replace_part, tokenized
 from support.killable import Killed
@@ -118,19 +118,13 @@ def test_the_newest_generations_are_kept_and_all_of_their_parts(
     run_cli: RunCli, tmp_path: Path, config: Path
 ) -> None:
     said = found(run_cli, tmp_path / "out", "--keep", "2", "--go")
-    assert sorted(paths(said, OLD, tmp_path)) == [
-        f"{PACKED}/generations/00000.json",
-        f"{TOKENIZED}/generations/00000.json",
-    ]
-    assert paths(said, UNNAMED, tmp_path) == []  # later generations have all parts of earlier ones
+    assert said["leftovers"] == []  # later generations have all parts of earlier ones
+    assert len(texts_of(tmp_path / TOKENIZED, generation=0)) < 18
     assert len(texts_of(tmp_path / TOKENIZED, generation=1)) == 18
     for folder in (TOKENIZED, PACKED):
         run_cli("verify", tmp_path / folder)
     why = json.loads(run_cli("run", config, "--why", "--json").stdout)
     assert [step["why"] for step in why] == [[], []]
-    gone = run_cli("inspect", tmp_path / TOKENIZED, "--generation", "0", "--doc", "0", check=False)
-    assert gone.code == 2
-    assert "generation 0" in gone.stderr
 
 
 def test_parts_of_settings_that_were_given_up_go_with_their_generations(
@@ -142,6 +136,9 @@ def test_parts_of_settings_that_were_given_up_go_with_their_generations(
     said = found(run_cli, tmp_path / TOKENIZED, "--keep", "1", "--go")
     assert paths(said, UNNAMED, tmp_path / TOKENIZED) == [f"parts/0000{i}" for i in range(3)]
     assert texts_of(tmp_path / TOKENIZED)[0] == "> night 0, text 0"
+    gone = run_cli("inspect", tmp_path / TOKENIZED, "--generation", "0", "--doc", "0", check=False)
+    assert gone.code == 2
+    assert "generation 0" in gone.stderr
     run_cli("verify", tmp_path / TOKENIZED)
     run_cli("run", config, "-q")
     assert read_manifest(tmp_path / TOKENIZED).fingerprint
@@ -206,8 +203,6 @@ def test_nothing_is_removed_if_a_generation_cannot_be_read(out: Path) -> None:
     with pytest.raises(CorruptError):
         clean(out, keep=2, go=True)
     assert tree(out).keys() == before.keys()
-    clean(out, keep=1, go=True)  # it is one of those that are not kept
-    assert verify(out)
 
 
 @pytest.mark.parametrize("path", ["out", TOKENIZED, PACKED])

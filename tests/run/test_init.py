@@ -302,6 +302,14 @@ def test_inputs_that_no_run_can_read_again_are_refused(run_cli: RunCli, tmp_path
     assert "SECRET" not in done.stderr
 
 
+def test_a_file_that_is_named_twice_is_refused(run_cli: RunCli, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "raw/a.jsonl", TEXTS)
+    done = run_cli("init", "raw", "raw/a.jsonl", cwd=tmp_path, check=False)
+    assert done.code == 2
+    assert "is the same file as" in done.stderr
+    assert done.stderr.endswith("leave one out\n")
+
+
 def test_a_bad_record_among_the_first_is_told(run_cli: RunCli, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [*TEXTS, {"text": ["no text"]}])
     said = run_cli("init", "a.jsonl", cwd=tmp_path).stdout

@@ -25,7 +25,7 @@ from dataprep import DataLoader
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.jobs import workspace
 from support.forks import ForkServer
-from support.nights import documents_in_rows, text_of, write_config, write_lines
+from support.nights import text_of, whole_texts, write_config, write_lines
 
 SPLITS = {"train": 0.75, "validation": 0.25}
 NIGHTS = 28
@@ -134,8 +134,7 @@ def check_datasets(model: Model, out: Path) -> None:
             assert found["loss_mask"].tolist() == [False] + [True] * (len(found["tokens"]) - 1)
     for split in SPLITS:
         folder = out / f"data/packed-64/{split}"
-        segments = [tokens for tokens in documents_in_rows(folder) if len(set(tokens)) > 1]
-        assert sorted(map(text_of, segments)) == model.packed(split)
+        assert whole_texts(folder) == model.packed(split)
         counts = open_dataset(folder).about.counts
         assert counts["documents_read"] == len(model.read)
         loss = open_dataset(folder)[:]["loss_mask"][:, 1:].sum()

@@ -7,10 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import RunCli
 from dataprep.loaders import open_dataset
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.look.verify import verify
+from support.manifests import edit_manifest
 from support.nights import texts_of, whole_texts, write_config, write_lines
 
 
@@ -347,3 +352,25 @@ def test_what_a_killed_run_has_made_is_not_made_again(
     assert before.items() <= shards(tokenized).items()
     assert texts_of(tokenized) == ["one", "two", "three", "four", "five"]
     assert [path.name for path in sorted(tokenized.glob("parts/*"))] == ["00000", "00001", "00002"]
+
+
+def test_verify_finds_what_is_left_of_a_forgotten_document(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    (tmp_path / "gone").write_text("a.jsonl:2\n")
+    run_cli("forget", "out", "--documents", "gone")
+    for folder in (TOKENIZED, PACKED):
+        part = tmp_path / folder / "parts/00000-1"
+        listed = np.load(part / "provenance/forgotten.npy")
+        assert listed.tolist() == [1]
+        np.save(part / "provenance/forgotten.npy", np.array([0, 1], "<u8"))
+        entry = hash_file(part / "provenance/forgotten.npy")
+        size = (part / "provenance/forgotten.npy").stat().st_size
+
+        def now(values: Any, entry: str = entry, size: int = size) -> None:
+            values["files"][-1] |= {"xxh3_128": entry, "num_bytes": size}
+
+        edit_manifest(part, now)
+        with pytest.raises(CorruptError, match="of a document that was forgotten"):
+            verify(part)

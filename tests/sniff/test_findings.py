@@ -108,6 +108,11 @@ CASES: dict[str, tuple[list[Record], str, dict[str, Any]]] = {
         "segments",
         {"fields": "segments"},
     ),
+    "facts about pictures are no codes": (
+        [{"text": "a", "image_size": [64, 64], "video_ids": list(range(20)), "frames": [0, 9]}],
+        "texts",
+        {"fields": "text"},
+    ),
     "ids beside texts": ([{"text": "a", "input_ids": [1, 2]}], "texts", {"fields": "text"}),
 }
 

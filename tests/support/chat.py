@@ -123,6 +123,59 @@ TEMPLATES = {
     "parts": PARTS,
 }
 
+# Templates that are written twice, with {% generation %} for the brackets and without.
+TWINS = {
+    "chatml": """\
+{%- for m in messages %}
+{{- '<|im_start|>' + m.role + '\\n' }}
+{%- if m.role == 'assistant' %}⟦{{- m.content + '<|im_end|>\\n' }}⟧{%- else %}
+{{- m.content + '<|im_end|>\\n' }}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}""",
+    "thinking": """\
+{%- set ns = namespace(last=-1) %}
+{%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}
+{%- endfor %}
+{%- for m in messages %}
+{%- if m.role == 'assistant' %}{{- '<|start|>assistant\\n' }}⟦
+{%- if loop.index0 > ns.last %}{{- '<think>' + (m.reasoning_content or '') + '</think>' }}
+{%- endif %}{{- m.content.split('</think>')[-1] }}
+{%- for call in m.tool_calls or [] %}{{- '<call>' + call | tojson + '</call>' }}{%- endfor %}
+{{- '<|stop|>' }}⟧
+{%- else %}{{- '<|start|>' + m.role + '\\n' + m.content + '<|stop|>' }}{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|start|>assistant\\n' }}{%- endif %}""",
+    "merged": """\
+{{- bos_token }}
+{%- if messages[0].role == 'system' %}{%- set system, rest = messages[0].content, messages[1:] %}
+{%- else %}{%- set system, rest = '', messages %}{%- endif %}
+{%- for m in rest %}
+{%- if m.role == 'user' %}
+{{- '<|user|>' + (system + '\\n' if loop.first and system else '') + m.content | trim }}
+{%- elif m.role == 'assistant' %}{{- '<|assistant|>' }}⟦{{- m.content | trim + eos_token }}⟧
+{%- else %}{{- '<|tool|>' + m.content }}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}""",
+    "grouped": """\
+{%- for m in messages %}
+{%- if m.role == 'tool' %}
+{%- if not loop.previtem or loop.previtem.role != 'tool' %}{{- '<|user|>' }}{%- endif %}
+{{- '<r>' + m.content + '</r>' }}
+{%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|stop|>' }}{%- endif %}
+{%- elif m.role == 'assistant' %}{{- '<|assistant|>' }}⟦{{- m.content }}
+{%- for call in m.tool_calls or [] %}{{- call.function.name }}
+{%- for k, v in call.function.arguments.items() %}{{- ' ' + k + '=' + v | tojson }}{%- endfor %}
+{%- endfor %}{{- '<|stop|>' }}⟧
+{%- else %}{{- '<|' + m.role + '|>' + m.content + '<|stop|>' }}{%- endif %}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|assistant|>' }}{%- endif %}""",
+}
+OPEN, CLOSE = "{%- generation %}", "{%- endgeneration %}"
+
+
+def twins(name: str) -> tuple[str, str]:
+    """Return a template without tags and with them."""
+    source = TWINS[name]
+    tagged = source.replace("⟦", OPEN).replace("⟧", CLOSE)
+    return source.replace("⟦", "").replace("⟧", ""), tagged
+
 
 def write_chat_tokenizer(folder: Path, template: str | None = CHATML, **more: Any) -> Path:
     """Write a byte-level tokenizer with a chat template beside it; return the folder."""

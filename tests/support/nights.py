@@ -11,7 +11,7 @@ import numpy as np
 
 from dataprep.loaders import PackedDataset, TokenizedDataset, open_dataset
 
-BOS, EOS = 256, 257  # of the tokenizer `bytes`
+BOS, EOS, PAD = 256, 257, 258  # of the tokenizer `bytes`
 
 
 def write_lines(path: Path, texts: Iterable[str], *, mode: str = "w") -> None:
@@ -57,5 +57,7 @@ def segments_of(row: Mapping[str, Any]) -> Iterator[list[int]]:
 
 
 def whole_texts(folder: Path, generation: int | str | None = None) -> list[str]:
-    """Return the texts of all documents of rows, each of which is in one row, sorted."""
-    return sorted(text_of(tokens) for tokens in documents_in_rows(folder, generation))
+    """Return the texts of all documents of rows, each of which is in one row, sorted; what was
+    forgotten is padding."""
+    segments = documents_in_rows(folder, generation)
+    return sorted(text_of(tokens) for tokens in segments if set(tokens) != {PAD})

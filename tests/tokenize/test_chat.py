@@ -316,3 +316,15 @@ def test_pictures_and_sounds_in_messages_are_blocks_in_their_place(tmp_path: Pat
     )
     with pytest.raises(InputError, match="is vision that the template leaves out"):
         made(tmp_path / "loses", lost, [{"messages": messages}], **config)
+
+
+def test_a_cure_for_turns_without_an_end_can_be_pasted_and_says_what_it_is_not(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    path = as_jsonl([{"messages": TURNS}], tmp_path)
+    words = ["tokenize", path, "--tokenizer", "bytes", "--chat", "--chat-template", "chatml"]
+    said = run_cli(*words, "--out", "a", "--dry-run").stdout
+    assert "name the token with --set 'chat.stop=[TOKEN]'" in said  # brackets are a glob in zsh
+    said = run_cli(*words, "--out", "a", "--dry-run", "--set", "chat.stop=[<|im_end|>]").stdout
+    assert "may not learn to stop" not in said
+    assert "chat.stop '<|im_end|>' is no special token of this tokenizer, but text of" in said

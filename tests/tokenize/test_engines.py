@@ -98,12 +98,12 @@ def test_how_much_there_is_to_read_decides_whether_an_engine_is_proven(
     sources = (plan.sources[0] if is_known else replace(plan.sources[0], num_bytes=-1),)
     tasks = (replace(plan.tasks[0], num_bytes=num_bytes, limit=limit),)
     sized = replace(plan, sources=sources, tasks=tasks)
-    found = engines.choose_engine("auto", sized, tmp_path, silent)
+    found = engines.choose_engine("auto", sized, tasks, tmp_path, silent)
     assert asked == {"reference": [], "known": [False], "proven": [True]}[does]
     assert (found.name == "tokenizers") == (does == "reference")
 
 
-def test_a_continued_run_keeps_its_engine_though_a_proof_was_made_since(
+def test_a_continued_run_takes_a_fast_engine_as_soon_as_it_may(
     plan: TokenizePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "TINY_BYTES", 0)
@@ -111,10 +111,24 @@ def test_a_continued_run_keeps_its_engine_though_a_proof_was_made_since(
     work.mkdir()
     assert made.begin(plan, work, silent).begun["engine"].split()[0] == "tokenizers"
     keep_proof(tmp_path / "cache", tmp_path / "toy")
-    assert made.begin(plan, work, silent).begun["engine"].split()[0] == "tokenizers"
-    (work / ENGINE).unlink()
+    slow = recipe.recipe_of(plan.config.model_copy(update={"engine": "tokenizers"}), tmp_path / "c")
+    assert slow.begin(plan, work, silent).begun["engine"].split()[0] == "tokenizers"
     assert made.begin(plan, work, silent).begun["engine"].split()[0] == "fastokens"
     assert read_plan(work, Selection, ENGINE).proof is not None
+    # It is kept, whatever else there is by then, but for what is asked for.
+    monkeypatch.setattr(engines, "TINY_BYTES", 1 << 40)
+    assert made.begin(plan, work, silent).begun["engine"].split()[0] == "fastokens"
+    assert slow.begin(plan, work, silent).begun["engine"].split()[0] == "tokenizers"
+
+
+def test_what_is_left_of_a_run_decides_its_engine(
+    plan: TokenizePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "TINY_BYTES", 1)
+    keep_proof(tmp_path / "cache", tmp_path / "toy")
+    cache = tmp_path / "cache"
+    assert engines.choose_engine("auto", plan, plan.tasks, cache, silent).name == "fastokens"
+    assert engines.choose_engine("auto", plan, [], cache, silent).name == "tokenizers"
 
 
 def read_until(is_enough: Callable[[bytes], bool], descriptor: int) -> bytes:

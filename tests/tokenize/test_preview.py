@@ -16,6 +16,10 @@ import pytest
 import zstandard
 
 from conftest import RunCli, Sample
+from dataprep.configs.chat import ChatConfig
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.tokenize import planned, preview
+from support.chat import write_chat_tokenizer
 from support.trees import tree
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "runs"]
@@ -54,6 +58,31 @@ def test_the_estimate_is_near_what_the_run_makes(
     assert told["estimated_bytes"] == pytest.approx(size, rel=0.4)
     assert told["free_bytes"] > 0
     assert told["estimated_cpu_seconds"] > 0
+
+
+def test_a_corpus_whose_beginning_is_not_like_the_rest_is_estimated_by_all_of_it(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    """By its first records alone it would have forty times the tokens."""
+    lines = [{"text": "x" * 5000, "meta": ""}] * 100 + [{"text": "y", "meta": "z" * 5000}] * 4000
+    write_jsonl(tmp_path / "in.jsonl", lines)
+    words = ("tokenize", "in.jsonl", "--tokenizer", "bytes", "--out", tmp_path / "out")
+    told = json.loads(run_cli(*words, "--dry-run", "--json").stdout)
+    counts = json.loads(run_cli(*words, "--json").stdout)["counts"]
+    assert told["tasks"] > 4
+    assert told["estimated_tokens"] < 10 * counts["tokens"]
+
+
+def test_a_bad_record_in_the_middle_of_a_source_is_named_by_its_line(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    records: list[dict[str, Any]] = [{"text": "x" * 1000}] * 5000 + [{"txt": "x" * 1000}] * 5000
+    write_jsonl(tmp_path / "in.jsonl", records)
+    words = ("tokenize", "in.jsonl", "--tokenizer", "bytes", "--out", "o", "--dry-run")
+    refused = run_cli(*words, check=False)
+    assert refused.code == 3
+    number = int(refused.stderr.split("line ")[1].split()[0])
+    assert "txt" in records[number - 1]
 
 
 def test_small_inputs_are_told_exactly(run_cli: RunCli, sample: Sample, tmp_path: Path) -> None:
@@ -171,3 +200,31 @@ def test_a_table_whose_first_rows_are_unlike_the_others_is_estimated_by_its_byte
         pq.write_table(pa.table({"text": rows, "id": range(6900)}), tmp_path / "a.parquet")
         told = json.loads(run_cli(*words, "a.parquet").stdout)
         assert told["estimated_tokens"] == pytest.approx(true, rel=0.2)
+
+
+def test_what_is_learned_of_a_chat_template_once_is_not_counted_for_every_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "what"}]
+    write_jsonl(tmp_path / "in.jsonl", [{"messages": turns}] * 4000)
+    tokenizer = write_chat_tokenizer(tmp_path / "tokenizer")
+    clock = [0.0]
+    took = iter((10.0, 0.1))  # seconds, the first time and the second
+    process = preview.process_together
+
+    def slow(*args: Any) -> Any:
+        clock[0] += next(took)
+        return process(*args)
+
+    monkeypatch.setattr(preview, "process_together", slow)
+    monkeypatch.setattr(preview.time, "process_time", lambda: clock[0])
+    config = TokenizeConfig(
+        inputs=(str(tmp_path / "in.jsonl"),),  # type: ignore[arg-type]
+        tokenizer=str(tokenizer),
+        out=str(tmp_path / "out"),
+        chat=ChatConfig(),
+    )
+    with planned(config, tmp_path / "cache") as (plan, _):
+        found = preview.preview_of(plan)
+    times = 4000 / found.documents
+    assert found.cpu_seconds == pytest.approx(10 + 0.1 * times, abs=0.3)

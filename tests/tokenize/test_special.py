@@ -107,7 +107,7 @@ def test_bos_that_is_eos_too_is_added_once_and_the_run_says_so(
     words = ["tokenize", path, "--tokenizer", same_ends, "--engine", "tokenizers"]
     ran = run_cli(*words, "--out", "once")
     assert "BOS and EOS are the same token, '</s>'" in ran.stderr
-    assert "BOS is EOS too, so added once" in ran.stdout
+    assert "BOS" not in ran.stdout  # said once
     assert "BOS and EOS are the same token" in run_cli(*words, "--out", "x", "--dry-run").stdout
     twice = run_cli(*words, "--out", "twice", "--add-bos")
     assert "BOS" not in twice.stdout + twice.stderr

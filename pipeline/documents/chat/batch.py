@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from dataprep.pipeline.documents.assemble import Layout
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.lay import Laid, Layer
-from dataprep.pipeline.documents.chat.media import Item, Medium, TextIds, split_at_media
+from dataprep.pipeline.documents.chat.media import Item, TextIds, split_at_media
 from dataprep.pipeline.documents.chat.read import WeighedMessages, conversations_of
+from dataprep.pipeline.documents.chat.refused import RefusedError
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.rules import ChatRules
-from dataprep.pipeline.documents.chat.spans import RefusedError, SpanRules
+from dataprep.pipeline.documents.chat.spans import SpanRules
 from dataprep.pipeline.documents.chat.templates import DEFAULT, TOOL_USE
+from dataprep.pipeline.documents.chat.thinking import num_left_out
 from dataprep.pipeline.documents.chat.weigh import strings_at, token_turns, token_weights
 from dataprep.pipeline.engine import TokenizerFiles
 from dataprep.pipeline.engine.content import ContentEncoder
@@ -82,6 +84,7 @@ class Conversations:
     owners: Sequence[int]  # the record of each text
     kept: Sequence[int]  # the record of each conversation
     items: Sequence[Sequence[Item]] | None  # of each, texts and media; None: one text each
+    thinking_left_out: Sequence[int]  # of each, messages whose thinking is not written
 
     @property
     def firsts(self) -> Offsets:
@@ -95,7 +98,7 @@ def lay_out_conversations(
     records: Records, rules: ChatRules, reasons: dict[int, str]
 ) -> Conversations:
     """Return the conversations of the records; why others have none is added to `reasons`."""
-    found: list[tuple[int, Laid, Sequence[Medium]]] = []
+    found: list[_Found] = []
     variables = rules.templates.variables
     for i, record in enumerate(records.as_rows()):
         if i in reasons:
@@ -110,8 +113,20 @@ def lay_out_conversations(
         except (ValueError, TemplateFailedError) as error:
             reasons[i] = str(error)
             continue
-        found += [(i, one, each.media) for one, each in zip(laid, weighed, strict=True)]
+        found += [_Found(i, one, each) for one, each in zip(laid, weighed, strict=True)]
     return _conversations(found)
+
+
+class _Found(NamedTuple):
+    record: int
+    laid: Laid
+    given: WeighedMessages
+
+    def thinking_left_out(self) -> int:
+        messages, laid = self.given.conversation.messages, self.laid
+        return num_left_out(
+            messages, self.given.weights, laid.unwritten, laid.strings, laid.messages
+        )
 
 
 def _laid(each: WeighedMessages, rules: ChatRules) -> Laid:
@@ -123,26 +138,39 @@ def _laid(each: WeighedMessages, rules: ChatRules) -> Laid:
     return laid
 
 
-def _conversations(found: Sequence[tuple[int, Laid, Sequence[Medium]]]) -> Conversations:
-    kept = [record for record, *_ in found]
-    if not any(media for *_, media in found):
-        texts = ["".join(laid.strings) for _, laid, _ in found]
-        laids = [laid for _, laid, _ in found]
-        return Conversations(laid=laids, texts=texts, owners=kept, kept=kept, items=None)
+def _conversations(found: Sequence[_Found]) -> Conversations:
+    kept = [each.record for each in found]
+    left_out = [each.thinking_left_out() for each in found]
+    if not any(each.given.media for each in found):
+        laids = [each.laid for each in found]
+        return Conversations(
+            laid=laids,
+            texts=["".join(laid.strings) for laid in laids],
+            owners=kept,
+            kept=kept,
+            items=None,
+            thinking_left_out=left_out,
+        )
     pieces: list[Laid] = []
     owners: list[int] = []
     items: list[list[Item]] = []
-    for record, laid, media in found:
+    for each in found:
         items.append([])
-        for item in split_at_media(laid, media):
+        for item in split_at_media(each.laid, each.given.media):
             if isinstance(item, Laid):
                 items[-1].append(len(pieces))
                 pieces.append(item)
-                owners.append(record)
+                owners.append(each.record)
             else:
                 items[-1].append(item)
-    texts = ["".join(piece.strings) for piece in pieces]
-    return Conversations(laid=pieces, texts=texts, owners=owners, kept=kept, items=items)
+    return Conversations(
+        laid=pieces,
+        texts=["".join(piece.strings) for piece in pieces],
+        owners=owners,
+        kept=kept,
+        items=items,
+        thinking_left_out=left_out,
+    )
 
 
 def _check_weights(found: Sequence[Laid]) -> None:
@@ -191,23 +219,37 @@ def weigh(
     owners = np.searchsorted(offsets, spelled, side="right") - 1
     special = np.bincount(owners, minlength=len(found.laid)).astype(np.int64)
     result = WeighedTexts(ids=ids, offsets=offsets, weights=of_tokens, turns=turns, special=special)
-    if rules.config.allow_special_in_content or not len(spelled):
-        return result
-    return _as_text(result, found, rules, reasons)
+    as_text = () if rules.config.allow_special_in_content else np.flatnonzero(special).tolist()
+    again = sorted({*as_text, *_with_words(found, rules)})
+    return _encoded_again(result, again, found, rules, reasons) if again else result
 
 
-def _as_text(
-    weighed: WeighedTexts, found: Conversations, rules: ChatRules, reasons: dict[int, str]
+def _with_words(found: Conversations, rules: ChatRules) -> list[int]:
+    """Return the texts in which the template writes a special token that only the model has, as a
+    word: an engine splits it."""
+    words = [token.content for token in rules.files.special if token.in_model]
+    return [i for i, text in enumerate(found.texts) if any(word in text for word in words)]
+
+
+def _encoded_again(
+    weighed: WeighedTexts,
+    which: Sequence[int],
+    found: Conversations,
+    rules: ChatRules,
+    reasons: dict[int, str],
 ) -> WeighedTexts:
-    """Return the conversations with special tokens in their content as text."""
+    """Return the conversations, some of them with the template's special tokens as tokens, and
+    those in their content as text, unless they are allowed."""
+    is_allowed = rules.config.allow_special_in_content
     encoder = _content_encoder(rules.files)
     all_ids = np.split(weighed.ids, weighed.offsets[1:-1])
     all_weights = np.split(weighed.weights, weighed.offsets[1:-1])
     all_turns = np.split(weighed.turns, weighed.offsets[1:-1])
-    for i in np.flatnonzero(weighed.special).tolist():
+    for i in which:
         laid = found.laid[i]
+        content = (False,) * len(laid.strings) if is_allowed else laid.is_content
         try:
-            encoded = encoder.encode(laid.strings, laid.is_content)
+            encoded = encoder.encode(laid.strings, content)
         except (ValueError, EngineFailedError) as error:
             reasons[found.owners[i]] = str(error)
             continue

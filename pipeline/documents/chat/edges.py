@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dataprep.pipeline.documents.chat.cutting import SpannedParts, cut_part
 from dataprep.pipeline.documents.chat.origins import Part
 from dataprep.pipeline.documents.chat.render import Rendering
-from dataprep.pipeline.documents.chat.spans import SpannedParts, cut_part
 
 
 def with_edges(

@@ -8,18 +8,21 @@ the rest  a text that goes in is recorded as lost to the tape; what comes out ha
 from __future__ import annotations
 
 import functools
-import types
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jinja2 import Undefined, pass_environment
 from jinja2 import filters as of_jinja
 
-from dataprep.pipeline.documents.chat.bounds import TemplateFailedError, check_width, checked
+from dataprep.pipeline.documents.chat.bounds import OBJECT, TemplateFailedError, made, spend, weigh
+from dataprep.pipeline.documents.chat.costs import listed, spend_on
 from dataprep.pipeline.documents.chat.json_text import has_text, tojson
+from dataprep.pipeline.documents.chat.marks import LENGTH
 from dataprep.pipeline.documents.chat.origins import Part
 from dataprep.pipeline.documents.chat.texts import (
     TracedText,
+    has_length,
     is_in,
     joined,
     make,
@@ -27,6 +30,14 @@ from dataprep.pipeline.documents.chat.texts import (
 )
 from dataprep.pipeline.documents.chat.traced import first_text, plain
 
+COMPARISONS: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {  # by jinja's names
+    "eq": ("==", operator.eq),
+    "ne": ("!=", operator.ne),
+    "gt": (">", operator.gt),
+    "gteq": (">=", operator.ge),
+    "lt": ("<", operator.lt),
+    "lteq": ("<=", operator.le),
+}
 SAFE = frozenset(
     (
         *("abs", "attr", "batch", "capitalize", "d", "default", "dictsort", "first"),
@@ -35,17 +46,33 @@ SAFE = frozenset(
         *("unique", "upper", "length", "count"),
     )
 )
+# These go through all items at once.
+CONSUMING = frozenset(("sort", "unique", "reverse", "groupby", "sum", "min", "max", "slice"))
 
 
 def bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a filter of jinja that does what it did, within bounds, and loses no origin."""
+    # Of the value among the arguments: some filters are given the environment, too.
+    place = int(hasattr(function, "jinja_pass_arg"))
+
+    @functools.wraps(function)
+    def paid(*args: Any, **named: Any) -> Any:
+        given = [*args[place + 1 :], *named.values()]
+        value: Any = args[place] if len(args) > place else None
+        spend_on("printf" if name == "format" else name, value, given)
+        if name in CONSUMING:
+            value = value if hasattr(value, "__len__") else listed(value)
+            weigh(value)
+            args = (*args[:place], value, *args[place + 1 :])
+        return made(function(*args, **named))
+
     if name in SAFE:
-        return function
+        return paid
 
     @functools.wraps(function)
     def bounded(*args: Any, **named: Any) -> Any:
-        check_width((*args, *named.values()))
-        result = checked(function(*args, **named))
+        weigh(args[place:])
+        result = paid(*args, **named)
         given = [value for value in (*args, *named.values()) if has_text(value)]
         if not given:
             return result
@@ -62,12 +89,16 @@ def bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def text_of(value: Any) -> str:
-    """Return what `str` does, of lists and objects too with their origins."""
+    """Return what `str` does, of lists and objects too with their origins.
+
+    What an address in memory would be written of, such as a function, is refused.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple | dict):
+        weigh(value)
         return of_any((value,), str(value)) if has_text(value) else str(value)
-    if not isinstance(value, int | float | None | Undefined | types.FunctionType):
+    if not isinstance(value, int | float | None | Undefined):
         # It may hold texts, and nobody would know.
         raise TemplateFailedError(f"the template writes an object of type {type(value).__name__}")
     return str(value)
@@ -84,9 +115,7 @@ def _lifted(value: Any, *others: Any) -> str:
 
 def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
     text, old, new = _lifted(value, old, new), text_of(old), text_of(new)
-    most = str.count(text, old) if count is None else count
-    growth = str.__len__(new) - str.__len__(old)
-    check_width((str.__len__(text) + max(most, 0) * max(growth, 0),))
+    spend_on("replace", text, (old, new))
     return text.replace(old, new, -1 if count is None else count)
 
 
@@ -99,8 +128,11 @@ def _join(environment: Any, value: Iterable[Any], d: Any = "", attribute: Any = 
     if attribute is not None:
         value = map(of_jinja.make_attrgetter(environment, attribute), value)
     between = text_of(d)
-    pieces = [piece for item in value for piece in (between, text_of(item))][1:]
-    return str(checked(joined(pieces)))
+    pieces: list[str] = []
+    for item in value:
+        pieces += [between, text_of(item)] if pieces else ["", text_of(item)]
+        spend(str.__len__(pieces[-2]) + str.__len__(pieces[-1]) + OBJECT)
+    return joined(pieces)
 
 
 def _in(value: Any, container: Any) -> bool:
@@ -109,6 +141,14 @@ def _in(value: Any, container: Any) -> bool:
         # Python would ask the constant, which tells no tape.
         return is_in(value, str.__str__(container))
     return value in container
+
+
+def _has_length(value: Any, name: str, number: Any) -> bool:
+    """Return whether the length of a value compares so with a number."""
+    sign, compare = COMPARISONS[name]
+    if not isinstance(value, TracedText) or type(number) is not int:
+        return bool(compare(len(value), number))
+    return has_length(value, sign, number, bool(compare(str.__len__(value), number)))
 
 
 def _is_sequence(value: Any) -> bool:
@@ -122,11 +162,21 @@ def _is_sequence(value: Any) -> bool:
     return True
 
 
+def _random(*args: Any) -> None:
+    raise TemplateFailedError("the template draws lots (random)")
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
+    "list": listed,
+    "random": _random,
     "tojson": tojson,
     "join": _join,
     "string": text_of,
     "replace": _replace,
     "trim": _trim,
 }
-TESTS: Mapping[str, Callable[..., Any]] = {"in": _in, "sequence": _is_sequence}
+TESTS: Mapping[str, Callable[..., Any]] = {
+    "in": _in,
+    "sequence": _is_sequence,
+    LENGTH: _has_length,
+}

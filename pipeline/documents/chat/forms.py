@@ -19,12 +19,14 @@ from typing import Any
 from dataprep.pipeline.documents.chat.messages import clean_messages, clean_tools, parsed
 from dataprep.pipeline.documents.lookup import find_value
 from dataprep.pipeline.errors import ConfigError, short
+from dataprep.pipeline.sources.keys import CONVERSATIONS
 from dataprep.pipeline.types import Record
 
-LIST_KEYS = ("messages", "conversations", "conversation")
+LIST_KEYS = CONVERSATIONS
 KWARGS = "chat_template_kwargs"
 RESERVED = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
-BESIDE = ("system", KWARGS)  # keys of a record that every form may have
+SYSTEM = ("system", "system_prompt", "system_message")  # keys of a text beside the messages
+BESIDE = (*SYSTEM, KWARGS)  # keys of a record that every form may have
 ROLES = {
     **dict.fromkeys(("human", "user", "prompter"), "user"),
     **dict.fromkeys(("gpt", "assistant", "bot", "chatgpt", "bing", "bard", "model"), "assistant"),
@@ -93,13 +95,19 @@ def _has_weights(record: Record, found: FoundForm) -> bool:
 def read_messages(record: Record, found: FoundForm, *, drop_nulls: bool) -> list[dict[str, Any]]:
     """Return the messages of a record; the system text beside them comes first."""
     messages = FORMS[found.form].read(record, found, drop_nulls)
-    system = record.get("system")
-    has_system = any(message.get("role") == "system" for message in messages)
-    if isinstance(system, str) and system.strip():
-        if has_system:
-            raise ValueError("has a system text, and a message of that role; leave one of them out")
-        return [{"role": "system", "content": system}, *messages]
-    return messages
+    given = {
+        key: value for key in SYSTEM if isinstance(value := record.get(key), str) and value.strip()
+    }
+    own = [message.get("content") for message in messages if message.get("role") == "system"]
+    texts = list(dict.fromkeys(given.values()))
+    if not texts or own == texts:
+        return messages
+    if own or len(texts) > 1:
+        raise ValueError(
+            f"has several system texts ({', '.join([*given, *(['a message'] if own else [])])}); "
+            "leave all but one of them out"
+        )
+    return [{"role": "system", "content": texts[0]}, *messages]
 
 
 def read_tools(record: Record, key: str, *, drop_nulls: bool) -> list[Any] | None:

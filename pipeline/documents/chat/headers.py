@@ -10,13 +10,13 @@ on which record comes first.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.origins import TextOrigin
+from dataprep.pipeline.documents.chat.origins import Part, TextOrigin
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Renderer, Rendering
 from dataprep.pipeline.documents.chat.traits import SYNTHETIC_TOOL, Traits
 
@@ -34,6 +34,7 @@ _CONTEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
 }
 MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
 _ANSWERS = ("Yes, it is.", "Not at all")
+_WORD = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|\w+|.", re.DOTALL)  # a marker is one word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,35 +51,69 @@ UNKNOWN_HEADER = Header(role="", prompt="", shared=0, is_known=False)
 
 
 class Headers:
-    """The headers of one template, found when they are first needed."""
+    """The headers of one template with certain variables, found when they are first needed."""
 
     def __init__(self, renderer: Renderer, traits: Traits) -> None:
         self._renderer = renderer
         self._traits = traits
-        self._known: dict[tuple[str, str], Header] = {}
-        self._of_user: dict[str, str] = {}
+        self._known: dict[str, Header] = {}
+        self._of_user: str | None = None
+        self._introductions: dict[str, str | None] = {}
 
     def after(self, role: str, conversation: Conversation) -> Header:
         """Return the header of an assistant's message that follows one of this role."""
         context = role if role in _CONTEXTS else "user"
-        key = context, json.dumps(conversation.variables, sort_keys=True, default=str)
-        if key not in self._known:
+        if context not in self._known:
             bare = replace(conversation, tools=None)
             found = self._find(context, bare)
             if not found.is_known:  # some templates are for conversations with tools only
                 found = self._find(context, replace(bare, tools=[SYNTHETIC_TOOL]))
-            self._known[key] = found
-        return self._known[key]
+            self._known[context] = found
+        return self._known[context]
 
     def of_user(self, conversation: Conversation) -> str:
         """Return what stands before the text of a user's message that is not the first; '' if it is
         not known."""
-        key = json.dumps(conversation.variables, sort_keys=True, default=str)
-        if key not in self._of_user:
+        if self._of_user is None:
             messages = [_USER, {"role": "assistant", "content": _ANSWERS[0]}, _USER]
             asked = replace(conversation, messages=messages, tools=None)
-            self._of_user[key] = self._before_text(asked, 2) or ""
-        return self._of_user[key]
+            self._of_user = self._before_text(asked, 2) or ""
+        return self._of_user
+
+    def introduction(self, role: str, conversation: Conversation) -> str | None:
+        """Return what always stands before the text of a role, whoever wrote it: this message, or
+        the one before; None if that is not known.
+
+        It is what the first message of a conversation and one after an answer have in common.
+        """
+        if role == "assistant":
+            header = self.after("user", conversation)
+            return header.role if header.is_known and header.role.strip() else None
+        if role not in self._introductions:
+            own = _TOOL if role == "tool" else {**_USER, "role": role}
+            answer = {"role": "assistant", "content": _ANSWERS[0]}
+            found = [
+                self._gap(replace(conversation, messages=[*before, own], tools=None), len(before))
+                for before in ((), (_USER, answer))
+            ]
+            first, later = found
+            both = None if first is None or later is None else common_end(first, later)
+            self._introductions[role] = both
+        return self._introductions[role]
+
+    def _gap(self, conversation: Conversation, number: int) -> str | None:
+        """Return all that the template writes between the text of a message and the one before."""
+        try:
+            suited = replace(conversation, messages=self._traits.applied(conversation.messages))
+            parts = [owned.part for owned in self._renderer.render(suited).parts]
+        except TemplateFailedError:
+            return None
+        texts = [i for i, part in enumerate(parts) if isinstance(part.origin, TextOrigin)]
+        own = next((i for i in texts if _message_of(parts[i]) == number), None)
+        if own is None:
+            return None
+        before = max((i for i in texts if i < own), default=-1)
+        return "".join(part.value for part in parts[before + 1 : own])
 
     def _find(self, context: str, base: Conversation) -> Header:
         try:
@@ -89,13 +124,27 @@ class Headers:
             return self._find("user", base)
         if not prompt:
             return self._without_prompt(base, _CONTEXTS[context])
-        before_user = self._before_text(replace(base, messages=[_USER]), 0) or ""
-        return Header(
-            role=role_header(prompt, before_user),
-            prompt=prompt,
-            shared=num_shared(prompt, before_user),
-            is_known=True,
-        )
+        first = self._before_text(replace(base, messages=[_USER]), 0) or ""
+        users = (first, self.of_user(base))
+        role: str | None = role_header(prompt, *users)
+        if prompt[len(role or "") :].strip() and has_other_separator(prompt, *users):
+            role = self._after_separator(prompt, role or "", base)
+        if role is None:
+            return UNKNOWN_HEADER
+        shared = num_shared(prompt, *users)
+        return Header(role=role, prompt=prompt, shared=shared, is_known=True)
+
+    def _after_separator(self, prompt: str, role: str, base: Conversation) -> str | None:
+        """Return the role header of a prompt that may begin with what separates turns: with the
+        header of an answer that is the first message; None if there can be none."""
+        answer = {"role": "assistant", "content": _ANSWERS[0]}
+        own = self._before_text(replace(base, messages=[answer]), 0)
+        if own is None:
+            return None
+        place = prompt.rfind(own.strip())
+        if place < 0 or not own.strip():
+            return role
+        return with_blanks(prompt, place + len(own.strip()))
 
     def _prompt(self, conversation: Conversation) -> str:
         suited = replace(conversation, messages=self._traits.applied(conversation.messages))
@@ -131,10 +180,11 @@ class Headers:
         return before_text([rendering.parts[i] for i in block], number)
 
 
-def role_header(prompt: str, before_user: str) -> str:
-    """Return the shortest start of a prompt that ends most like the header of a user.
+def role_header(prompt: str, *of_users: str) -> str:
+    """Return the shortest start of a prompt that ends most like the headers of users.
 
-    It has more than what the two have in common, so that it says whose turn it is.
+    It has more than what they have in common with it, so that it says whose turn it is, and the
+    blanks that follow, which no model has to write.
 
     >>> role_header("<|im_start|>assistant\\n<think>\\n", "<|im_start|>user\\n")
     '<|im_start|>assistant\\n'
@@ -142,26 +192,69 @@ def role_header(prompt: str, before_user: str) -> str:
     ('<|Assistant|>', 'ASSISTANT:')
     >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
     '<|start|>assistant'
+    >>> role_header("<|end|><|bot|>\\n", "<|me|>", "<|end|><|me|>")
+    '<|end|><|bot|>\\n'
     """
-    shared = num_shared(prompt, before_user)
+    shared = num_shared(prompt, *of_users)
     starts = [
         prompt[:i]
         for i in range(shared + 1, len(prompt) + 1)
         if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
     ]
-    common = [num_common(start[::-1], before_user[::-1]) for start in starts]
+    common = [max(num_common(s[::-1], user[::-1]) for user in of_users) for s in starts]
     best = max(common, default=0)
-    return starts[common.index(best)] if best else prompt
+    return with_blanks(prompt, len(starts[common.index(best)])) if best else prompt
 
 
-def num_shared(prompt: str, before_user: str) -> int:
+def with_blanks(prompt: str, size: int) -> str:
+    """Return so many characters of a prompt, and the blanks that follow."""
+    rest = prompt[size:]
+    return prompt[: size + len(rest) - len(rest.lstrip())]
+
+
+def has_other_separator(prompt: str, first: str, later: str) -> bool:
+    """Return whether users that are not the first have something before their header, with which
+    the prompt does not begin: it may begin with something else of that kind.
+
+    >>> has_other_separator("<|/me|><|bot|>", "<|me|>", "<|/bot|><|me|>")
+    True
+    >>> has_other_separator("<|end|><|bot|>", "<|me|>", "<|end|><|me|>")
+    False
+    """
+    separator = later[: len(later) - len(common_end(first, later))].strip()
+    return bool(separator) and not prompt.lstrip().startswith(separator)
+
+
+def num_shared(prompt: str, *of_users: str) -> int:
     """Return how many characters of a prompt the header of a user has, too."""
-    places = range(len(before_user))
-    return max((num_common(prompt, before_user[i:]) for i in places), default=0)
+    ends = (user[i:] for user in of_users for i in range(len(user)))
+    return max((num_common(prompt, end) for end in ends), default=0)
 
 
-def num_common(a: str, b: str) -> int:
-    """Return how many characters two texts begin with in common."""
+def common_end(left: str, right: str) -> str:
+    """Return what two texts end with in common, by whole words.
+
+    >>> common_end("<s>[INST] ", "</s>[INST] "), common_end("A chat. USER: ", "\\nUSER: ")
+    ('[INST] ', 'USER: ')
+    """
+    words = [_WORD.findall(text)[::-1] for text in (left, right)]
+    count = num_common(*words)
+    return "".join(words[0][:count][::-1])
+
+
+def begun_at_end(text: str, header: str) -> str:
+    """Return the longest start of a header that a text ends with, by whole words.
+
+    >>> begun_at_end("\\n### ", "### User:"), begun_at_end("<|end|>", "<|user|>")
+    ('### ', '')
+    """
+    words = _WORD.findall(header)
+    starts = ("".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((start for start in starts if text.endswith(start)), "")
+
+
+def num_common(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Return how many characters or words two sequences begin with in common."""
     pairs = enumerate(zip(a, b, strict=False))
     return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
 
@@ -215,10 +308,13 @@ def block_of(rendering: Rendering, number: int) -> range | None:
     return range(own[0], own[-1] + 1)
 
 
+def _message_of(part: Part) -> int | None:
+    return part.origin.message if isinstance(part.origin, TextOrigin) else None
+
+
 def _unowned_of(rendering: Rendering, number: int) -> list[int]:
     def message_of(i: int) -> int | None:
-        origin = rendering.parts[i].part.origin
-        return origin.message if isinstance(origin, TextOrigin) else None
+        return _message_of(rendering.parts[i].part)
 
     places = range(len(rendering.parts))
     first = next(

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from dataprep.pipeline.documents.chat.bounds import spend, weigh
 from dataprep.pipeline.documents.chat.texts import TracedText, joined, of_whole
 from dataprep.pipeline.documents.chat.traced import plain
 
@@ -27,6 +28,9 @@ def tojson(
     separators: Any = None,
     sort_keys: bool = False,
 ) -> str:
+    weigh(value)
+    width = indent if isinstance(indent, int) else len(indent or "")
+    spend(_num_indents(value, 1) * (width + sum(map(len, separators or ()))))
     if not has_text(value):
         return json.dumps(
             value,
@@ -66,6 +70,15 @@ def tojson(
         yield ("" if step is None else "\n" + step * depth) + brackets[1]
 
     return joined(written(value, 0))
+
+
+def _num_indents(value: Any, depth: int) -> int:
+    """Return how often a value is indented, one step each: as deep as each item is."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return 0
+    return depth * (len(value) + 1) + sum(_num_indents(inner, depth + 1) for inner in value)
 
 
 def has_text(value: Any) -> bool:

@@ -16,29 +16,29 @@ from itertools import accumulate, groupby
 from types import MappingProxyType
 from typing import Any
 
-from dataprep.pipeline.documents.chat.edges import with_edges
-from dataprep.pipeline.documents.chat.headers import Headers
-from dataprep.pipeline.documents.chat.json_text import quoted
-from dataprep.pipeline.documents.chat.origins import UNKNOWN, Part
-from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of
-from dataprep.pipeline.documents.chat.spans import (
+from dataprep.pipeline.documents.chat.cutting import (
     Details,
-    RefusedError,
     SpannedParts,
-    SpanRules,
-    check_nothing_lost,
     messages_of,
-    spans_of,
     whole,
     with_details,
 )
-from dataprep.pipeline.documents.chat.tape import Replay
+from dataprep.pipeline.documents.chat.edges import with_edges
+from dataprep.pipeline.documents.chat.headers import Headers
+from dataprep.pipeline.documents.chat.json_text import quoted
+from dataprep.pipeline.documents.chat.origins import Part
+from dataprep.pipeline.documents.chat.refused import RefusedError
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer, shape_of_messages
+from dataprep.pipeline.documents.chat.spans import SpanRules, check_nothing_lost, spans_of
+from dataprep.pipeline.documents.chat.tape import UNKNOWN, Replay
+from dataprep.pipeline.documents.chat.thinking import messages_without
 from dataprep.pipeline.documents.chat.traits import Traits, find_traits
 from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.storage.turns import turn_value
 
 MAX_PROGRAMS = 2048  # replays that are kept; more shapes than that are rendered each time
 MAX_OF_SHAPE = 8
+MAX_VARIABLES = 64  # different ones, of which it is known what the template does with them
 CHECKED_FIRST, CHECKED_EVERY = 2, 512  # replays that are rendered again
 
 NO_DETAILS: Mapping[int, Details] = MappingProxyType({})
@@ -56,6 +56,7 @@ class Laid:
     messages: tuple[int, ...]  # the message that each string belongs to; -1: before all
     turns: tuple[int, ...]  # of each string, as in `storage.turns`; they ascend
     media: tuple[int, ...]  # the medium that each string stands for; -1: none
+    unwritten: tuple[int, ...]  # messages whose thinking the template does not write
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class _Program:
     messages: tuple[int, ...]
     turns: tuple[int, ...]
     media: tuple[int, ...]
+    unwritten: tuple[int, ...]
     num_played: int = 0
 
     def is_to_be_checked(self) -> bool:
@@ -84,6 +86,7 @@ class Layer:
         self._known: dict[str, tuple[Traits, Headers]] = {}  # by the template's variables
         self._programs: dict[Any, list[_Program]] = {}
         self._num_programs = 0
+        self._last: tuple[Any, str] = (None, "")  # variables, and their key
 
     def lay(
         self,
@@ -96,8 +99,9 @@ class Layer:
         traits, headers = self._traits_of(conversation)
         conversation = replace(conversation, messages=traits.applied(conversation.messages))
         leaves: list[str] = []
-        shape = tuple([shape_of(message, leaves) for message in conversation.messages])
-        key: Any = (shape, tuple(weights), _frozen(conversation))
+        shape = shape_of_messages(conversation.messages, leaves)
+        tools = None if conversation.tools is None else json.dumps(conversation.tools)
+        key: Any = (shape, tuple(weights), tools, self._variables_of(conversation))
         known = self._programs.get(key, ()) if not details else ()
         for program in known:
             strings = _played(program.replay, leaves)
@@ -109,6 +113,7 @@ class Layer:
                     messages=program.messages,
                     turns=program.turns,
                     media=program.media,
+                    unwritten=program.unwritten,
                 )
                 if program.is_to_be_checked():
                     again = self._render(conversation, weights, headers, None, NO_DETAILS)
@@ -119,11 +124,21 @@ class Layer:
         return self._render(conversation, weights, headers, key, details)
 
     def _traits_of(self, conversation: Conversation) -> tuple[Traits, Headers]:
-        key = json.dumps(dict(conversation.variables), sort_keys=True, default=str)
+        key = self._variables_of(conversation)
         if key not in self._known:
+            if len(self._known) >= MAX_VARIABLES:
+                self._known.pop(next(iter(self._known)))
             traits = find_traits(self._renderer, conversation.variables)
             self._known[key] = traits, Headers(self._renderer, traits)
         return self._known[key]
+
+    def _variables_of(self, conversation: Conversation) -> str:
+        """Return the variables that the template looks at, as something to look up."""
+        given = conversation.variables
+        if given is not self._last[0]:  # that of all records without arguments of their own
+            used = {name: given[name] for name in sorted(self._renderer.names & given.keys())}
+            self._last = given, json.dumps(used, default=str)
+        return self._last[1]
 
     def _render(
         self,
@@ -161,6 +176,7 @@ class Layer:
             messages=messages,
             media=tuple(kind[3] for kind, _ in groups),
             turns=_turns(messages, roles),
+            unwritten=messages_without(rendering),
         )
         if key is not None:
             outputs = [_sources(parts, rendering.tape) for _, parts in groups]
@@ -173,6 +189,7 @@ class Layer:
                     messages=laid.messages,
                     turns=laid.turns,
                     media=laid.media,
+                    unwritten=laid.unwritten,
                 )
                 self._programs.setdefault(key, []).append(program)
                 self._num_programs += 1
@@ -226,11 +243,3 @@ def _turns(messages: Sequence[int], roles: Sequence[str]) -> tuple[int, ...]:
     """
     values = (0 if number < 0 else turn_value(number, roles[number]) for number in messages)
     return tuple(accumulate(values, max))
-
-
-def _frozen(conversation: Conversation) -> Any:
-    tools = conversation.tools
-    return (
-        None if tools is None else json.dumps(tools),
-        json.dumps(dict(conversation.variables), default=str),
-    )

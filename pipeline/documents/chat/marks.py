@@ -15,12 +15,16 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.visitor import NodeTransformer
 
+from dataprep.pipeline.documents.chat.bounds import count_step
+from dataprep.pipeline.documents.chat.loops import FIRST_MEDIUM
 from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
 from dataprep.pipeline.documents.chat.texts import make
 
 MARKS = "_dataprep_"
-BEGIN, ENTER, SET, END = (f"{MARKS}{name}" for name in ("begin", "enter", "set", "end"))
+BEGIN, ENTER, SET, END, STEP, HELD, LENGTH = (
+    f"{MARKS}{name}" for name in ("begin", "enter", "set", "end", "step", "held", "length")
+)
 TRAIN, STOP = "train", "stop"
 
 
@@ -46,9 +50,6 @@ class MediaPart(dict[str, Any]):
         self._number = number
 
 
-FIRST_MEDIUM = -2  # numbers of media go down from here
-
-
 def number_of(value: Any) -> int:
     """Return which message or medium a value is: 0, 1, … or -2, -3, …; -1: neither."""
     if isinstance(value, MediaPart):
@@ -60,7 +61,8 @@ def mark_functions(tape: Callable[[], Tape]) -> dict[str, Callable[..., str]]:
     """Return the functions that an instrumented template calls, by name."""
 
     def mark(kind: str, value: int) -> str:
-        tape().count_step()
+        count_step()
+        tape().loops.move(kind, value)
         return make(tape(), [Part("", Mark(kind, value))])
 
     return {
@@ -68,7 +70,13 @@ def mark_functions(tape: Callable[[], Tape]) -> dict[str, Callable[..., str]]:
         ENTER: lambda item=None: mark("enter", number_of(item)),
         SET: lambda value: mark("set", number_of(value)),
         END: lambda loop: mark("end", loop),
+        STEP: _step,
     }
+
+
+def _step() -> str:
+    count_step()
+    return ""
 
 
 def marked(template: nodes.Template) -> nodes.Template:
@@ -76,7 +84,43 @@ def marked(template: nodes.Template) -> nodes.Template:
     return changed
 
 
-class _Marker(NodeTransformer):
+def counted(template: nodes.Template) -> nodes.Template:
+    """Return the template so that it counts the turns of its loops and the lists that it makes,
+    and does nothing else."""
+    changed: nodes.Template = _Counter().visit(template)
+    return changed
+
+
+class _Lists(NodeTransformer):
+    """Puts lists and objects that hold more than constants through the filter HELD."""
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:
+        self.generic_visit(node)
+        return _held(node, node.items)
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+        self.generic_visit(node)
+        return _held(node, node.items) if node.ctx == "load" else node
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        self.generic_visit(node)
+        return _held(node, [pair.value for pair in node.items])
+
+
+def _held(node: nodes.Expr, items: Sequence[nodes.Expr]) -> nodes.Expr:
+    if all(isinstance(item, nodes.Const) for item in items):
+        return node
+    return _at(nodes.Filter(node, HELD, [], [], None, None), node.lineno)
+
+
+class _Counter(_Lists):
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        self.generic_visit(node)
+        node.body.insert(0, _call(node, STEP, []))
+        return node
+
+
+class _Marker(_Lists):
     def __init__(self) -> None:
         self._loops = 0
 
@@ -95,9 +139,25 @@ class _Marker(NodeTransformer):
             return node
         return [node, _call(node, SET, [nodes.Name(node.target.name, "load")])]
 
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        """`a in b` becomes a test, which is a call: Python asks b, which may be no text of ours."""
+    def visit_If(self, node: nodes.If) -> nodes.Node:
+        """`if a | length` asks whether it is not 0."""
+        if _measured(node.test) is not None:
+            more_than_none = nodes.Compare(node.test, [nodes.Operand("ne", nodes.Const(0))])
+            node.test = _at(more_than_none, node.lineno)
         self.generic_visit(node)
+        return node
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
+        """`a in b` becomes a test, which is a call: Python asks b, which may be no text of ours.
+
+        So does `a | length > 0`: not how long it is matters then, but whether it is longer.
+        """
+        self.generic_visit(node)
+        value, last = _measured(node.expr), node.ops[-1]
+        is_simple = len(node.ops) == 1 and isinstance(last.expr, nodes.Const)
+        if value is not None and is_simple and last.op not in ("in", "notin"):
+            given: list[nodes.Expr] = [nodes.Const(last.op), last.expr]
+            return _at(nodes.Test(value, LENGTH, given, [], None, None), node.lineno)
         if not any(operand.op in ("in", "notin") for operand in node.ops):
             return node
         found: list[nodes.Expr] = []
@@ -109,6 +169,12 @@ class _Marker(NodeTransformer):
         for each in found[1:]:
             both = _at(nodes.And(both, each), node.lineno)
         return both
+
+
+def _measured(node: nodes.Node) -> nodes.Expr | None:
+    """Return what the filter `length` is applied to; None if it is not that."""
+    is_length = isinstance(node, nodes.Filter) and node.name in ("length", "count")
+    return node.node if is_length and isinstance(node, nodes.Filter) else None
 
 
 def _compared(left: nodes.Expr, operand: nodes.Operand, line: int) -> nodes.Expr:

@@ -19,6 +19,7 @@ from dataprep.pipeline.errors import short
 
 # What a message says about its own loss, and not to the template.
 ROLE = re.compile(r"[\w .:/-]{1,64}")
+USUAL = frozenset(("system", "user", "assistant", "tool"))
 ANNOTATIONS = ("weight", "train", "training", "loss", "loss_mask", "training_detail")
 
 
@@ -32,6 +33,11 @@ def parsed(value: Any, what: str) -> Any:
         raise ValueError(f"{what} is a text, but not JSON ({error}): {short(value)!r}") from None
 
 
+def is_bare(message: Mapping[str, Any]) -> bool:
+    """Return whether a message has a role and a text as content, and nothing else."""
+    return len(message) == 2 and type(message.get("content")) is str and "role" in message
+
+
 def clean_messages(value: Any, key: str, *, drop_nulls: bool) -> list[dict[str, Any]]:
     """Return a list of messages; `drop_nulls`: nulls in arguments are a table's padding, too."""
     found = parsed(value, f"field {key!r}")
@@ -39,6 +45,9 @@ def clean_messages(value: Any, key: str, *, drop_nulls: bool) -> list[dict[str, 
         raise ValueError(f"field {key!r} must be a list of messages, got {short(repr(found))}")
     messages: list[dict[str, Any]] = []
     for i, item in enumerate(found):
+        if type(item) is dict and is_bare(item) and item.get("role") in USUAL:
+            messages.append(item)
+            continue
         where = f"field '{key}[{i}]'"
         if not isinstance(item, dict):
             raise ValueError(f"{where} must be a message, got {short(repr(item))}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.tape import UNKNOWN, Tape
 
 
 class TextOrigin(NamedTuple):
@@ -35,9 +35,8 @@ class Part(NamedTuple):
     origin: TextOrigin | Mark | None = None  # None: of the template
     source: str = ""  # the tape's name for it; "": a constant, or unknown
     start: int = -1  # of its first character in the message's own text, where that is known
+    owner: int = -1  # the message that the template was at when it put it to others
 
-
-UNKNOWN = "?"  # a source that no tape has: whoever uses it breaks the tape
 
 Parts = tuple[Part, ...]
 
@@ -72,7 +71,8 @@ def cut_parts(parts: Sequence[Part], start: int, stop: int, source: str, tape: T
         elif a < b or is_one:
             first = part.start + a if part.start >= 0 else -1
             name = source if is_one and part.source else part.source
-            found.append(Part(part.value[a:b] if a < b else "", part.origin, name, first))
+            value = part.value[a:b] if a < b else ""
+            found.append(Part(value, part.origin, name, first, part.owner))
     return found
 
 
@@ -94,7 +94,7 @@ def strip_parts(parts: Sequence[Part], chars: str | None, method: str, tape: Tap
         elif source:
             source = tape.value(f"{source}.{method}({tape.constant(chars)})")
             tape.condition(f"bool({source})", bool(value))
-        found.append(Part(value, part.origin, source, start))
+        found.append(Part(value, part.origin, source, start, part.owner))
         if value:
             break
     found += rest

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataprep.configs.chat import ChatConfig
+from dataprep.pipeline.documents.chat.cutting import Details
 from dataprep.pipeline.documents.chat.forms import FoundForm, read_kwargs, read_messages, read_tools
 from dataprep.pipeline.documents.chat.media import Medium, media_in, take_media
 from dataprep.pipeline.documents.chat.messages import ANNOTATIONS, parsed
+from dataprep.pipeline.documents.chat.messages import is_bare as is_bare_message
 from dataprep.pipeline.documents.chat.render import Conversation
-from dataprep.pipeline.documents.chat.spans import Details
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.types import Record
 
@@ -38,9 +39,12 @@ def conversations_of(
 ) -> list[WeighedMessages]:
     """Return the conversations of a record; ValueError says what is wrong with it."""
     given = read_messages(record, found, drop_nulls=drop_nulls)
-    weights = _weights(given, config)
+    is_bare = all(map(is_bare_message, given))  # most are, and have none of what follows
+    weights = _weights(given, config, is_bare=is_bare)
     kwargs = read_kwargs(record)
-    messages, media = take_media([_without_annotations(message) for message in given])
+    messages, media = (
+        (given, ()) if is_bare else take_media([_without_annotations(message) for message in given])
+    )
     if media and not config.media:
         raise ValueError(f"{media[0].label} is {media[0].modality}; set chat.media to true")
     whole = WeighedMessages(
@@ -50,7 +54,7 @@ def conversations_of(
             variables={**variables, **kwargs} if kwargs else variables,
         ),
         weights=tuple(weights),
-        details=_details(given),
+        details={} if is_bare else _details(given),
         media=media,
     )
     if not any(weights):
@@ -59,7 +63,9 @@ def conversations_of(
     return _HISTORIES[config.history](whole)
 
 
-def _weights(messages: Sequence[Mapping[str, Any]], config: ChatConfig) -> list[float]:
+def _weights(
+    messages: Sequence[Mapping[str, Any]], config: ChatConfig, *, is_bare: bool
+) -> list[float]:
     roles = [str(message["role"]) for message in messages]
     if config.train_on == "last":
         last = max((i for i, role in enumerate(roles) if role == "assistant"), default=-1)
@@ -67,6 +73,8 @@ def _weights(messages: Sequence[Mapping[str, Any]], config: ChatConfig) -> list[
     else:
         trained = ("assistant",) if isinstance(config.train_on, str) else config.train_on
         wanted = [role in trained or config.train_on == "all" for role in roles]
+    if is_bare:
+        return list(map(float, wanted))
     return [_weight(m, float(w), i) for i, (m, w) in enumerate(zip(messages, wanted, strict=True))]
 
 

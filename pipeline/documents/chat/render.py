@@ -14,8 +14,10 @@ from typing import Any
 
 import jinja2
 
-from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.marks import FIRST_MEDIUM, ChatMessage, MediaPart
+from dataprep.pipeline.documents.chat.bounds import TemplateFailedError, allowance, size_of
+from dataprep.pipeline.documents.chat.loops import Loops
+from dataprep.pipeline.documents.chat.marks import ChatMessage, MediaPart
+from dataprep.pipeline.documents.chat.messages import is_bare
 from dataprep.pipeline.documents.chat.origins import NO_MESSAGE, Mark, Part, TextOrigin
 from dataprep.pipeline.documents.chat.sandbox import TemplateEnvironment, time_limit
 from dataprep.pipeline.documents.chat.tape import Tape
@@ -28,6 +30,14 @@ REASONING = ("reasoning_content", "thinking", "reasoning")
 PLAIN = frozenset(("role",))
 PLAIN_OF_ITEMS = frozenset(("type",))  # of contents and tool calls
 NOTHING_PLAIN: frozenset[str] = frozenset()
+# Keys that messages, calls, parts and schemas have by their form.
+FORMAL = frozenset(
+    (
+        *("role", "content", "name", "tool_calls", "tool_call_id", "id", "function", "arguments"),
+        *("type", "text", "image_url", "url", "input_audio", *REASONING),
+        *("description", "parameters", "properties", "required", "items", "enum", "default"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +76,12 @@ class Renderer:
 
     def __init__(self, source: str, now: datetime.datetime) -> None:
         self._environment = TemplateEnvironment(now)
+        self.names: frozenset[str] = frozenset()  # variables that the template looks at
         try:
-            with time_limit():
+            with time_limit(), allowance(len(source)):
                 self._marked = self._environment.compiled(source, with_marks=True)
                 self._plain = self._environment.compiled(source, with_marks=False)
+                self.names = frozenset(self._environment.names_in(source))
         except (jinja2.TemplateError, RecursionError, MemoryError, OverflowError) as error:
             raise TemplateFailedError(f"is not a template: {_said(error)}") from None
 
@@ -109,7 +121,7 @@ class Renderer:
             **conversation.variables,
         }
         try:
-            with time_limit():
+            with time_limit(), allowance(size_of([given])):
                 return template.render(given)
         except TemplateFailedError:
             raise
@@ -129,34 +141,26 @@ class Renderer:
 def owned_parts(parts: Sequence[Part]) -> tuple[OwnedPart, ...]:
     """Return the parts that have characters or may have some, with the message each belongs to.
 
-    Of loops within loops the innermost counts whose message is the latest: a loop over later
-    messages writes them, one over earlier messages looks something up.
+    What is written in no loop belongs to the message at which it was put together: some templates
+    gather all that they write in one text.
     """
-    loops: list[tuple[int, int]] = []  # loop, message that it is at
+    loops = Loops()
     found: list[OwnedPart] = []
     depth = 0
-    owner = medium = -1
     for part in parts:
         mark = part.origin
         if not isinstance(mark, Mark):
             if part.value or part.source:
-                if medium >= 0 and part.origin is None:
+                owner = loops.at if loops.at >= 0 else part.owner
+                if loops.medium >= 0 and part.origin is None:
                     part = part._replace(origin=TextOrigin(owner, "media"))
-                tagged = depth > 0
-                found.append(OwnedPart(part=part, owner=owner, is_tagged=tagged, medium=medium))
-            continue
-        if mark.kind == "begin":
-            loops.append((mark.value, -1))
-        elif mark.kind == "end":
-            while loops and loops.pop()[0] != mark.value:
-                pass
+                found.append(
+                    OwnedPart(part=part, owner=owner, is_tagged=depth > 0, medium=loops.medium)
+                )
         elif mark.kind in ("train", "stop"):
             depth += 1 if mark.kind == "train" else -1
-        elif loops and (mark.kind == "enter" or (mark.value >= 0 and loops[-1][1] == -1)):
-            loops[-1] = (loops[-1][0], mark.value)
-        owner = max([-1, *(at for _, at in loops)])
-        inner = loops[-1][1] if loops else -1
-        medium = FIRST_MEDIUM - inner if inner <= FIRST_MEDIUM else -1
+        else:
+            loops.move(mark.kind, mark.value)
     return tuple(found)
 
 
@@ -166,6 +170,18 @@ def with_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
     if reasoning is None:
         return dict(message)
     return {"thinking": reasoning, **message, "reasoning_content": reasoning}
+
+
+def shape_of_messages(messages: Sequence[Mapping[str, Any]], leaves: list[str]) -> Any:
+    """Return the shape of a conversation, as `shape_of` does of a value."""
+    shapes: list[Any] = []
+    for message in messages:
+        if is_bare(message) and next(iter(message)) == "role":
+            shapes.append(message["role"])  # of a message with nothing else but a text
+            leaves.append(message["content"])
+        else:
+            shapes.append(shape_of(message, leaves))
+    return tuple(shapes)
 
 
 def shape_of(value: Any, leaves: list[str], plain: frozenset[str] = PLAIN) -> Any:
@@ -209,6 +225,9 @@ def _with_origins(
 ) -> dict[str, Any]:
     """Return the message with texts that know it, in the order of `shape_of`."""
 
+    def named(key: str, field: str) -> str:
+        return _key(key, TextOrigin(number, field), tape)
+
     def given(value: Any, field: str, plain: frozenset[str]) -> Any:
         if isinstance(value, str):
             origin, source = TextOrigin(number, field), tape.new_text()
@@ -216,7 +235,7 @@ def _with_origins(
             return make(tape, [Part(value, origin, source, 0)])
         if isinstance(value, dict):
             values = {
-                key: inner
+                named(key, field or key): inner
                 if key in plain and isinstance(inner, str)
                 else given(inner, field or key, _plain_below(key, plain))
                 for key, inner in value.items()
@@ -238,10 +257,18 @@ def _tools_with_origin(value: Any, tape: Tape) -> Any:
     if isinstance(value, str):
         return make(tape, [Part(value, TextOrigin(NO_MESSAGE, "tools"))])
     if isinstance(value, dict):
-        return {key: _tools_with_origin(inner, tape) for key, inner in value.items()}
+        origin = TextOrigin(NO_MESSAGE, "tools")
+        return {
+            _key(key, origin, tape): _tools_with_origin(inner, tape) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_tools_with_origin(inner, tape) for inner in value]
     return value
+
+
+def _key(key: str, origin: TextOrigin, tape: Tape) -> str:
+    """Return the key of an object, which is content like its value unless a form has it so."""
+    return key if key in FORMAL else make(tape, [Part(key, origin)])
 
 
 def _said(error: BaseException) -> str:

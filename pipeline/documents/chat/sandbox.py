@@ -18,41 +18,59 @@ from typing import Any
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from dataprep.pipeline.documents.chat import bounds
 from dataprep.pipeline.documents.chat.bounds import (
-    WIDE,
+    ITEM,
     TemplateFailedError,
     check_operands,
-    check_pattern,
-    check_width,
-    checked,
+    count_step,
+    held,
+    made,
+    spend,
+    weigh,
 )
+from dataprep.pipeline.documents.chat.costs import listed, spend_on
 from dataprep.pipeline.documents.chat.filters import FILTERS, TESTS, bounded_filter, text_of
-from dataprep.pipeline.documents.chat.marks import MARKS, STOP, TRAIN, mark_functions, marked
+from dataprep.pipeline.documents.chat.marks import (
+    HELD,
+    MARKS,
+    STOP,
+    TRAIN,
+    counted,
+    mark_functions,
+    marked,
+)
 from dataprep.pipeline.documents.chat.origins import Mark, Part
 from dataprep.pipeline.documents.chat.tape import Tape
 from dataprep.pipeline.documents.chat.texts import joined, make, of_any
-from dataprep.pipeline.documents.chat.traced import first_text, parts_of
+from dataprep.pipeline.documents.chat.traced import Traced, first_text, parts_of, plain
 
-SECONDS = 20.0  # a template takes a few milliseconds for a conversation
+PATTERNS = ("format", "format_map")
 
 
 class _Dict:
     """`dict` without its other attributes, as transformers gives it to templates."""
 
     def __call__(self, *args: Any, **named: Any) -> dict[Any, Any]:
-        return dict(*args, **named)
+        return held(_as_dict(*args, **named))
 
-    def fromkeys(self, *args: Any, **named: Any) -> dict[Any, Any]:
-        return dict.fromkeys(*args, **named)
+    def fromkeys(self, keys: Any, *value: Any) -> dict[Any, Any]:
+        return held(dict.fromkeys(listed(keys), *value))
+
+
+def _as_dict(*args: Any, **named: Any) -> dict[Any, Any]:
+    given = (arg if isinstance(arg, dict) else listed(arg) for arg in args)
+    return dict(*given, **named)
 
 
 class _Namespace(jinja2.utils.Namespace):
     def __init__(*args: Any, **named: Any) -> None:
         self, *given = args
-        attributes = dict(*given, **named)
+        attributes = _as_dict(*given, **named)
         for name in attributes:
             _refuse_hidden(name)
         jinja2.utils.Namespace.__init__(self, attributes)
@@ -97,13 +115,14 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         )
         self.tape: Tape | None = None  # of the conversation that is rendered, if with marks
         bounded = {name: bounded_filter(name, f) for name, f in self.filters.items()}
-        self.filters = {**bounded, **FILTERS}
+        self.filters = {**bounded, **FILTERS, HELD: held}
         self.tests = {**self.tests, **TESTS}
         self.globals |= {
             "raise_exception": _raise,
             "strftime_now": lambda pattern: now.strftime(pattern),
             "dict": _Dict(),
             "namespace": _Namespace,
+            "lipsum": FILTERS["random"],
             **mark_functions(self._tape),
         }
 
@@ -116,13 +135,15 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if MARKS in source:
             raise TemplateFailedError(f"uses names that begin with {MARKS}, which are not its own")
         tree = self.parse(source)
-        code = self.compile(marked(tree) if with_marks else tree)
+        code = self.compile(marked(tree) if with_marks else counted(tree))
         template = self.template_class.from_code(self, code, self.make_globals(None))
         names = template.root_render_func.__globals__  # of the module that jinja made
-        names |= {"concat": _joined, "str_join": _joined_any}
-        if with_marks:
-            names["str"] = text_of
+        names |= {"concat": _joined, "str_join": _joined_any, "str": text_of}
         return template
+
+    def names_in(self, source: str) -> set[str]:
+        """Return the variables that a template may look at."""
+        return {*jinja2.meta.find_undeclared_variables(self.parse(source)), *self.globals}
 
     def around_generation(self, text: str) -> str:
         if self.tape is None:
@@ -134,49 +155,54 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         result = super().call_binop(context, operator, left, right)
         if operator == "%" and isinstance(left, str):
             result = of_any((left, right), result)
-        return checked(result)
+        return made(result)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        found = super().getattr(obj, attribute)
-        # A method of a constant text, of which an argument may be one of a message.
-        is_method = type(obj) is str and callable(found) and not isinstance(found, jinja2.Undefined)
-        return _of_constant(found, obj, attribute) if is_method else found
+        if not isinstance(obj, str):
+            return super().getattr(obj, attribute)
+        # The sandbox's own `format` makes a text of the same type.
+        found = super().getattr(plain(obj) if attribute in PATTERNS else obj, attribute)
+        is_method = callable(found) and not isinstance(found, jinja2.Undefined)
+        return _method(found, obj, attribute) if is_method else found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        is_name = type(obj) is str and isinstance(argument, str)
-        return self.getattr(obj, argument) if is_name else super().getitem(obj, argument)
+        if isinstance(obj, str) and isinstance(argument, str):
+            return self.getattr(obj, argument)
+        found = super().getitem(obj, argument)
+        return made(found) if isinstance(argument, slice) else found
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **named: Any) -> Any:
-        owner = getattr(__obj, "__self__", None)
-        if isinstance(owner, str) and getattr(__obj, "__name__", "") in WIDE:
-            check_width(args)
-        return checked(super().call(__context, __obj, *args, **named))
+        count_step()
+        return made(super().call(__context, __obj, *args, **named))
 
 
 def _joined(values: Iterable[str]) -> str:
-    return str(checked(joined(values)))
+    found: list[str] = []
+    for value in values:
+        spend(str.__len__(value) + ITEM)
+        found.append(value)
+    return joined(found)
 
 
 def _joined_any(values: Iterable[Any]) -> str:
     return _joined(map(text_of, values))
 
 
-def _of_constant(found: Any, obj: str, attribute: str) -> Callable[..., Any]:
-    """Return a method of a constant text, by which the texts among its arguments keep their origin.
+def _method(found: Any, obj: str, attribute: str) -> Callable[..., Any]:
+    """Return a method of a text, by which the texts among its arguments keep their origin.
 
     A closure: a template could look into what `functools.partial` holds.
     """
 
     def method(*args: Any, **named: Any) -> Any:
-        if attribute in WIDE:
-            check_width(args)
-        if attribute in ("format", "format_map"):
-            check_pattern(obj)
-            return of_any((args, named), found(*args, **named))
         if attribute == "join" and len(args) == 1:
-            args = (list(args[0]),)
+            args = (listed(args[0]),)
+        weigh((args, named))
+        spend_on(attribute, obj, (*args, *named.values()))
+        if attribute in PATTERNS:
+            return of_any((obj, args, named), found(*args, **named))
         text = first_text((args, named))
-        if text is None:
+        if text is None or isinstance(obj, Traced):
             return found(*args, **named)
         return getattr(make(text._tape, [Part(obj)]), attribute)(*args, **named)
 
@@ -190,18 +216,17 @@ def _raise(message: str) -> None:
 @contextmanager
 def time_limit() -> Iterator[None]:
     """Raise TemplateFailedError in here after some seconds; only the main thread has signals."""
-    seconds = SECONDS
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(number: int, frame: Any) -> None:
-        raise TemplateFailedError(f"the template takes longer than {seconds:g} seconds")
+        raise TemplateFailedError(bounds.TOO_SLOW)
 
     # Of the processor, so that a slow machine changes nothing; commands use SIGALRM otherwise.
     before = signal.signal(signal.SIGVTALRM, ring)
     # Again and again: whoever catches all exceptions would run on.
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.1)
+    signal.setitimer(signal.ITIMER_VIRTUAL, bounds.SECONDS, 0.1)
     try:
         yield
     finally:

@@ -14,9 +14,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.bounds import spend
+from dataprep.pipeline.documents.chat.loops import Loops
 
-MAX_STEPS = 200_000  # of loops; a conversation of a thousand messages needs thousands
+UNKNOWN = "?"  # a name that no tape has: whoever uses it breaks the tape
 MAX_LINES = 4000  # a longer function would take longer than the template
 
 _NAMES = re.compile(r"[^\W\d]\w*")
@@ -29,11 +30,11 @@ Replay = Callable[[Sequence[str]], list[str] | None]
 class Tape:
     def __init__(self) -> None:
         self.broken = ""  # why it cannot be replayed
+        self.loops = Loops()  # where the template is
         self._lines: list[str] = []
         self._known: dict[str, str] = {}  # expression -> the variable that has its value
         self._constants: dict[tuple[type, Any], str] = {}
         self._num_texts = 0
-        self._num_steps = 0
         self._conditions: set[str] = set()
 
     def new_text(self) -> str:
@@ -52,6 +53,8 @@ class Tape:
 
     def value(self, expression: str) -> str:
         """Return the variable that holds the value of an expression."""
+        if self.broken:
+            return UNKNOWN
         if expression not in self._known:
             self._known[expression] = f"v{len(self._known)}"
             self._add(f"{self._known[expression]} = {expression}")
@@ -59,16 +62,12 @@ class Tape:
 
     def condition(self, expression: str, result: Any) -> None:
         """Hold the function to texts for which the expression has this result."""
+        if self.broken:
+            return
         line = f"if {expression} != {self.constant(result)}: return None"
         if line not in self._conditions:
             self._conditions.add(line)
             self._add(line)
-
-    def count_step(self) -> None:
-        """Count a turn of a loop: a template that never ends is stopped, on any machine alike."""
-        self._num_steps += 1
-        if self._num_steps > MAX_STEPS:
-            raise TemplateFailedError("the template goes round its loops without end")
 
     def breaks(self, why: str) -> None:
         self.broken = self.broken or why
@@ -94,6 +93,7 @@ class Tape:
         if len(self._lines) >= MAX_LINES:
             self.breaks("it does too much")
         else:
+            spend(len(line))
             self._lines.append(line)
 
 

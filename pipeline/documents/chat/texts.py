@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from dataprep.pipeline.documents.chat.bounds import ITEM, spend
 from dataprep.pipeline.documents.chat.origins import (
-    UNKNOWN,
     Mark,
     Part,
     common_origin,
     cut_parts,
     strip_parts,
 )
-from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.tape import UNKNOWN, Tape
 from dataprep.pipeline.documents.chat.traced import (
     Traced,
     asked,
@@ -30,6 +30,7 @@ from dataprep.pipeline.documents.chat.traced import (
     origins_in,
     parts_of,
     plain,
+    varies,
 )
 
 
@@ -49,11 +50,10 @@ class TracedText(Traced):
 
     def join(self, items: Iterable[str], /) -> str:
         found = list(items)
-        between = [piece for item in found for piece in (self, item)][1:]
         for item in found:
             if not isinstance(item, str):
                 raise TypeError(f"sequence item: expected str instance, {type(item)} found")
-        return joined(between)
+        return joined(between(found, self))
 
     # --- what a template asks --------------------------------------------------------------
 
@@ -64,7 +64,8 @@ class TracedText(Traced):
         return int(asked(self, "len({})", str.__len__(self)))
 
     def __hash__(self) -> int:
-        self._tape.breaks("a text is a key")
+        if varies((self,)):
+            self._tape.breaks("a text is a key")
         return str.__hash__(self)
 
     def __repr__(self) -> str:
@@ -138,23 +139,12 @@ class TracedText(Traced):
 
     def replace(self, old: str, new: str, count: Any = -1, /, **named: Any) -> str:
         count = named.pop("count", count)
-        replaced = str.replace(self, old, new, count, **named)
-        source = called(self, "{}.replace({}, {}, {})", (old, new, count))
-        given = (*self._parts, *parts_of(new))
-        origins = {part.origin for part in given if part.value or part.source}
-        if len(origins) == 1 or not plain(old):
-            return _whole(self, replaced, origins, source)
-        self._tape.breaks("a part of a text of several is replaced")
-        pieces: list[str] = []
-        place = 0
-        while count != 0:
-            found = str.find(self, old, place)
-            if found < 0:
-                break
-            pieces += [cut(self, place, found, UNKNOWN), new]
-            place = found + str.__len__(old)
-            count -= 1
-        return joined([*pieces, cut(self, place, str.__len__(self), UNKNOWN)])
+        if not plain(old) or not plain(new).strip():  # blanks in a content are content
+            result = str.replace(self, old, new, count, **named)
+            return of_whole(self, (old, new, count), result, "{}.replace({}, {}, {})")
+        if old not in self:
+            return self
+        return joined(between(self.split(old, count), new))
 
     def __mul__(self, count: Any) -> str:
         return of_whole(self, (count,), str.__mul__(self, count), "{} * {}")
@@ -170,18 +160,13 @@ class TracedText(Traced):
     def __format__(self, spec: str) -> str:
         return of_any((self,), str.__format__(self, spec))
 
-    def format(self, *args: Any, **named: Any) -> str:
-        return of_any((self, args, named), str.format(self, *args, **named))
-
-    def format_map(self, mapping: Any, /) -> str:
-        return of_any((self, mapping), str.format_map(self, mapping))
-
     def __getnewargs__(self) -> tuple[str]:
         return (plain(self),)
 
 
 def make(tape: Tape, parts: Iterable[Part]) -> TracedText:
     kept = tuple(parts)
+    spend(ITEM * len(kept))
     text = str.__new__(TracedText, "".join(part.value for part in kept))
     text._parts, text._tape = kept, tape
     return text
@@ -193,7 +178,15 @@ def joined(pieces: Iterable[str]) -> str:
     tape = next((piece._tape for piece in found if isinstance(piece, TracedText)), None)
     if tape is None:
         return "".join(found)
-    return make(tape, [part for piece in found for part in parts_of(piece)])
+    parts = [part for piece in found for part in parts_of(piece)]
+    at = tape.loops.at
+    if at >= 0:
+        parts = [part if part.owner >= 0 else part._replace(owner=at) for part in parts]
+    return make(tape, parts)
+
+
+def between(items: Iterable[str], separator: str) -> list[str]:
+    return [piece for item in items for piece in (separator, item)][1:]
 
 
 def cut(text: TracedText, start: int, stop: int, source: str) -> TracedText:
@@ -321,6 +314,11 @@ def _translate(self: TracedText, table: Any, /) -> str:
 
 TracedText.encode = _encode  # type: ignore[assignment,method-assign]
 TracedText.translate = _translate  # type: ignore[assignment,method-assign]
+
+
+def has_length(text: TracedText, sign: str, number: int, answer: bool) -> bool:
+    """Return the answer to a question about the length of a text, such as > 0."""
+    return bool(asked(text, f"(len({{}}) {sign} {{}})", answer, (number,)))
 
 
 def is_in(text: TracedText, container: str) -> bool:

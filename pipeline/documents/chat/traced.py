@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dataprep.pipeline.documents.chat.origins import UNKNOWN, Mark, Part, Parts
-from dataprep.pipeline.documents.chat.tape import Tape
+from dataprep.pipeline.documents.chat.origins import Mark, Part, Parts
+from dataprep.pipeline.documents.chat.tape import UNKNOWN, Tape
 
 
 class Traced(str):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
+from dataprep.pipeline.documents.chat.messages import is_bare
 from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 
 _SAID = ("Qqqq1", "Aaaa2")
@@ -35,6 +36,8 @@ class Traits:
 
     def applied(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the messages in the form that the template takes."""
+        if self.takes_text and all(map(is_bare, messages)):
+            return [*messages]
         return [self._message(message) for message in messages]
 
     def _message(self, message: Mapping[str, Any]) -> Mapping[str, Any]:

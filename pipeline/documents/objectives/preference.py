@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.pipeline.documents.chat.forms import ROLES
@@ -29,6 +30,7 @@ from dataprep.pipeline.documents.objectives.rearrange import Ranges, rearranged
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.sources import Keys
 from dataprep.pipeline.storage.documents import Documents
+from dataprep.pipeline.storage.masks import TURN_DTYPE
 from dataprep.pipeline.types import Mask, Offsets, Record, Records
 
 PROMPT, COMPLETION = "prompt", "completion"  # keys of the rows
@@ -164,16 +166,19 @@ def _common(left: Sequence[Any], right: Sequence[Any]) -> int:
 def put_together(
     documents: Documents, masks: Sequence[str], is_rejected: Mask, first: Offsets, count: Offsets
 ) -> Documents:
-    """Return documents that are `count` of these, from the `first` on, one after the other."""
+    """Return documents that are `count` of these, from the `first` on, one after the other.
+
+    Two conversations are none: they have no turns.
+    """
     starts = np.concatenate(([0], documents.ends))
     chosen = np.zeros(len(documents.ends), np.bool_)
     chosen[first] = True
     chosen[(first + 1)[count > 1]] = True
+    sides: dict[str, NDArray[Any]] = {"rejected": is_rejected[chosen]}
+    if (count > 1).any():
+        sides["turns"] = np.zeros(len(sides["rejected"]), TURN_DTYPE)
     wanted = Ranges(
-        start=starts[:-1][chosen],
-        length=np.diff(starts)[chosen],
-        counts=count,
-        sides={"rejected": is_rejected[chosen]},
+        start=starts[:-1][chosen], length=np.diff(starts)[chosen], counts=count, sides=sides
     )
     return rearranged(documents, masks, np.zeros(0, np.uint32), wanted)
 

@@ -64,7 +64,7 @@ class Ranges:
     start: Offsets  # i64[r], among the tokens of the batch and the added ids
     length: Offsets  # i64[r]
     counts: Offsets  # i64[d], of each new document
-    sides: Mapping[str, Mask] = field(default_factory=dict)  # bool[r] by the name of a mask
+    sides: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # by mask: a value each
     no_loss: Mask | None = None  # bool[r]: ranges that have none
 
 

@@ -5,6 +5,7 @@
     codes       codes in range, whole frames, the columns that the manifest lists
     listing     nothing in the folder that the manifest does not list, no link, no gap
     growth      of a dataset that grows: generations are what their parts join to
+    forgotten   nothing is left of documents that were taken out
     errors      errors.jsonl has a line for each quarantined record
 
 Each check of a shard returns counts under the names that `said_by` has for them, so that all that

@@ -51,7 +51,12 @@ def parts_named(folder: Path, generations: Mapping[int, Growing]) -> list[str]:
     newest = generations[max(generations)]
     wanted = {part.path for part in newest.parts}
     named = {part.path for manifest in generations.values() for part in manifest.parts}
-    return sorted(path for path in named if path in wanted or (folder / path).exists())
+    return sorted(path for path in named if path in wanted or _is_whole(folder / path))
+
+
+def _is_whole(place: Path) -> bool:
+    """Return whether a part is there, and not being removed: its manifest goes first."""
+    return (place / MANIFEST).exists()
 
 
 def check_growth(folder: Path, generations: Mapping[int, Growing]) -> list[int]:
@@ -64,7 +69,7 @@ def check_growth(folder: Path, generations: Mapping[int, Growing]) -> list[int]:
     unread = []
     for number, manifest in generations.items():
         paths = [part.path for part in manifest.parts]
-        if number != newest and not all((folder / path).exists() for path in paths):
+        if number != newest and not all(_is_whole(folder / path) for path in paths):
             unread.append(number)
             continue
         for path in paths:

@@ -1,0 +1,53 @@
+"""The folders that users name as datasets: whether one can be meant, before its manifest is read.
+
+    data/pakced          does not exist; did you mean data/packed?
+    s3://bucket/packed   datasets are read from local disks
+    data                 is no dataset, but holds some: data/packed, data/tokenized
+
+These are mistakes of the caller; what is wrong with a dataset itself is a CorruptError.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.guards.opening import near_path
+from dataprep.pipeline.storage.manifest import kind_of
+
+MOST_NAMED = 5
+
+
+def dataset_folder(name: str | os.PathLike[str]) -> Path:
+    """Return the folder of a dataset that the user names; a ConfigError if it can be none."""
+    text = os.fspath(name)
+    scheme = re.match(r"[a-z][a-z0-9+.-]*:/", text)  # a Path has one slash of s3:// only
+    if scheme and not os.path.lexists(text):
+        raise ConfigError(
+            f"{text} is not on a local disk, where datasets are read from; copy it there, or mount "
+            "it, and name that folder"
+        )
+    if not os.path.lexists(text):
+        raise ConfigError(f"{text} does not exist{near_path(text)}")
+    if os.path.isfile(text):
+        raise ConfigError(
+            f"{text} is a file, not the folder of a dataset; of raw data, dataprep tokenize makes "
+            "one"
+        )
+    inner = [] if kind_of(text) else _datasets_in(text)
+    if inner:
+        more = f" and {len(inner) - MOST_NAMED} more" if len(inner) > MOST_NAMED else ""
+        named = ", ".join(inner[:MOST_NAMED])
+        raise ConfigError(f"{text} is not a dataset, but holds some: {named}{more}; name one")
+    return Path(text)
+
+
+def _datasets_in(folder: str) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:  # `read_manifest` says why
+        return []
+    places = [os.path.join(folder, name) for name in names]
+    return [place for place in places if kind_of(place) not in ("", "unfinished")]

@@ -1,0 +1,76 @@
+"""What a person sees: commands whose streams are a terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from conftest import RunCli
+from dataprep.pipeline.jobs.progress import ProgressMessage, Reporter
+from support.terminal import on_terminal, telling_often
+
+KEYS = set(ProgressMessage.__annotations__)
+
+
+def test_every_progress_message_has_every_key() -> None:
+    sent: list[dict[str, object]] = []
+    report = Reporter(3, lambda message: sent.append(dict(message)))
+    report.count(documents=2, tokens=7, num_bytes=40, errors=1, examples=[(0, 1, "bad")])
+    report.flush()
+    report.flush()  # nothing is new: the end of a task whose last batch was reported
+    assert [set(message) for message in sent] == [KEYS, KEYS]
+    assert [(m["documents"], m["num_bytes"], m["task_errors"]) for m in sent] == [
+        (2, 40, 1),
+        (0, 0, 1),
+    ]
+
+
+@pytest.fixture
+def often(tmp_path: Path) -> dict[str, str]:
+    return telling_often(tmp_path / "often")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """Files that are tasks of their own."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    line = f'{{"text": "{"word " * 200}"}}\n'
+    for name in "abc":
+        (folder / f"{name}.jsonl").write_text(line * 4500)
+    return folder
+
+
+def test_runs_of_several_tasks_have_a_bar_to_their_end(
+    run_cli: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
+) -> None:
+    words = ["tokenize", texts, "--tokenizer", "bytes", "--out", "tokenized", "-j", "2"]
+    seen = on_terminal(words, tmp_path, env=often)
+    assert seen.code == 0, seen.text
+    assert "Traceback" not in seen.text
+    assert re.search(r"in [3-9] tasks", seen.text)
+    assert re.search(r"\d%\|.*docs", seen.text)  # a bar
+    words = ["pack", "tokenized", "--seq-len", "1024", "--shard-rows", "2000", "--out", "packed"]
+    seen = on_terminal(words, tmp_path, env=often)
+    assert seen.code == 0, seen.text
+    assert re.search(r"in [2-9] tasks", seen.text)
+    assert re.search(r"\d%\|.*rows", seen.text)
+    run_cli("verify", "packed")
+
+
+def test_an_encode_of_several_tasks_has_a_bar_to_its_end(
+    often: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for i in range(12):
+        picture = np.full((32, 32, 3), i, np.uint8)
+        Image.fromarray(picture).save(tmp_path / "in" / f"{i}.png")
+    words = ["encode", "in", "--encoder", "patches", "--out", "out", "--shard-records", "4"]
+    seen = on_terminal(words, tmp_path, env=often)
+    assert seen.code == 0, seen.text
+    assert "in 3 tasks" in seen.text
+    assert re.search(r"\d%\|.*docs", seen.text)

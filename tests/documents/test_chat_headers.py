@@ -1,0 +1,117 @@
+"""Role headers have no loss, wherever a template writes them: what cannot be told is refused."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from dataprep.pipeline.documents.chat.lay import Laid, Layer
+from dataprep.pipeline.documents.chat.refused import RefusedError
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer
+from dataprep.pipeline.documents.chat.spans import SpanRules
+from support.chat import VARIABLES, message
+
+NOW = datetime.datetime(2025, 1, 2, 3, 4, 5)
+TURNS = [
+    message("user", "hi"),
+    message("assistant", "yo"),
+    message("user", "and"),
+    message("assistant", "so"),
+]
+
+
+def lay(source: str, messages: list[dict[str, Any]], *roles: str, stop: Any = ()) -> Laid:
+    layer = Layer(Renderer(source, NOW), SpanRules(stop=stop))
+    weights = [float(m["role"] in (roles or ("assistant",))) for m in messages]
+    return layer.lay(Conversation(messages=messages, variables=VARIABLES), weights)
+
+
+def shown(laid: Laid) -> str:
+    pairs = zip(laid.strings, laid.weights, strict=True)
+    return "".join(f"⟦{text}⟧" if weight else text for text, weight in pairs).replace("⟧⟦", "")
+
+
+# The next header is written at the end of a block, and no token ends the turn.
+AFTER_EACH = (
+    "USER: {% for m in messages %}{{ m.content }}{% if m.role == 'user' %}{{ '\\nASSISTANT: ' }}"
+    "{% else %}{{ '\\nUSER: ' }}{% endif %}{% endfor %}"
+)
+BETWEEN = (
+    "{% for m in messages %}{% if loop.first %}{{ '== ' + m.role + ' ==\\n' }}{% endif %}"
+    "{{ m.content + '\\n' }}{% if loop.nextitem %}{{ '== ' + loop.nextitem.role + ' ==\\n' }}"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '== assistant ==\\n' }}{% endif %}"
+)
+ENDED = (
+    "<|start|>{{ messages[0].role }}\n{% for m in messages %}{{ m.content + '<|fin|>\\n' }}"
+    "{% if loop.nextitem %}{{ '<|start|>' + loop.nextitem.role + '\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start|>assistant\\n' }}{% endif %}"
+)
+HALF = (
+    "### {% for m in messages %}{{ m.role + ':\\n' + m.content + '\\n### ' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\\n' }}{% endif %}"
+)
+# A separator before each header but the first, also before that of the prompt.
+JOINED = (
+    "{% set between = joiner('<|sep|>') %}{% for m in messages %}{{ between() }}"
+    "{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ between() + '<|assistant|>' }}{% endif %}"
+)
+# The prompt goes on with a blank after the header, which a user's header has not.
+BLANK = (
+    "{% for m in messages %}{{ '<|user|>' if m.role == 'user' else '<|assistant|>\\n' }}"
+    "{{ m.content }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
+# What separates turns tells whose turn was before.
+ROLES_ENDED = (
+    "{% for m in messages %}{% if loop.previtem %}{{ '<|end_' + loop.previtem.role + '|>' }}"
+    "{% endif %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|end_' + messages[-1].role + '|><|assistant|>' }}"
+    "{% endif %}"
+)
+EXPECTED = {
+    ROLES_ENDED: (
+        "<|user|>hi<|end_user|><|assistant|>⟦yo⟧<|end_assistant|><|user|>and<|end_user|>"
+        "<|assistant|>⟦so⟧"
+    ),
+    AFTER_EACH: "USER: hi\nASSISTANT: ⟦yo\n⟧USER: and\nASSISTANT: ⟦so\n⟧USER: ",
+    BETWEEN: ("== user ==\nhi\n== assistant ==\n⟦yo\n⟧== user ==\nand\n== assistant ==\n⟦so\n⟧"),
+    HALF: "### user:\nhi\n### assistant:\n⟦yo\n⟧### user:\nand\n### assistant:\n⟦so\n⟧### ",
+    JOINED: ("<|user|>hi<|sep|><|assistant|>⟦yo⟧<|sep|><|user|>and<|sep|><|assistant|>⟦so⟧"),
+    BLANK: "<|user|>hi<|assistant|>\n⟦yo⟧<|user|>and<|assistant|>\n⟦so⟧",
+}
+
+
+@pytest.mark.parametrize("source", EXPECTED)
+def test_a_header_is_not_trained_on_wherever_it_is_written(source: str) -> None:
+    assert shown(lay(source, TURNS)) == EXPECTED[source]
+
+
+@pytest.mark.parametrize("stop", [(), ("<|fin|>",)])
+def test_what_ends_a_turn_before_the_next_header_is_known_or_not(stop: Any) -> None:
+    assert shown(lay(ENDED, TURNS, stop=stop)) == (
+        "<|start|>user\nhi<|fin|>\n<|start|>assistant\n⟦yo<|fin|>\n⟧<|start|>user\nand<|fin|>\n"
+        "<|start|>assistant\n⟦so<|fin|>\n⟧"
+    )
+
+
+def test_an_end_that_may_be_the_next_header_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"message 1 \(user\) ends with .*ASSISTANT.*chat\.stop"):
+        lay(AFTER_EACH, TURNS, "user", "assistant")
+
+
+def test_a_header_that_may_be_a_separator_is_refused() -> None:
+    strict = (
+        "{% if messages[0].role == 'assistant' %}{{ raise_exception('a user first') }}{% endif %}"
+    )
+    with pytest.raises(RefusedError, match="cannot be told from its text"):
+        lay(strict + ROLES_ENDED, TURNS)
+
+
+def test_a_mark_that_ends_turns_is_no_header() -> None:
+    source = (
+        "{% for m in messages %}{{ m.content }}{{ ' -> ' if m.role == 'user' else ' | ' }}"
+        "{% endfor %}"
+    )
+    assert shown(lay(source, TURNS)) == "hi -> ⟦yo | ⟧and -> ⟦so | ⟧"
