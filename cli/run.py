@@ -59,7 +59,7 @@ def run_command(
         list[str] | None,
         typer.Option(
             metavar="STEP",
-            help="Do only these steps: tokenize or pack, a corpus, or a folder such as "
+            help="Do only these steps: encode, tokenize or pack, a corpus, or a folder such as "
             "web/tokenized; may be given several times.",
         ),
     ] = None,
@@ -83,7 +83,7 @@ def run_command(
     verbose: Verbose = False,
     log_format: Log = "text",
 ) -> None:
-    """Tokenize and pack every corpus of a config; do only what is new since the last run.
+    """Encode, tokenize and pack every corpus of a config; do only what is new since the last run.
 
     New input files become a new generation of each dataset; old shards stay as they are. Run it
     again to continue after an interruption. Where nothing is new, nothing is done.
@@ -160,7 +160,8 @@ def show_plan(todos: Sequence[Todo], *, as_json: bool) -> None:
 
 def show_step(done: Done) -> None:
     """Say on stderr what a step did."""
-    what = f"generation {done.manifest.generation}" if done.todo.reasons else "nothing to do"
+    made = "made" if done.generation is None else f"generation {done.generation}"
+    what = made if done.todo.reasons else "nothing to do"
     echo(f"{done.todo.step.folder}: {what}, {done.seconds:.1f} s", err=True)
     for note in done.todo.notes:
         echo(f"  note: {note}", err=True)
@@ -184,23 +185,24 @@ def show_table(steps: Sequence[Done], chain: StepChain) -> None:
 def _cells(done: Done) -> tuple[str, ...]:
     figures = figures_of(done)
     is_packed = "rows" in figures
-    capacity = getattr(done.manifest, "seq_len", None)
-    places = figures["rows"] * ((capacity or 0) + 1) if is_packed else 0
+    seq_len = getattr(done.manifests[0], "seq_len", None) or 0
+    places = figures.get("rows", 0) * (seq_len + 1)
+    tokens = f"{figures['tokens']:,}" if "tokens" in figures else f"{figures['codes']:,} codes"
     return (
         done.todo.step.folder,
         f"{figures['documents']:,}",
-        f"{figures['tokens']:,}",
+        tokens,
         f"{figures['rows']:,}" if is_packed else "",
         f"{figures['padding'] / max(places, 1):.2%}" if is_packed else "",
         scaled(figures["bytes"], "B"),
-        str(figures["generation"]),
+        str(figures.get("generation", "")),
         f"{done.seconds:.1f}",
     )
 
 
 def python_lines(steps: Sequence[Done], chain: StepChain) -> list[str]:
     """Return the lines of Python that load what was packed: the first length, the first split."""
-    packed = [done for done in steps if "rows" in done.manifest.counts]
+    packed = [done for done in steps if "rows" in done.counts]
     if not packed:
         return []
     first = packed[0].todo.step
@@ -211,12 +213,12 @@ def python_lines(steps: Sequence[Done], chain: StepChain) -> list[str]:
         if done.todo.step.split == first.split
         and done.todo.step.pack is not None
         and done.todo.step.pack.seq_len == first.pack.seq_len
-        and done.manifest.counts["rows"]
+        and done.counts["rows"]
     ]
     shares = chain.config.mixture
     weights = {
         done.todo.step.corpus: shares.get(
-            done.todo.step.corpus, 0 if shares else done.manifest.counts["rows"]
+            done.todo.step.corpus, 0 if shares else done.counts["rows"]
         )
         for done in alike
     }

@@ -112,6 +112,9 @@ class RunConfig(TokenizeConfig):
         own = self.corpora.get(name)
         if own is not None:
             shared = merged(shared, own.model_dump(exclude_unset=True))
+        for section in ("encode", "pack"):
+            if "workers" in shared:
+                shared[section] = {"workers": shared["workers"], **shared.get(section, {})}
         keyed = self.splits or self.dedup != "none"
         keys = {"keys": self.split_by if self.splits else "content"} if keyed else {}
         return TokenizeConfig.model_validate({**shared, **keys})

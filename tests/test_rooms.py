@@ -41,8 +41,8 @@ ABOVE: dict[str, set[str]] = {
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
     "sniff": {"storage", "sources", "encoders", "documents", "configs"},
     "run": {
-        *("storage", "sources", "engine", "documents", "jobs", "tokenize", "pack", "encode"),
-        *("sniff", "configs"),
+        *("storage", "sources", "media", "engine", "documents", "jobs"),
+        *("tokenize", "pack", "encode", "sniff", "configs"),
     },
     "look": {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),

@@ -71,52 +71,86 @@ class Planned:
     num_workers: int
 
 
-def make_plan(config: EncodeConfig, cache_dir: Path | None, num_cores: int) -> Planned:
-    if not config.inputs:
-        raise ConfigError("no input; name folders, files, tars or tables of media")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInputs:
+    """What the inputs of a config name."""
+
+    media: tuple[FoundMedia, ...]
+    left_out: str = ""  # what to say about files in folders that are not read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedEncoder:
+    """The encoder of a config."""
+
+    config: EncodeConfig  # with `column`, `into` and the place of the weights filled in
+    kind: Modality
+    weights: Weights | None
+    encoder: Encoder
+
+    def identity(self, found: Sequence[FoundMedia]) -> dict[str, Any]:
+        """Return what decides the dataset that is made of these sources."""
+        return _identity(self.config, self.encoder.identity, [item.source for item in found])
+
+
+def opened(config: EncodeConfig, cache_dir: Path | None) -> OpenedEncoder:
     if not config.encoder:
         raise ConfigError("no encoder; set --encoder (dataprep encode --list shows them)")
     spec = find_encoder(config.encoder)
     weights = find_weights(config.weights, cache_dir)
-    encoder = open_encoder(config.encoder, config.settings, weights)
-    column = config.column or DEFAULT_COLUMN[spec.kind]
-    filled = config.model_copy(
-        update={
-            "weights": weights.path if weights else None,
-            "column": column,
-            "into": config.into or spec.kind,
-        }
+    filled = {
+        "weights": weights.path if weights else None,
+        "column": config.column or DEFAULT_COLUMN[spec.kind],
+        "into": config.into or spec.kind,
+    }
+    return OpenedEncoder(
+        config=config.model_copy(update=filled),
+        kind=spec.kind,
+        weights=weights,
+        encoder=open_encoder(config.encoder, config.settings, weights),
     )
+
+
+def find_all_media(config: EncodeConfig, kind: Modality, cache_dir: Path | None) -> FoundInputs:
+    """Return the sources of all inputs, and what is left out."""
     left_out: list[str] = []
     beside = NamesBeside()
     by_input = [
-        find_input(path, config, spec.kind, cache_dir, beside, left_out) for path in config.inputs
+        find_input(path, config, kind, cache_dir, beside, left_out) for path in config.inputs
     ]
     if not config.allow_duplicates:
         pairs = zip(config.inputs, by_input, strict=True)
         refuse_twice((given, path) for given, each in pairs for path in files_read(each))
-    found = list(chain.from_iterable(by_input))
+    found = tuple(chain.from_iterable(by_input))
     _check_videos(found, config)
+    return FoundInputs(media=found, left_out=list_left_out(left_out))
+
+
+def make_plan(
+    config: EncodeConfig,
+    cache_dir: Path | None,
+    num_cores: int,
+    found: FoundInputs | None = None,
+) -> Planned:
+    """Plan the dataset of the sources that were found; None: of all that the inputs name."""
+    if not config.inputs:
+        raise ConfigError("no input; name folders, files, tars or tables of media")
+    chosen = opened(config, cache_dir)
+    found = found or find_all_media(config, chosen.kind, cache_dir)
     workers = config.workers or num_cores
-    processes = min(workers, encoder.max_processes or workers)
-    sources = tuple(item.source for item in found)
+    processes = min(workers, chosen.encoder.max_processes or workers)
     plan = EncodePlan(
-        config=filled,
-        kind=spec.kind,
-        weights=weights,
-        sources=sources,
-        tasks=tuple(_make_tasks(found, config)),
-        identity=_identity(filled, encoder.identity, sources),
+        config=chosen.config,
+        kind=chosen.kind,
+        weights=chosen.weights,
+        sources=tuple(item.source for item in found.media),
+        tasks=tuple(_make_tasks(found.media, config)),
+        identity=chosen.identity(found.media),
         # An encoder that limits the number of processes leaves cores free, which decode.
         decode_threads=workers if processes < workers else 1,
-        left_out=list_left_out(left_out),
+        left_out=found.left_out,
     )
-    return Planned(
-        plan=plan,
-        found=tuple(found),
-        encoder=encoder,
-        num_workers=processes,
-    )
+    return Planned(plan=plan, found=found.media, encoder=chosen.encoder, num_workers=processes)
 
 
 def find_input(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encode.manifest import make_draft
-from dataprep.pipeline.encode.plan import Planned, make_plan
+from dataprep.pipeline.encode.plan import FoundInputs, Planned, make_plan
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker
 from dataprep.pipeline.encode.worker import entries_name, name_record
 from dataprep.pipeline.jobs import make_dataset, silent
@@ -39,17 +39,22 @@ def encode(
     overwrite: bool = False,
     report: Report = silent,
     reads: Sequence[str] = (),
+    found: FoundInputs | None = None,
 ) -> Outcome:
-    """Make the dataset of codes, or continue an interrupted run, or find it complete."""
-    return make_dataset(
-        recipe_of(config, cache_dir), overwrite=overwrite, report=report, reads=reads
-    )
+    """Make the dataset of codes, or continue an interrupted run, or find it complete.
+
+    `found` are the sources, if they are known; else all that the inputs name.
+    """
+    recipe = recipe_of(config, cache_dir, found)
+    return make_dataset(recipe, overwrite=overwrite, report=report, reads=reads)
 
 
-def recipe_of(config: EncodeConfig, cache_dir: Path) -> Recipe[Planned, CodesMarker]:
+def recipe_of(
+    config: EncodeConfig, cache_dir: Path, found: FoundInputs | None = None
+) -> Recipe[Planned, CodesMarker]:
     return Recipe(
         out=config.out,
-        plan=partial(plan_of, config, cache_dir),
+        plan=partial(plan_of, config, cache_dir, found),
         identity=lambda planned: planned.plan.identity,
         names=lambda planned: [source.path for source in planned.plan.sources],
         reads=lambda planned: [*places_read(planned.found), config.weights or ""],
@@ -71,8 +76,10 @@ def planned(
     return plan, foresee(recipe, plan, overwrite=overwrite, reads=reads)
 
 
-def plan_of(config: EncodeConfig, cache_dir: Path | None) -> Planned:
-    return make_plan(config, cache_dir, usable_cores())
+def plan_of(
+    config: EncodeConfig, cache_dir: Path | None, found: FoundInputs | None = None
+) -> Planned:
+    return make_plan(config, cache_dir, usable_cores(), found)
 
 
 def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker]:

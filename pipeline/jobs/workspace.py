@@ -160,11 +160,11 @@ def begun_in(work: Path) -> Identity | None:
     return begun
 
 
-def fingerprint_begun(work: Path) -> str:
-    """Return the fingerprint of the dataset that an unfinished run makes; '' if there is none that
+def begun_to_continue(work: Path) -> Identity | None:
+    """Return the identity of the dataset that an unfinished run makes; None if there is none that
     this dataprep could continue."""
     begun = dict(begun_in(work) or {})
-    return fingerprint(begun) if begun.pop("work_version", None) == WORK_VERSION else ""
+    return begun if begun.pop("work_version", None) == WORK_VERSION else None
 
 
 def _is_same(begun: Identity, identity: Identity, may_change: Sequence[str]) -> bool:

@@ -7,6 +7,7 @@ Finding them:
     holders     a folder of files, a tar, a table: where the bytes are, what entries are called
     tables      a table -> whether its column holds bytes, or the paths of files
     find        "photos/" -> sources, each with its entries and a fingerprint
+    singles     sources -> their files, tars and tables one by one, to tell what is new
 
 Reading them:
 
@@ -47,6 +48,7 @@ from dataprep.pipeline.media.find import (
 from dataprep.pipeline.media.holders import is_listed
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
+from dataprep.pipeline.media.singles import SingleMedia, only, singles_of
 
 __all__ = [
     "Decoded",
@@ -55,6 +57,7 @@ __all__ = [
     "Item",
     "NamesBeside",
     "PictureRules",
+    "SingleMedia",
     "SoundRules",
     "Stream",
     "changed_media",
@@ -64,6 +67,8 @@ __all__ = [
     "find_media",
     "folders_named",
     "is_listed",
+    "only",
     "places_read",
     "read_items",
+    "singles_of",
 ]

@@ -22,7 +22,7 @@ from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
 from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
-from dataprep.pipeline.media.listing import Entry, list_files, list_tar, total_bytes, walk
+from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
 from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
@@ -46,6 +46,7 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Modality, Source
 class FoundMedia:
     source: Source
     entries: tuple[Entry, ...] = ()  # of files and tars
+    hashes: tuple[str, ...] = ()  # of files: of each, in the order of `entries` and their names
     named: tuple[str, ...] = ()  # files that the records of a table name
     barred: frozenset[str] = frozenset()  # those of them that may not be read
 
@@ -186,14 +187,18 @@ def _is_table(name: str, *, beside_media: bool) -> bool:
 
 def _files(folder: str, names: list[str], search: _Search) -> FoundMedia:
     entries = list_files(folder, names, search.kind)
-    all_names = [name for entry in entries for name in entry.names]
+    return media_of(folder, entries, hash_files(folder, names_in(entries), search.cache_dir))
+
+
+def media_of(folder: str, entries: Sequence[Entry], hashes: Sequence[str]) -> FoundMedia:
+    """Return files of a folder as a source; `hashes` are of all names in the entries."""
     source = Source(
         kind=FolderHolder.kind,
         path=folder,
         num_bytes=total_bytes(entries),
-        fingerprint=_contents(folder, all_names, search.cache_dir),
+        fingerprint=combine(names_in(entries), hashes),
     )
-    return FoundMedia(source=source, entries=tuple(entries))
+    return FoundMedia(source=source, entries=tuple(entries), hashes=tuple(hashes))
 
 
 def _tar(path: str, search: _Search) -> FoundMedia:
@@ -260,7 +265,7 @@ def _differs(item: FoundMedia, cache_dir: Path | None) -> bool:
     source, holder = item.source, holder_of(item.source)
     own, contents = holder.fingerprints(source)
     if contents:
-        names = [*item.named, *(name for entry in item.entries for name in entry.names)]
+        names = [*item.named, *names_in(item.entries)]
         if _files_differ(holder.folder(source), names, contents, cache_dir, item.barred):
             return True
     return own is not None and bool(changed_sources([replace(source, fingerprint=own)], cache_dir))

@@ -167,5 +167,10 @@ def list_tar(path: str, kind: Modality) -> list[Entry]:
     ]
 
 
+def names_in(entries: Iterable[Entry]) -> list[str]:
+    """Return the names of all files of the entries."""
+    return [name for entry in entries for name in entry.names]
+
+
 def total_bytes(entries: Iterable[Entry]) -> int:
     return sum(entry.num_bytes for entry in entries)

@@ -1,5 +1,6 @@
-"""The chain: for each corpus tokenize, then pack, each a dataset that grows.
+"""The chain: for each corpus encode, tokenize and pack, each a dataset that grows.
 
+    out/web/codes                     its media, if it has any, as codes
     out/web/tokenized                 every document of the corpus, once
     out/web/packed-2048               its rows, for each length
     out/web/packed-2048/validation    … and for each split, if there are splits
@@ -12,35 +13,43 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.configs.pack import PackConfig, SelectConfig
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
 from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger
+from dataprep.pipeline.run.listed import codes_of
 from dataprep.pipeline.run.packed import PackOf, plan_packed
 from dataprep.pipeline.run.parts import PlannedParts, current, finished_parts, settle
 from dataprep.pipeline.run.selections import REASONS, Selections
 from dataprep.pipeline.run.tokenized import plan_tokenized
 from dataprep.pipeline.run.versions import origin_of
-from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.parts import Growing, parts_of
+from dataprep.pipeline.storage.kinds import (
+    Manifest,
+    PackedManifest,
+    TokenizedManifest,
+    files_of,
+)
+from dataprep.pipeline.storage.parts import G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 
-TOKENIZED, PACKED = "tokenized", "packed"
+CODES, TOKENIZED, PACKED = "codes", "tokenized", "packed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainStep:
     """One dataset of the chain."""
 
-    verb: str  # tokenize | pack
+    verb: str  # encode | tokenize | pack
     corpus: str
     folder: str  # below `out`
     pack: PackConfig | None = None
@@ -67,8 +76,43 @@ class Done:
 
     todo: Todo
     out: Path
-    manifest: Growing
+    manifests: tuple[Manifest, ...]  # of codes one for each part, else one
     seconds: float
+
+    @property
+    def counts(self) -> dict[str, int]:
+        total = Counter[str]()
+        for manifest in self.manifests:
+            for name, count in manifest.counts.items():
+                total[name] += count  # a count of 0 is kept, too
+        return dict(total)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return what tells the dataset from others."""
+        if len(self.manifests) == 1:
+            return self.manifests[0].fingerprint
+        return fingerprint({"parts": [manifest.fingerprint for manifest in self.manifests]})
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(entry.num_bytes for each in self.manifests for entry in files_of(each))
+
+    @property
+    def generation(self) -> int | None:
+        """Return the number of the generation; codes have none."""
+        generation: int | None = getattr(self.manifests[0], "generation", None)
+        return generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """Why a step has something to do, and how it is done."""
+
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    settle: Callable[[Report], tuple[Manifest, ...]]
 
 
 # Called when a step is about to work; returns what its progress is reported to.
@@ -91,12 +135,15 @@ class StepChain:
             raise ConfigError(f"--only {unknown[0]}: there is no such step; there are {there}")
 
         for name in self.config.names:
-            for item in self.config.tokenize(name).inputs:
-                _refuse_around(Path(self.config.out), item.path)
+            config = self.config.tokenize(name)
+            for given in (*(item.path for item in config.inputs), *config.encode.inputs):
+                _refuse_around(Path(self.config.out), given)
 
     def steps(self) -> Iterator[ChainStep]:
         """Yield the steps, in order."""
         for corpus in self.config.names:
+            if self.config.tokenize(corpus).encode.inputs:
+                yield ChainStep(verb="encode", corpus=corpus, folder=f"{corpus}/{CODES}")
             yield ChainStep(verb="tokenize", corpus=corpus, folder=f"{corpus}/{TOKENIZED}")
             for pack in self.config.pack_all(corpus):
                 for split in self.config.splits or ("",):
@@ -107,28 +154,28 @@ class StepChain:
 
     def foresee(self) -> Iterator[Todo]:
         """Yield what each step would do; nothing is written."""
-        changing: set[str] = set()  # corpora whose documents are about to change
+        changing: dict[str, str] = {}  # what is about to change, by corpus
         for step in self._chosen():
             if step.corpus in changing:
-                yield Todo(step=step, reasons=(f"{step.corpus}/{TOKENIZED} changes",))
-                continue
-            planned = self._plan(step, writes=False)
-            if planned.reasons and step.verb == "tokenize":
-                changing.add(step.corpus)
-            yield Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+                todo = Todo(step=step, reasons=(f"{changing[step.corpus]} changes",))
+            else:
+                planned = self._plan(step, writes=False)
+                todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+            yield todo
+            if todo.reasons and step.verb != "pack":
+                changing[step.corpus] = step.folder
 
     def run(self, begin: Begin) -> Iterator[Done]:
         """Do what is to be done; yield each step when it is done. The caller holds the lock."""
         for step in self._chosen():
             began = time.monotonic()
-            planned = self._plan(step, writes=True)
-            todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
             out = self._place(step.folder)
-            report = begin(todo) if planned.reasons else silent
-            with disk_errors_named(out):
-                manifest = settle(out, planned, report)
+            with disk_errors_named(Path(self.config.out)):
+                planned = self._plan(step, writes=True)
+                todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+                manifests = planned.settle(begin(todo) if planned.reasons else silent)
             seconds = time.monotonic() - began
-            yield Done(todo=todo, out=out, manifest=manifest, seconds=seconds)
+            yield Done(todo=todo, out=out, manifests=manifests, seconds=seconds)
 
     def _chosen(self) -> Iterator[ChainStep]:
         return (step for step in self.steps() if not self.only or {*step.names} & {*self.only})
@@ -136,20 +183,33 @@ class StepChain:
     def _place(self, folder: str) -> Path:
         return Path(self.config.out) / folder
 
-    def _plan(self, step: ChainStep, *, writes: bool) -> PlannedParts[Any]:
+    def _plan(self, step: ChainStep, *, writes: bool) -> PlannedStep:
         """Return what a step is to make; `writes` what that needs, too."""
-        if step.pack is None:
-            return self._plan_tokenized(step)
-        return self._plan_packed(step, writes=writes)
+        out = self._place(step.folder)
+        if step.verb == "encode":
+            return self._plan_encoded(step, out)
+        if step.verb == "tokenize":
+            return _of_parts(out, self._plan_tokenized(step, out))
+        return _of_parts(out, self._plan_packed(step, writes=writes))
 
-    def _plan_tokenized(self, step: ChainStep) -> PlannedParts[TokenizedManifest]:
-        return plan_tokenized(
-            self._place(step.folder),
-            self.config.tokenize(step.corpus),
-            self.config,
-            self._ledger(),
-            self.cache_dir,
+    def _plan_encoded(self, step: ChainStep, out: Path) -> PlannedStep:
+        config = self.config.tokenize(step.corpus).encode
+        planned = plan_encoded(out, config, self.config, self.cache_dir)
+        return PlannedStep(
+            reasons=planned.reasons,
+            notes=planned.notes,
+            settle=lambda report: settle_encoded(out, planned, report),
         )
+
+    def _plan_tokenized(self, step: ChainStep, out: Path) -> PlannedParts[TokenizedManifest]:
+        config = self.config.tokenize(step.corpus)
+        codes = None
+        if config.encode.inputs:
+            place = self._place(f"{step.corpus}/{CODES}")
+            codes = codes_of(place)
+            if codes is None:
+                raise ConfigError(f"{place} is not there yet; run its step first: --only encode")
+        return plan_tokenized(out, config, self.config, self._ledger(), self.cache_dir, codes)
 
     def _plan_packed(self, step: ChainStep, *, writes: bool) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
@@ -197,6 +257,14 @@ class StepChain:
 
     def _ledger(self) -> tuple[ForgetRequest, ...]:
         return read_ledger(Path(self.config.out))
+
+
+def _of_parts(out: Path, planned: PlannedParts[G]) -> PlannedStep:
+    return PlannedStep(
+        reasons=planned.reasons,
+        notes=planned.notes,
+        settle=lambda report: (settle(out, planned, report),),
+    )
 
 
 def _refuse_around(out: Path, given: str) -> None:

@@ -7,64 +7,100 @@ now        a.jsonl 1f0c…    b.jsonl 7e02…    d.jsonl 55ce…    moved/c.json
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
+from dataprep.configs.run import OnChanged
+from dataprep.pipeline.errors import ConflictError, counted
 from dataprep.pipeline.sources.tail import tail_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.types import Source
 
+MOST_NAMED = 3  # files in a message
+
+
+class Known(Protocol):
+    """Something that is or was read."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+
+R = TypeVar("R", bound=Known)
+S = TypeVar("S", bound=Known)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Changes(Generic[S]):
     """Places are those of sources in what the inputs name now."""
 
     same: dict[str, int]  # recorded path -> the place of that source
-    new: dict[int, Source]  # by place; of files that were appended to, the new lines
+    new: dict[int, S]  # by place; of files that were appended to, the new lines
     appended: tuple[str, ...]  # paths of those
     changed: tuple[str, ...]
     gone: tuple[str, ...]
 
-    @property
-    def is_nothing(self) -> bool:
-        return not (self.new or self.changed or self.gone)
+    def new_files(self) -> Iterator[str]:
+        """Yield what to say of files that are new or have new lines."""
+        grown = set(self.appended)
+        added = [source.path for source in self.new.values() if source.path not in grown]
+        if added:
+            yield f"{counted(len(added), 'new file')}: {_some(added)}"
+        if grown:
+            yield f"appended to: {_some(sorted(grown))}"
 
 
 def changes_since(
-    recorded: Iterable[TextSource], found: Sequence[Source], *, append: bool
-) -> Changes:
-    """Compare what was read, in that order, with what is there now."""
+    recorded: Iterable[R],
+    found: Sequence[S],
+    tail: Callable[[S, R], S | None] = lambda source, old: None,
+) -> Changes[S]:
+    """Compare what was read, in that order, with what is there now.
+
+    `tail` gives what is new in a source that was only appended to, if that may be.
+    """
     newest = {source.path: source for source in recorded}  # a file may have grown several times
-    by_path = {source.path: place for place, source in enumerate(found)}
-    lost = {path: old for path, old in newest.items() if path not in by_path}
+    by_path = {source.path for source in found}
+    lost: dict[str, list[str]] = {}  # paths that are not there any more, by what they held
+    for path, old in newest.items():
+        if path not in by_path:
+            lost.setdefault(old.fingerprint, []).append(path)
     same: dict[str, int] = {}
-    new: dict[int, Source] = {}
+    new: dict[int, S] = {}
     appended, changed = [], []
     for place, source in enumerate(found):
-        old = newest.get(source.path)
-        if old is None:
-            name = _under_another_name(source, lost)
-            if name is None:
-                new[place] = source
+        before = newest.get(source.path)
+        if before is None:
+            names = lost.get(source.fingerprint)
+            if names:
+                same[names.pop(0)] = place  # it is there under another name
             else:
-                same[name] = place
-                del lost[name]
-        elif old.fingerprint == source.fingerprint:
+                new[place] = source
+        elif before.fingerprint == source.fingerprint:
             same[source.path] = place
         else:
-            tail = tail_of(source, old.start + old.bytes, old.fingerprint) if append else None
-            if tail is None:
+            more = tail(source, before)
+            if more is None:
                 changed.append(source.path)
             else:
-                same[source.path], new[place] = place, tail
+                same[source.path], new[place] = place, more
                 appended.append(source.path)
     return Changes(
         same=same,
         new=new,
         appended=tuple(appended),
         changed=tuple(changed),
-        gone=tuple(lost),
+        gone=tuple(path for path in newest if path not in by_path and path not in same),
     )
+
+
+def tail_since(source: Source, old: TextSource) -> Source | None:
+    """Return what was appended to a file since it was read; None if it changed otherwise."""
+    return tail_of(source, old.start + old.bytes, old.fingerprint)
 
 
 def as_recorded(source: Source, old: TextSource) -> Source:
@@ -72,6 +108,29 @@ def as_recorded(source: Source, old: TextSource) -> Source:
     return replace(source, start=old.start, num_bytes=old.bytes, fingerprint=old.fingerprint)
 
 
-def _under_another_name(source: Source, lost: dict[str, TextSource]) -> str | None:
-    alike = (path for path, old in lost.items() if old.fingerprint == source.fingerprint)
-    return next(alike, None)
+def judged(
+    out: Path, changed: Sequence[str], gone: Sequence[str], on_changed: OnChanged
+) -> tuple[list[str], list[str]]:
+    """Return why a dataset is made anew, and notes, if inputs changed or are gone; ConflictError
+    if that must not be."""
+    told = []
+    if changed:
+        told.append(f"{_some(changed)} changed")
+    if gone:
+        told.append(f"{_some(gone)} {'is' if len(gone) == 1 else 'are'} gone")
+    if not told:
+        return [], []
+    what = ", ".join(told)
+    if on_changed == "error":
+        raise ConflictError(
+            f"{out} was made from inputs that are not what they were: {what}; restore them, or "
+            "set on_changed: rebuild to make it anew, or ignore to keep what was made of them"
+        )
+    if on_changed == "ignore":
+        return [], [f"{what}: ignored, the dataset keeps what was made of them"]
+    return [f"{what}; on_changed is rebuild"], []
+
+
+def _some(paths: Sequence[str]) -> str:
+    more = len(paths) - MOST_NAMED
+    return ", ".join(paths[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

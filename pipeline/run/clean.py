@@ -4,6 +4,7 @@
     out/web/tokenized/.work                the work folder of an unfinished run
     out/web/tokenized/parts/00001          no generation names it, or only those older than the
                                            newest N, if only those are kept
+    out/web/codes/parts/00000              of earlier settings, if only the newest N are kept
 
 Only what bears a mark of dataprep or is listed by a manifest of its own is removed, and never what
 a kept generation names. The small files of older generations stay: a trainer that moved on from one
@@ -26,7 +27,14 @@ from dataprep.pipeline.errors import ConfigError, CorruptError, DataprepError
 from dataprep.pipeline.files import FileId, disk_errors_named, sync_folder, temporary
 from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
 from dataprep.pipeline.jobs.workspace import locked
-from dataprep.pipeline.run.chain import PACKED, TOKENIZED
+from dataprep.pipeline.run.chain import CODES, PACKED, TOKENIZED
+from dataprep.pipeline.run.listed import (
+    begun_or_made,
+    current_names,
+    is_finished,
+    is_of_codes,
+    list_of,
+)
 from dataprep.pipeline.run.parts import part_folders
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, Growing
@@ -37,7 +45,7 @@ REASONS = (UNFINISHED, UNNAMED)  # in the order in which they are freed
 
 MAX_DEPTH = 3  # of the datasets below the folder of a run: CORPUS/packed-2048/SPLIT
 _GENERATION = re.compile(r"([0-9]{5,})\.json(\.tmp)?")
-_FOLDER = re.compile(rf"{TOKENIZED}|{PACKED}-[0-9]+")
+_FOLDER = re.compile(rf"{CODES}|{TOKENIZED}|{PACKED}-[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +136,9 @@ def _datasets(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _left_in(dataset: Path, keep: int | None, kept_back: list[str]) -> Iterator[Leftover]:
-    if (dataset / PARTS).is_dir():
+    if is_of_codes(dataset):
+        yield from _left_in_codes(dataset, keep, kept_back)
+    elif (dataset / PARTS).is_dir():
         yield from _left_in_grown(dataset, keep, kept_back)
     elif (dataset / MANIFEST).exists():
         yield from _work_in(dataset, kept_back)
@@ -154,6 +164,20 @@ def _left_in_grown(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
         else:
             reason = UNNAMED if (part / MANIFEST).exists() else UNFINISHED
             yield from _if_ours(part, reason, _remove_part, kept_back)
+
+
+def _left_in_codes(dataset: Path, keep: int | None, kept_back: list[str]) -> Iterator[Leftover]:
+    """Yield parts that were begun, and those of earlier settings if only the newest is kept."""
+    current = current_names(dataset) or ()
+    for part in begun_or_made(dataset):
+        if f"{PARTS}/{part.name}" in current or (keep is None and is_finished(part)):
+            yield from _work_in(part, kept_back)
+        elif part.exists():
+            reason = UNNAMED if is_finished(part) else UNFINISHED
+            yield from _if_ours(part, reason, _remove_codes, kept_back)
+        else:
+            file = list_of(part)
+            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
 
 
 def _generations(dataset: Path) -> Iterator[tuple[int, Path]]:
@@ -212,6 +236,11 @@ def _remove_part(place: Path) -> None:
     with suppress(FileNotFoundError):
         place.rmdir()
     sync_folder(place.parent)
+
+
+def _remove_codes(place: Path) -> None:
+    _remove_part(place)
+    _remove_file(list_of(place))
 
 
 def _weighed(leftovers: Iterable[Leftover]) -> Iterator[Leftover]:

@@ -23,7 +23,7 @@ from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import fingerprint_begun
+from dataprep.pipeline.jobs.workspace import begun_to_continue
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.versions import identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
@@ -76,18 +76,22 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
     """Return the generation of the planned parts, in their order; make what is missing of it."""
     kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
-    made = {part.fingerprint: (name, part) for name, part in finished_parts(out, kind)}
+    made: dict[str, list[Chosen[G]]] = {}  # several of one fingerprint: of files with equal content
+    for name, part in finished_parts(out, kind):
+        made.setdefault(part.fingerprint, []).append((name, part))
     chosen: list[Chosen[G]] = []
     for each in wanted:
-        if each.fingerprint not in made:
-            name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
-            each.make(str(out / name), report)
-            made[each.fingerprint] = name, _part(out / name, kind, each.fingerprint)
-        chosen.append(made[each.fingerprint])
+        known = made.get(each.fingerprint)
+        if known:
+            chosen.append(known.pop(0))
+            continue
+        name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
+        each.make(str(out / name), report)
+        chosen.append((name, _part(out / name, kind, each.fingerprint)))
     chosen = planned.finish(out, chosen)
     before = current(out, kind)
-    places = [_number_in(part.path) for part in before.parts] if before else []
-    anew = [_number_in(name) for name, _ in chosen][: len(places)] != places
+    places = [number_in(part.path) for part in before.parts] if before else []
+    anew = [number_in(name) for name, _ in chosen][: len(places)] != places
     return publish_generation(out, chosen, anew=anew)
 
 
@@ -108,20 +112,21 @@ def unfinished_parts(out: Path) -> list[Path]:
     return [place for place in part_folders(out) if not (place / MANIFEST).exists()]
 
 
-def _place_for(out: Path, fingerprint: str, wanted: Collection[str]) -> str:
+def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
     """Return the folder of the part: that of the run which began it, or a new one.
 
     What was begun and is not wanted any more is removed, since it would never be finished.
     """
     for place in unfinished_parts(out):
-        begun = fingerprint_begun(place / WORK)
-        if begun == fingerprint:
+        begun = begun_to_continue(place / WORK)
+        known = "" if begun is None else fingerprint(begun)
+        if known == own:
             return f"{PARTS}/{place.name}"
-        if begun not in wanted:
+        if known not in wanted:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    return part_name(max((_number_in(place.name) for place in part_folders(out)), default=-1) + 1)
+    return part_name(max((number_in(place.name) for place in part_folders(out)), default=-1) + 1)
 
 
 def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
@@ -132,7 +137,7 @@ def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen
         return name, part
     known = fingerprint(identity_without(part, wanted))
     for other, made in finished_parts(out, type(part)):
-        if made.fingerprint == known:
+        if made.fingerprint == known and number_in(other) == number_in(name):
             return other, made
     new = _next_version(out, name)
     write_without(out / name, part, wanted, out / new)
@@ -149,8 +154,8 @@ def _next_version(out: Path, name: str) -> str:
 
     It is removed first if a run that was killed has left it.
     """
-    number = _number_in(name)
-    own = [place for place in part_folders(out) if _number_in(place.name) == number]
+    number = number_in(name)
+    own = [place for place in part_folders(out) if number_in(place.name) == number]
     for place in own:
         if not (place / MANIFEST).exists():
             check_ours(place)
@@ -160,9 +165,9 @@ def _next_version(out: Path, name: str) -> str:
     return part_name(number, max(versions) + 1)
 
 
-def _number_in(name: str) -> int:
+def number_in(name: str) -> int:
     """
-    >>> _number_in("parts/00003-1"), _number_in("00003")
+    >>> number_in("parts/00003-1"), number_in("00003")
     (3, 3)
     """
     return int(name.rpartition("/")[2].partition("-")[0])

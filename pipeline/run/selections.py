@@ -34,7 +34,7 @@ from dataprep.pipeline.files import (
 )
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.run.duplicates import first_of_each
-from dataprep.pipeline.run.parts import STATE, current
+from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
@@ -50,6 +50,7 @@ DUPLICATE, FORGOTTEN = 254, 255
 REASONS = {str(DUPLICATE): "documents_duplicate", str(FORGOTTEN): "documents_forgotten"}
 
 Numbers = NDArray[np.uint8]
+Entry = tuple[str, int, str]  # of the list: corpus, number and fingerprint of a part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Selections:
         """Return the selections of a part; write them if they are missing."""
         before, now = self._paths(corpus, place, part)
         if not _is_whole(before):
-            order = self._order(corpus, part)
+            order = self._order(corpus, place, part)
             _write(before, self._numbers(place, part, order))
         if not _is_whole(now):
             numbers = np.load(before)
@@ -91,7 +92,13 @@ class Selections:
         config = self.config
         settings = {"splits": list(config.splits.values()), "dedup": config.dedup}
         first = origin_of(part)
-        before = fingerprint({**settings, "part": first["fingerprint"], "of": first["contents"]})
+        # Parts of equal files differ by their numbers alone, and in the second all are duplicates.
+        own = {
+            "part": first["fingerprint"],
+            "of": first["contents"],
+            "number": number_in(place.name),
+        }
+        before = fingerprint({**settings, **own})
         gone = forgotten_in(place, part).tolist()
         now = fingerprint({"before": before, "forgotten": gone}) if gone else before
         folder = Path(config.out) / STATE / FOLDER / corpus
@@ -102,46 +109,57 @@ class Selections:
         rates = [*self.config.splits.values()] or [1.0]
         numbers = [split_of(each["group"], rates) for each in keys]
         if self.config.dedup == "exact":
-            earlier = [contents for each in before for contents in _contents(each)]
+            earlier = [contents for each in before for contents in self._contents(each)]
             own = [each["content"] for each in keys]
             firsts = first_of_each([*earlier, *own], new_from=len(earlier))
             for each, is_first in zip(numbers, firsts, strict=True):
                 each[~is_first] = DUPLICATE
         return np.concatenate([np.zeros(0, np.uint8), *numbers])
 
-    def _order(self, corpus: str, part: TokenizedManifest) -> list[_Keys]:
+    def _order(self, corpus: str, place: Path, part: TokenizedManifest) -> list[_Keys]:
         """Return the parts that came in before this one, which is put behind them."""
         if self.config.dedup == "none":
             return []
-        place = Path(self.config.out) / STATE / LEDGER
-        own = corpus, origin_of(part)["fingerprint"]
+        ledger = Path(self.config.out) / STATE / LEDGER
+        own = _entry(corpus, place, part)
         there = dict(self._current())
-        data = read_sealed(place)
-        said = decode_as(data, list[tuple[str, str]]) if data is not None else []
+        data = read_sealed(ledger)
+        said = decode_as(data, list[tuple[str, int, str]]) if data is not None else []
         known = [entry for entry in said if entry in there]
         # If the list was lost: what was selected came before what was not.
         known += [e for e, keys in there.items() if e not in known and _is_whole(keys.selection)]
         known += [own] if own not in known else []
         if known != said:
-            make_folder(place.parent)
-            write_sealed(place, json.dumps(known).encode())
+            make_folder(ledger.parent)
+            write_sealed(ledger, json.dumps(known).encode())
         return [there[entry] for entry in known[: known.index(own)]]
 
-    def _current(self) -> Iterator[tuple[tuple[str, str], _Keys]]:
-        """Yield the parts of all corpora that are there now, by corpus and fingerprint."""
+    def _contents(self, keys: _Keys) -> Iterator[NDArray[Any]]:
+        """Yield the contents of the documents of a part that were kept."""
+        numbers: Numbers = np.load(self.make(keys.corpus, keys.place, keys.part).before)
+        first = 0
+        for shard in keys.part.shards:
+            own = map_keys(keys.place, shard)["content"]
+            kept = numbers[first : first + len(own)] != DUPLICATE
+            yield own if kept.all() else own[kept]
+            first += len(own)
+
+    def _current(self) -> Iterator[tuple[Entry, _Keys]]:
+        """Yield the parts of all corpora that are there now."""
         for name in self.config.names:
             folder = Path(self.config.out) / name / "tokenized"
             manifest = current(folder, TokenizedManifest)
             for place, part in parts_of(folder, manifest) if manifest else ():
                 selection, _ = self._paths(name, place, part)
-                keys = _Keys(place=place, part=part, selection=selection)
-                yield (name, origin_of(part)["fingerprint"]), keys
+                keys = _Keys(corpus=name, place=place, part=part, selection=selection)
+                yield _entry(name, place, part), keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Keys:
-    """The keys of a part's documents, and which of them were left out."""
+    """A part whose documents have keys, and which of them were left out."""
 
+    corpus: str
     place: Path
     part: TokenizedManifest
     selection: Path
@@ -151,15 +169,8 @@ def _file(folder: Path, name: str) -> Path:
     return folder / f"{name.removeprefix('sha256:')[:32]}.npy"
 
 
-def _contents(keys: _Keys) -> Iterator[NDArray[Any]]:
-    """Yield the contents of the documents that were kept."""
-    numbers: Numbers = np.load(keys.selection)
-    first = 0
-    for shard in keys.part.shards:
-        own = map_keys(keys.place, shard)["content"]
-        kept = numbers[first : first + len(own)] != DUPLICATE
-        yield own if kept.all() else own[kept]
-        first += len(own)
+def _entry(corpus: str, place: Path, part: TokenizedManifest) -> Entry:
+    return corpus, number_in(place.name), origin_of(part)["fingerprint"]
 
 
 def _is_whole(path: Path) -> bool:

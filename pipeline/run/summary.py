@@ -16,13 +16,14 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import make_folder, write_atomic
 from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.run.chain import Done
-from dataprep.pipeline.storage.manifest import files_of
 
 SUMMARY = "summary.json"
 
 # Figures of a step, and what they are.
 FIGURES: Mapping[str, str] = {
     "documents": "documents in the dataset",
+    "frames": "frames in the dataset of codes",
+    "codes": "codes in the dataset of codes",
     "tokens": "tokens in the dataset",
     "rows": "rows in the dataset",
     "padding": "tokens of padding in the dataset",
@@ -31,16 +32,16 @@ FIGURES: Mapping[str, str] = {
     "changed": "1 if the run changed the dataset, else 0",
     "seconds": "seconds that the step took",
 }
+COUNTED = ("frames", "codes", "tokens", "rows", "padding")
 
 
 def figures_of(done: Done) -> dict[str, float]:
-    counts = done.manifest.counts
+    counts = done.counts
     return {
         "documents": counts["documents_written"],
-        "tokens": counts["tokens"],
-        **({"rows": counts["rows"], "padding": counts["padding"]} if "rows" in counts else {}),
-        "bytes": sum(entry.num_bytes for entry in files_of(done.manifest)),
-        "generation": done.manifest.generation,
+        **{name: counts[name] for name in COUNTED if name in counts},
+        "bytes": done.num_bytes,
+        **({} if done.generation is None else {"generation": done.generation}),
         "changed": int(bool(done.todo.reasons)),
         "seconds": round(done.seconds, 3),
     }
@@ -54,9 +55,9 @@ def summary_of(steps: Sequence[Done], seconds: float) -> dict[str, Any]:
                 "out": str(done.out),
                 "why": list(done.todo.reasons),
                 "notes": list(done.todo.notes),
-                "fingerprint": done.manifest.fingerprint,
+                "fingerprint": done.fingerprint,
                 **figures_of(done),
-                "counts": done.manifest.counts,
+                "counts": done.counts,
             }
             for done in steps
         ],

@@ -1,5 +1,6 @@
 """A tokenized dataset that grows with its inputs.
 
+codes           the parts of `encoded` are one input more
 inputs          what they name now, compared with what was read (`changes`)
 new files       ─► one more part
 new settings    ─► all parts anew: a tokenizer, a field or a template decides every token
@@ -8,27 +9,35 @@ files changed   ─► an error, all parts anew, or nothing, as `on_changed` say
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dataprep.configs.run import RunConfig
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
-from dataprep.pipeline.errors import ConflictError, counted
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import begun_in, difference, fingerprint_begun
-from dataprep.pipeline.run.changes import Changes, as_recorded, changes_since
+from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
+from dataprep.pipeline.run.changes import (
+    Changes,
+    as_recorded,
+    changes_since,
+    judged,
+    tail_since,
+)
 from dataprep.pipeline.run.forget import without
 from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest
+from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
     PlannedParts,
     WantedPart,
     current,
+    finished_parts,
     never_made,
     unfinished_parts,
 )
@@ -42,7 +51,6 @@ from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
 from dataprep.pipeline.types import Source
 
-MOST_NAMED = 3  # files in a message
 _BAD = ("documents_quarantined", "documents_dropped")
 
 Part = WantedPart[TokenizedManifest]
@@ -54,35 +62,36 @@ def plan_tokenized(
     run: RunConfig,
     ledger: Sequence[ForgetRequest],
     cache_dir: Path,
+    codes: MadeCodes | None = None,
 ) -> PlannedParts[TokenizedManifest]:
-    """Compare the inputs with the dataset; read no more of them than is needed for that."""
-    found = find_all_sources(config, cache_dir, None)
+    """Compare the inputs with the dataset; read no more of them than is needed for that.
+
+    `codes` of the corpus are one more input.
+    """
+    config, found = _found(config, codes, cache_dir)
+    if not found.sources:
+        raise ConfigError(f"no input for {out}; name files, folders, globs or hf:NAME")
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
     parts = [part for _, part in parts_of(out, have)] if have else []
     recorded = [source for part in parts for source in part.sources]
-    changes = changes_since(recorded, found.sources, append=run.append)
-    notes: list[str] = []
-    reasons: list[str] = [] if have else ["it is not there yet"]
-    if changes.changed or changes.gone:
-        what = _told(changes)
-        if run.on_changed == "error":
-            raise ConflictError(
-                f"{out} was made from inputs that are not what they were: {what}; restore them, or "
-                "set on_changed: rebuild to make it anew, or ignore to keep what was made of them"
-            )
-        if run.on_changed == "ignore":
-            notes.append(f"{what}: ignored, the dataset keeps what was made of them")
-        else:
-            reasons.append(f"{what}; on_changed is rebuild")
+    tail = tail_since if run.append else lambda source, old: None
+    changes = changes_since(recorded, found.sources, tail)
+    gone = [path for path in changes.gone if not _is_of(codes, path)]
+    reasons, notes = judged(out, changes.changed, gone, run.on_changed)
+    if len(gone) < len(changes.gone):
+        reasons.append("its codes were made anew")
+    if have is None:
+        reasons = ["it is not there yet"]
     if not reasons:
         reasons += _other_settings(parts, changes, maker)
     if reasons:
         kept, new = list[TokenizedManifest](), dict(enumerate(found.sources))
     else:
         kept, new = parts, changes.new
-        reasons += [*_new_files(changes), *_to_forget(out, have, ledger)]
-    groups = _groups(out, new, maker)
+        reasons += [*changes.new_files(), *_to_forget(out, have, ledger)]
+    published = [entry.path for entry in have.parts] if have else []
+    groups = _groups(out, new, published, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
     known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
     return PlannedParts(
@@ -92,6 +101,27 @@ def plan_tokenized(
         notes=tuple(notes),
         finish=lambda out, chosen: without(out, chosen, ledger),
     )
+
+
+def _found(
+    config: TokenizeConfig, codes: MadeCodes | None, cache_dir: Path
+) -> tuple[TokenizeConfig, FoundSources]:
+    """Return the config with all inputs, and what they name; codes are one, however many parts."""
+    if codes is None:
+        return config, find_all_sources(config, cache_dir, None)
+    own = config.inputs
+    parts = (InputConfig(path=str(part)) for part in codes.parts)
+    each = config.model_copy(update={"inputs": (*own, *parts)})
+    found = find_all_sources(each, cache_dir, None)
+    whole = (*own, InputConfig(path=str(codes.folder)))
+    return (
+        config.model_copy(update={"inputs": whole}),
+        replace(found, inputs=tuple(min(i, len(own)) for i in found.inputs)),
+    )
+
+
+def _is_of(codes: MadeCodes | None, path: str) -> bool:
+    return codes is not None and Path(path).is_relative_to(codes.folder.absolute())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +150,7 @@ class _Maker:
 
 
 def _other_settings(
-    parts: Sequence[TokenizedManifest], changes: Changes, maker: _Maker
+    parts: Sequence[TokenizedManifest], changes: Changes[Source], maker: _Maker
 ) -> Iterator[str]:
     """Yield how the settings differ from those that a part was made with, if they do."""
     for part in parts:
@@ -138,31 +168,36 @@ def _other_settings(
 
 
 def _as_read(
-    recorded: Sequence[TextSource], changes: Changes, found: FoundSources
+    recorded: Sequence[TextSource], changes: Changes[Source], found: FoundSources
 ) -> dict[int, Source]:
     places = [(changes.same[old.path], old) for old in recorded]
     return {place: as_recorded(found.sources[place], old) for place, old in places}
 
 
-def _groups(out: Path, new: dict[int, Source], maker: _Maker) -> list[dict[int, Source]]:
-    """Return the new sources as parts: those that an unfinished run reads, then all others."""
-    for place in unfinished_parts(out):
-        begun = begun_in(place / WORK) or {}
+def _groups(
+    out: Path, new: dict[int, Source], published: Collection[str], maker: _Maker
+) -> list[dict[int, Source]]:
+    """Return the new sources as parts: those that a run began or made and did not publish, each as
+    it is, then all others."""
+    groups = []
+    for begun in _unpublished(out, published):
         said = [(s.get("fingerprint"), s.get("start", 0)) for s in begun.get("sources", ())]
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}
-        if own and fingerprint(maker.identity(own)) == fingerprint_begun(place / WORK):
-            rest = {i: source for i, source in new.items() if i not in own}
-            return [own, rest] if rest else [own]
-    return [new] if new else []
+        if own and fingerprint(maker.identity(own)) == fingerprint(begun):
+            groups.append(own)
+            new = {i: source for i, source in new.items() if i not in own}
+    return [*groups, new] if new else groups
 
 
-def _new_files(changes: Changes) -> Iterator[str]:
-    grown = set(changes.appended)
-    added = [source.path for source in changes.new.values() if source.path not in grown]
-    if added:
-        yield f"{counted(len(added), 'new file')}: {_some(added)}"
-    if grown:
-        yield f"appended to: {_some(sorted(grown))}"
+def _unpublished(out: Path, published: Collection[str]) -> Iterator[Identity]:
+    """Yield the identities of parts, finished or not, that the newest generation does not have."""
+    for name, part in finished_parts(out, TokenizedManifest):
+        if name not in published:
+            yield part.identity
+    for place in unfinished_parts(out):
+        begun = begun_to_continue(place / WORK)
+        if begun is not None:
+            yield begun
 
 
 def _to_forget(
@@ -175,17 +210,3 @@ def _to_forget(
         count += len(np.setdiff1d(DocumentFinder(place, part).find(ledger), gone))
     if count:
         yield f"{counted(count, 'document')} to forget"
-
-
-def _told(changes: Changes) -> str:
-    told = []
-    if changes.changed:
-        told.append(f"{_some(changes.changed)} changed")
-    if changes.gone:
-        told.append(f"{_some(changes.gone)} {'is' if len(changes.gone) == 1 else 'are'} gone")
-    return ", ".join(told)
-
-
-def _some(paths: Sequence[str]) -> str:
-    more = len(paths) - MOST_NAMED
-    return ", ".join(paths[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

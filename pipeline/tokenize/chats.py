@@ -66,16 +66,17 @@ def find_chats(
     sources: Sequence[Source],
     inputs: Sequence[int],
 ) -> tuple[ChatPlan | None, ...]:
-    """Return the chat of each input; None for those that have fields."""
+    """Return the chat of each input; None for those that have fields, or of which nothing is
+    read."""
     found: list[ChatPlan | None] = []
     chats = [chat_of(config, i) for i in range(len(config.inputs))]
     if any(chats) and files.path and not files.note:  # a note: the hub did not answer
         fetch_templates(config.tokenizer, Path(files.path))
     for i, (item, chat) in enumerate(zip(config.inputs, chats, strict=True)):
-        if chat is None:
+        own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
+        if chat is None or not own:
             found.append(None)
             continue
-        own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         plan = ChatPlan(
             templates=find_templates(chat, files),
             found=(

@@ -239,8 +239,13 @@ def _identity(
             }
             for source, i in zip(sources, inputs, strict=True)
         ],
-        **({"chats": [c and c.identity() for c in chats]} if any(chats) else {}),
+        # Of inputs that are read: others have no say in what is made.
+        **({"chats": [_told(chats[i]) for i in dict.fromkeys(inputs)]} if any(chats) else {}),
     }
+
+
+def _told(chat: ChatPlan | None) -> dict[str, Any] | None:
+    return None if chat is None else chat.identity()
 
 
 def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:

@@ -305,6 +305,55 @@ def _all(folder: Path) -> list[Any]:
     return [dataset[i] for i in range(len(dataset))]
 
 
+@pytest.mark.parametrize("dedup", ["none", "exact"])
+def test_an_equal_file_of_a_later_night_is_a_part_of_its_own(
+    run_cli: RunCli, tmp_path: Path, raw: Path, dedup: str
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], dedup=dedup)
+    for name in ("b", "c"):
+        run_cli("run", config)
+        (raw / f"{name}.jsonl").write_bytes((raw / "a.jsonl").read_bytes())
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three"] * 3
+    times = 1 if dedup == "exact" else 3
+    assert whole_texts(tmp_path / PACKED) == sorted(["one", "two", "three"] * times)
+    sources = open_dataset(tmp_path / TOKENIZED).about.sources
+    assert [Path(source.path).name for source in sources] == ["a.jsonl", "b.jsonl", "c.jsonl"]
+    assert not any(steps(run_cli, config).values())
+
+
+def test_one_more_input_of_conversations_is_new_and_leaves_the_rest(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    for name in ("x", "y"):
+        turns = [{"role": "user", "content": name}, {"role": "assistant", "content": "yes"}]
+        (raw / f"{name}.jsonl").write_text(json.dumps({"messages": turns}) + "\n")
+    values = {"chat": {"template": "chatml"}, "seq_lens": [128]}
+    config = write_config(tmp_path / "c.json", inputs=["raw/x.jsonl"], **values)
+    run_cli("run", config)
+    write_config(config, inputs=["raw/x.jsonl", "raw/y.jsonl"], **values)
+    assert steps(run_cli, config)["data/tokenized"] == [f"1 new file: {raw}/y.jsonl"]
+    run_cli("run", config)
+    assert not any(steps(run_cli, config).values())
+
+
+def test_what_a_killed_run_has_made_is_not_made_again(
+    run_cli: RunCli, tmp_path: Path, raw: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    write_lines(raw / "b.jsonl", ["four"])
+    run_cli("run", config)
+    # As if it had been killed when the part was done, before the generation.
+    tokenized = tmp_path / TOKENIZED
+    (tokenized / "manifest.json").write_bytes((tokenized / "generations/00000.json").read_bytes())
+    before = shards(tokenized)
+    write_lines(raw / "c.jsonl", ["five"])
+    run_cli("run", config)
+    assert before.items() <= shards(tokenized).items()
+    assert texts_of(tokenized) == ["one", "two", "three", "four", "five"]
+    assert [path.name for path in sorted(tokenized.glob("parts/*"))] == ["00000", "00001", "00002"]
+
+
 def test_verify_finds_what_is_left_of_a_forgotten_document(
     run_cli: RunCli, tmp_path: Path, config: Path
 ) -> None:
