@@ -24,7 +24,10 @@ def verify_command(
     dataset: Dataset,
     against: Annotated[
         str | None,
-        typer.Option(help="Also compare it with this dataset, byte by byte; name what differs."),
+        typer.Option(
+            metavar="DIR",
+            help="Also compare it with this dataset, byte by byte; name what differs.",
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Annotated[
@@ -46,7 +49,7 @@ def verify_command(
         typer.echo(
             f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
             f"{counted(result.num_items, NOUNS[result.kind])}, "
-            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)}"
+            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)} on disk"
         )
         if against:
             typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")

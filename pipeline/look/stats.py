@@ -27,6 +27,7 @@ from dataprep.pipeline.storage.manifest import (
     TokenizedManifest,
     files_of_shard,
     read_manifest,
+    size_of,
 )
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE, listed
 from dataprep.pipeline.storage.rows import RowLayout
@@ -44,7 +45,7 @@ def stats(folder: Path, between: Between = lambda num_bytes: None) -> dict[str, 
     result: dict[str, Any] = {
         "kind": manifest.kind,
         "shards": len(manifest.shards),
-        "bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "bytes": size_of(manifest),
         "token_dtype": manifest.token_dtype,
     }
     if isinstance(manifest, EncodedManifest):

@@ -25,6 +25,7 @@ from dataprep.pipeline.storage.manifest import (
     check_bytes,
     files_of_shard,
     read_manifest,
+    size_of,
 )
 
 # What the items of a dataset are called in its counts.
@@ -83,7 +84,7 @@ def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
         num_shards=len(manifest.shards),
         num_items=found[ITEMS[manifest.kind]],
         num_tokens=found["tokens"],
-        num_bytes=sum(e.num_bytes for shard in manifest.shards for e in files_of_shard(shard)),
+        num_bytes=size_of(manifest),
     )
 
 
