@@ -45,10 +45,19 @@ class Flags:
         if names:
             return typer.Option(*names, help=self.about(key))
         own = [f"--{key.replace('_', '-')}", *([LETTERS[key]] if key in LETTERS else [])]
-        return typer.Option(*own, metavar=metavar or self._metavar(key), help=self.about(key))
+        choices = choices_in(self._fields[key].annotation)
+        shown = metavar or (f"<{'|'.join(choices)}>" if choices else self._metavar(key))
+        return typer.Option(
+            *own,
+            metavar=shown,
+            help=self.about(key),
+            # The config checks all values, and says what is wrong as it does of files.
+            parser=str if choices or shown in ("N", "X", "SECONDS") else None,
+            autocompletion=(lambda: choices) if choices else None,
+        )
 
     def _metavar(self, key: str) -> str | None:
-        """Return what stands for a value; None: typer lists the choices."""
+        """Return what stands for a value."""
         field = self._fields[key]
         marked = [METAVARS[mark] for mark in field.metadata if mark in METAVARS]
         kinds = [field.annotation, *_parts(field.annotation)]
@@ -56,9 +65,22 @@ class Flags:
         return next(iter((*marked, *typed)), None)
 
 
+def choices_in(annotation: Any) -> list[str]:
+    """Return the choices of a flag, none of a key that takes other values too.
+
+    >>> choices_in(Literal["a", "b"]), choices_in(int | Literal["auto"])
+    (['a', 'b'], [])
+    """
+    return [str(name) for name in get_args(annotation)] if _is_literal(annotation) else []
+
+
+def _is_literal(annotation: Any) -> bool:
+    return str(get_origin(annotation)) == "typing.Literal"
+
+
 def _parts(annotation: Any) -> list[Any]:
     """Return the types that an annotation is made of, without the choices of a Literal."""
-    inner = get_args(annotation) if str(get_origin(annotation)) != "typing.Literal" else ()
+    inner = () if _is_literal(annotation) else get_args(annotation)
     return [part for item in inner for part in (item, *_parts(item))]
 
 

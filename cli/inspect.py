@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.items import read_item, show_item
-from dataprep.cli.options import Dataset, Json
+from dataprep.cli.options import Dataset, Json, OnlyShown, whole_number
 from dataprep.cli.records import show_record
 from dataprep.cli.steps import LoaderSettings, find_step, generation_of
 from dataprep.cli.traces import show_found, show_listed, show_step
@@ -47,13 +47,19 @@ def inspect_command(
     ] = None,
     row: Annotated[
         int | None,
-        typer.Option(help="Number of the row of a packed dataset; negative: from the end."),
+        typer.Option(
+            metavar="N",
+            parser=whole_number,
+            help="Number of the row of a packed dataset; negative: from the end.",
+        ),
     ] = None,
     step: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
+            parser=whole_number,
             help="List the rows that a trainer's loader has at this step, from 0, with the file "
-            "and line of every document in them. Needs --batch-size or --state."
+            "and line of every document in them. Needs --batch-size or --state.",
         ),
     ] = None,
     fate: Annotated[
@@ -71,7 +77,10 @@ def inspect_command(
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer to decode with; default: the dataset's own.")
+        str | None,
+        typer.Option(
+            metavar="PATH|NAME", help="Tokenizer to decode with; default: the dataset's own."
+        ),
     ] = None,
     media: Annotated[
         str | None,
@@ -81,10 +90,14 @@ def inspect_command(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="With --media: what made the codes, if it was not dataprep encode."),
+        typer.Option(
+            metavar="NAME",
+            help="With --media: what made the codes, if it was not dataprep encode.",
+        ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="With --encoder: file of its weights (safetensors).")
+        str | None,
+        typer.Option(metavar="FILE", help="With --encoder: file of its weights (safetensors)."),
     ] = None,
     sets: Annotated[
         list[str] | None,
@@ -96,13 +109,21 @@ def inspect_command(
             metavar="ROWS", help="With --step: the loader's; 0:64,1000:256 for sizes that change."
         ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="With --step: the loader's; default: 0.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=whole_number, help="With --step: the loader's; default: 0."
+        ),
+    ] = None,
     shuffle: Annotated[
         bool | None,
         typer.Option("--no-shuffle", help="With --step: the loader has shuffle=False."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="With --step: the loader's; default: for ever.")
+        int | None,
+        typer.Option(
+            metavar="N", parser=whole_number, help="With --step: the loader's; default: for ever."
+        ),
     ] = None,
     exhausted: Annotated[
         Exhausted | None,
@@ -124,6 +145,7 @@ def inspect_command(
         ),
     ] = None,
     as_json: Json = False,
+    quiet: OnlyShown = False,
 ) -> None:
     """Decode and show a document, a row or a record: text with loss is green, without loss dim.
 
@@ -167,19 +189,19 @@ def inspect_command(
             why = f"{dataset} is encoded" if is_encoded else f"{given[0]} lists, it decodes nothing"
             raise ConfigError(f"{flag} has no effect: {why}")
     if by_step:
-        show_step(find_step(dataset, step, settings), as_json=as_json)
+        show_step(find_step(dataset, step, settings), as_json=as_json, quiet=quiet)
     elif is_encoded:
-        show_record(dataset, wanted, given, media, as_json=as_json)
+        show_record(dataset, wanted, given, media, as_json=as_json, quiet=quiet)
     else:
         opened = open_dataset(dataset, generation=generation_of(generation))
         if fate:
-            show_listed(opened, fate, as_json=as_json)
+            show_listed(opened, fate, as_json=as_json, quiet=quiet)
         elif wanted is not None and isinstance(opened, PackedDataset):
-            show_found(opened, wanted, as_json=as_json)
+            show_found(opened, wanted, as_json=as_json, quiet=quiet)
         else:
             shown = read_item(opened, wanted, row)
             decode = decoder_of(opened, tokenizer)
-            show_item(shown, decode, find, media, as_json=as_json)
+            show_item(shown, decode, find, media, as_json=as_json, quiet=quiet)
 
 
 def decoder_finder(

@@ -68,7 +68,13 @@ def number_of(dataset: TokenizedDataset, doc: FileLine) -> int:
 
 
 def show_item(
-    shown: Shown, decode: Decode, find: FindDecoder, media: str | None, *, as_json: bool
+    shown: Shown,
+    decode: Decode,
+    find: FindDecoder,
+    media: str | None,
+    *,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     spans = spans_of(shown.item, decode, shown.segments)
     written = (
@@ -79,8 +85,8 @@ def show_item(
         tokens, parts = shown.item["tokens"].tolist(), [asdict(span) for span in spans]
         print_json({**shown.about, "tokens": tokens, "spans": parts, **found})
         return
-    show_text(shown, spans)
-    for line in (*written.paths, *written.notes) if written else ():
+    show_text(shown, spans, quiet=quiet)
+    for line in (*written.paths, *(() if quiet else written.notes)) if written else ():
         echo(line)
 
 
@@ -126,14 +132,16 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
     )
 
 
-def show_text(shown: Shown, spans: list[Span]) -> None:
-    typer.echo(shown.title)
+def show_text(shown: Shown, spans: list[Span], *, quiet: bool = False) -> None:
+    """Print the text, under its title and with headings unless it is `quiet`."""
+    if not quiet:
+        typer.echo(shown.title)
     colour = use_colour(sys.stdout)
     last = 0
     for (segment, side), group in groupby(spans, key=lambda span: (span.segment, span.side)):
-        if segment != last and segment and shown.headings:
+        if segment != last and segment and shown.headings and not quiet:
             echo(shown.headings[segment - 1])
-        if side:
+        if side and not quiet:
             echo(f"─ {side}")
         typer.echo("".join(paint(span, colour) for span in group), color=colour)
         last = segment

@@ -10,6 +10,15 @@ import typer
 CONFIG_SECTION = ("config", "sets")
 MESSAGES_SECTION = ("as_json", "quiet", "verbose", "log_format")
 
+
+def whole_number(text: str) -> int:
+    """Return the number of a flag that no config checks."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number") from None
+
+
 LogFormat = Literal["text", "json"]
 
 Config = Annotated[
@@ -34,6 +43,9 @@ DryRun = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+OnlyShown = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Only what was asked for: no title, no notes.")
+]
 Verbose = Annotated[
     bool,
     typer.Option(

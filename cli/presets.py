@@ -22,6 +22,7 @@ def presets_command(
         str | None, typer.Argument(metavar="NAME", help="Show this one; default: list all.")
     ] = None,
     as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only their names.")] = False,
 ) -> None:
     """List the configs that come with dataprep, or show one, to be used or copied.
 
@@ -34,7 +35,7 @@ def presets_command(
         typer.echo(texts[name], nl=False)
     else:
         for known, text in texts.items():
-            typer.echo(f"{known:10} {_first_line(text)}")
+            typer.echo(known if quiet else f"{known:10} {_first_line(text)}")
 
 
 def _first_line(text: str) -> str:

@@ -25,6 +25,7 @@ def show_record(
     media: str | None,
     *,
     as_json: bool,
+    quiet: bool,
 ) -> None:
     folder = dataset_folder(dataset)
     manifest = read_manifest(folder)
@@ -55,7 +56,7 @@ def show_record(
             }
         )
         return
-    for line in (*_lines(record), *written):
+    for line in (*_lines(record)[quiet:], *written):  # the first is the title
         echo(line)
 
 

@@ -29,6 +29,9 @@ def schema_command(
         str | None,
         typer.Option("--out", "-o", metavar="FILE", help="File to write; default: stdout."),
     ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Not the line for the config, on stderr.")
+    ] = False,
 ) -> None:
     """Print the JSON Schema of the config: with it, editors check and complete a config.
 
@@ -41,7 +44,8 @@ def schema_command(
     else:
         place = os.path.abspath(os.path.expanduser(out))
         _write(Path(place), text)
-    print(f"first line of a config: # yaml-language-server: $schema={place}", file=sys.stderr)
+    if not quiet:
+        print(f"first line of a config: # yaml-language-server: $schema={place}", file=sys.stderr)
 
 
 def _write(path: Path, text: str) -> None:

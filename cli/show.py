@@ -22,7 +22,7 @@ from dataprep.cli.streams import NEWLINES, visible
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.publish import ERRORS
 from dataprep.pipeline.jobs.recipes import Outcome
-from dataprep.pipeline.storage.kinds import files_of
+from dataprep.pipeline.storage.kinds import size_of
 from dataprep.pipeline.storage.reasons import Reason
 from dataprep.pipeline.types import Source
 
@@ -41,7 +41,8 @@ def print_json(value: Any) -> None:
 
 
 def use_colour(stream: Any) -> bool:
-    return bool(stream.isatty()) and not os.environ.get("NO_COLOR")
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return bool(stream.isatty()) and not is_plain
 
 
 def megabytes(num_bytes: float) -> str:
@@ -131,7 +132,7 @@ def summary_of(outcome: Outcome, progress: Progress) -> dict[str, Any]:
         "fingerprint": outcome.manifest.fingerprint,
         "shards": len(outcome.manifest.shards),
         "counts": outcome.manifest.counts,
-        "bytes": size_of(outcome),
+        "bytes": size_of(outcome.manifest),
         "seconds": round(progress.seconds, 3),
         **_found(outcome),
     }
@@ -149,18 +150,13 @@ def show_complete(outcome: Outcome, what: str) -> None:
         )
 
 
-def size_of(outcome: Outcome) -> int:
-    """Return the bytes of all files of a dataset that its manifest lists."""
-    return sum(entry.num_bytes for entry in files_of(outcome.manifest))
-
-
 def speed_of(outcome: Outcome, progress: Progress) -> str:
     """Return how large, how long and how fast: 12.3 MB on disk; 1.2 s, 3.4 MB/s, 0.8 Mtok/s"""
     proof = progress.proof_seconds
     of_it = f" ({proof:.1f} s of it to prove an engine)" if proof else ""
     speeds = ((progress.num_bytes, "B/s"), (progress.num_tokens, "tok/s"))
     told = [scaled(done / progress.work_seconds, unit) for done, unit in speeds if done]
-    size = megabytes(size_of(outcome))
+    size = megabytes(size_of(outcome.manifest))
     return ", ".join([f"{size} on disk; {progress.seconds:.1f} s{of_it}", *told])
 
 

@@ -95,7 +95,7 @@ def show_codes(dataset: str, found: dict[str, Any]) -> None:
 
 def show_head(dataset: str, found: dict[str, Any]) -> None:
     shards = counted(found["shards"], "shard")
-    echo(f"{dataset}: {found['kind']}, {shards}, {megabytes(found['bytes'])}")
+    echo(f"{dataset}: {found['kind']}, {shards}, {megabytes(found['bytes'])} on disk")
     for name, value in found["counts"].items():
         share = f"  {found['padding_share']:.3%}" if name == "padding" and value else ""
         if value:

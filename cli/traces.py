@@ -14,7 +14,7 @@ from dataprep.pipeline.look.lookup import FileLine, find_in_rows
 from dataprep.pipeline.look.origins import RowOrigins
 
 
-def show_step(found: Step, *, as_json: bool) -> None:
+def show_step(found: Step, *, as_json: bool, quiet: bool) -> None:
     """Print the rows of a batch, and what is in them."""
     origins = {name: RowOrigins(d.folder, d.about) for name, d in found.datasets.items()}
     rows = [
@@ -25,7 +25,7 @@ def show_step(found: Step, *, as_json: bool) -> None:
         )
         for name, row in found.rows
     ]
-    if found.note:
+    if found.note and not quiet:
         echo(found.note, err=True)
     if as_json:
         listed = [
@@ -38,7 +38,8 @@ def show_step(found: Step, *, as_json: bool) -> None:
         f"{value:.4g} epochs of {name or found.datasets[name].folder}"
         for name, value in found.epochs.items()
     )
-    echo(f"step {found.step}: {counted(len(rows), 'row')}, after {epochs}")
+    if not quiet:
+        echo(f"step {found.step}: {counted(len(rows), 'row')}, after {epochs}")
     for number, (name, row, pieces) in enumerate(rows):
         if row is not None:
             place = found.datasets[name].folder
@@ -50,7 +51,9 @@ def show_step(found: Step, *, as_json: bool) -> None:
         echo(f"── {counted(count, 'row')} of {name}; inspect its folder to see them")
 
 
-def show_found(opened: PackedDataset, wanted: int | FileLine, *, as_json: bool) -> None:
+def show_found(
+    opened: PackedDataset, wanted: int | FileLine, *, as_json: bool, quiet: bool
+) -> None:
     """Print which rows hold a document."""
     found = find_in_rows(opened.folder, opened.about, wanted)
     if as_json:
@@ -63,12 +66,14 @@ def show_found(opened: PackedDataset, wanted: int | FileLine, *, as_json: bool) 
         for place in one.places:
             echo(f"  {place}")
     first = next((place.row for one in found for place in one.places), None)
-    if first is not None:
+    if first is not None and not quiet:
         grown = ("--generation", str(opened.about.generation)) if opened.about.parts else ()
         show_next("dataprep", "inspect", opened.folder, "--row", str(first), *grown)
 
 
-def show_listed(opened: TokenizedDataset | PackedDataset, fate: Fate, *, as_json: bool) -> None:
+def show_listed(
+    opened: TokenizedDataset | PackedDataset, fate: Fate, *, as_json: bool, quiet: bool
+) -> None:
     if not isinstance(opened, PackedDataset):
         raise ConfigError(f"--list {fate}: {opened.folder} is not packed")
     found = documents_of_fate(opened.folder, opened.about, fate)
@@ -84,4 +89,5 @@ def show_listed(opened: TokenizedDataset | PackedDataset, fate: Fate, *, as_json
             f"{one.origin}; {one.kept:,} tokens kept{rows}{lost} "
             f"(document {one.document} of {one.dataset})"
         )
-    echo(f"{counted(count, 'document')} {fate}", err=bool(count))
+    if not quiet:
+        echo(f"{counted(count, 'document')} {fate}", err=bool(count))

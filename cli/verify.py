@@ -24,7 +24,10 @@ def verify_command(
     dataset: Dataset,
     against: Annotated[
         str | None,
-        typer.Option(help="Also compare it with this dataset, byte by byte; name what differs."),
+        typer.Option(
+            metavar="DIR",
+            help="Also compare it with this dataset, byte by byte; name what differs.",
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Annotated[
@@ -47,7 +50,8 @@ def verify_command(
         typer.echo(
             f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
             f"{counted(result.num_items, NOUNS[result.kind])}, "
-            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)}{grown(result)}"
+            f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)} on disk"
+            f"{grown(result)}"
         )
         if against:
             typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")

@@ -10,6 +10,7 @@ Where a key takes values of several types, pydantic reports a problem for each t
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,8 @@ def _told(model: type[BaseModel], place: Sequence[int | str], problems: Sequence
     first = problems[0]
     if first["type"] == "extra_forbidden":
         known = _keys_beside(model, place)
+        if model.__name__.lower() == f"{key}config":
+            return f"unknown key {key!r}: all keys are of {key} here; leave out {key!r} before them"
         near = difflib.get_close_matches(str(place[-1]), known, n=1, cutoff=_NEAR)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {key!r}, {hint}"
@@ -99,8 +102,21 @@ def _told(model: type[BaseModel], place: Sequence[int | str], problems: Sequence
     if first["type"] == "missing" or isinstance(first["input"], dict):
         return f"{key} {said}".lstrip()
     is_one = kinds == [_LIST] and isinstance(first["input"], str)
-    hint = f"; write [{first['input']}]" if is_one else ""
+    hint = f"; write [{first['input']}]" if is_one else _near_choice(problems)
     return f"{key} {said}, got {_shown(first['input'])}{hint}"
+
+
+def _near_choice(problems: Sequence[Any]) -> str:
+    """Return the choice that is meant, if one is near."""
+    choices = [
+        name
+        for problem in problems
+        if problem["type"] == "literal_error"
+        for name in re.findall(r"'([^']*)'", problem["ctx"]["expected"])
+    ]
+    given = problems[0]["input"]
+    near = [] if not isinstance(given, str) else difflib.get_close_matches(given, choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _filled(texts: Mapping[str, str], problem: Any) -> str:

@@ -79,8 +79,8 @@ _FIXES = {
     "datasets": "open the dataset that the state is of, or start anew",
     "seed": "set the seed that the state has",
     "shuffle": "set shuffle as the state has it",
-    "batch_size": "sizes may change from a step on: batch_size={{0: 64, {step}: 256}}",
-    "phases": "weights may change from a step on: (path, {{0: 0.7, {step}: 0.5}})",
+    "batch_size": "sizes may change from a step on: batch_size={sizes}",
+    "phases": "weights may change from a step on: (path, {{0: share before, {step}: share now}})",
     "rows": "the last batch before was padded: set the epochs that the state was made with",
 }
 _CAUSES = {  # of phases or rows that differ
@@ -100,9 +100,10 @@ def check_state(state: State, expected: State, places: int) -> None:
             found, wanted = _filled(found, places), _filled(wanted, places)
         if _differ(found, wanted):
             key, fix = _cause(key, fix, state, expected)
+            step, sizes = state["step"], _changed_sizes(state, expected)
             raise ConflictError(
-                f"the state at step {state['step']} was made with {key} {shown(state.get(key))}, "
-                f"this loader has {shown(expected[key])}; {fix.format(step=state['step'])}"
+                f"the state at step {step} was made with {key} {shown(state.get(key))}, "
+                f"this loader has {shown(expected[key])}; {fix.format(step=step, sizes=sizes)}"
             )
 
 
@@ -115,6 +116,19 @@ def _cause(key: str, fix: str, state: State, expected: State) -> tuple[str, str]
             if _differ(state.get(cause), expected[cause]):
                 return cause, fix if key == "rows" and cause == "epochs" else its_fix
     return key, fix
+
+
+def _changed_sizes(state: State, expected: State) -> str:
+    """Return the batch sizes of the state up to its step, then that of the loader.
+
+    >>> _changed_sizes(State(step=9, batch_size={"0": 8}), State(batch_size={"0": 16}))
+    '{0: 8, 9: 16}'
+    """
+    before, own = state.get("batch_size"), [*expected["batch_size"].values()]
+    if not isinstance(before, dict) or not own:
+        return "{0: size before, step: size now}"
+    pairs = [*before.items(), (state["step"], own[-1])]
+    return short(f"{{{', '.join(f'{key}: {size}' for key, size in pairs)}}}", 200)
 
 
 def _first(phases: Any) -> Any:

@@ -57,6 +57,12 @@ def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str
 # --- pyproject.toml -----------------------------------------------------------------------------
 
 
+def test_hints_to_install_an_extra_can_be_pasted_into_any_shell() -> None:
+    """Brackets are a glob in zsh, so they must be quoted."""
+    sources = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert not [p for p in sources if re.search(r"install dataprep-jax\[", p.read_text("utf-8"))]
+
+
 def test_the_four_folders_are_linked_into_the_package() -> None:
     links = {path.name: path for path in PACKAGE.iterdir() if path.is_symlink()}
     assert set(links) == set(FOLDERS)

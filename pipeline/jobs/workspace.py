@@ -11,14 +11,16 @@ import errno
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError
+from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError, short
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.guards.opening import why_unusable
+from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import has_commits
 from dataprep.pipeline.jobs.ownership import (
@@ -53,7 +55,8 @@ def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise LockedError(f"another run holds {out}; wait for it or stop it") from None
+            who = _holder(descriptor)
+            raise LockedError(f"another run holds {out}; wait for it or stop it ({who})") from None
         except OSError as error:  # some network disks have no locks, or none for folders
             raise ConfigError(
                 f"cannot lock --out {out}: {error.strerror}; name a folder on a disk with locks"
@@ -61,6 +64,19 @@ def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    """Return who has the lock, as the kernel lists it: process 4711 on host: dataprep …"""
+    inode = str(os.fstat(descriptor).st_ino)
+    with suppress(OSError), open("/proc/locks", encoding="ascii") as file:
+        for line in file:  # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:2375681 0 EOF
+            words = line.split()
+            if "FLOCK" in words and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
+                command = Path(f"/proc/{words[4]}/cmdline").read_bytes().decode(errors="replace")
+                shown = short(redacted(" ".join(command.split("\0")).strip()), 100)
+                return f"process {words[4]} on {os.uname().nodename}: {shown}"
+    return "its process is not known here; it may be on another machine"
 
 
 def check_out(name: str) -> Path:
@@ -191,6 +207,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def _told(value: Any) -> str:
+    """Return a value for a message; of a hash, as much as tells two apart."""
+    is_hash = isinstance(value, str) and re.fullmatch(r"(\w+:)?[0-9a-f]{32,}", value)
+    return f"{value[:19]}…" if is_hash else repr(value)
+
+
 def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
     """Return what changed: `fields: 'text' -> 'body'; input a.jsonl changed`.
 
@@ -204,7 +226,7 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
         before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
         name = "tokenizer " if section == "tokenizer" else ""
         changes += [
-            f"{name}{key}: {before.get(key)!r} -> {after.get(key)!r}"
+            f"{name}{key}: {_told(before.get(key))} -> {_told(after.get(key))}"
             for key in sorted({*before, *after})
             if before.get(key) != after.get(key)
         ]

@@ -131,11 +131,21 @@ def _padded(number: int, of: int) -> str:
     return f"{number:0{len(str(of - 1))}d}"
 
 
+def _refuse_other(path: Path, data: bytes) -> None:
+    """Raise a ConfigError if there is a file of the name that holds something else."""
+    if path.is_file() and (path.stat().st_size != len(data) or path.read_bytes() != data):
+        raise ConfigError(
+            f"{path} is there and holds something else; remove it, or name another folder with "
+            "--media"
+        )
+
+
 def _write(folder: Path, name: str, data: bytes) -> str:
     path = folder / name
     with disk_errors_named(folder):
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            _refuse_other(path, data)
             write_atomic(path, data)
         except (FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
             raise ConfigError(

@@ -26,6 +26,7 @@ from dataprep.pipeline.storage.manifest import (
     PackedManifest,
     TokenizedManifest,
     files_of_shard,
+    size_of,
 )
 from dataprep.pipeline.storage.parts import files_named
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
@@ -46,7 +47,7 @@ def stats(
     result: dict[str, Any] = {
         "kind": manifest.kind,
         "shards": len(manifest.shards),
-        "bytes": sum(shard.num_bytes for shard in manifest.shards),
+        "bytes": size_of(manifest),
         "token_dtype": manifest.token_dtype,
     }
     if isinstance(manifest, EncodedManifest):

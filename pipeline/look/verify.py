@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.manifest import (
     check_bytes,
     files_of_shard,
     read_manifest,
+    size_of,
 )
 
 # What the items of a dataset are called in its counts.
@@ -128,7 +129,7 @@ def _verify_whole(folder: Path, manifest: Manifest, between: Between) -> Verifie
         num_shards=len(manifest.shards),
         num_items=found[ITEMS[manifest.kind]],
         num_tokens=found["tokens"],
-        num_bytes=_bytes_of(manifest),
+        num_bytes=size_of(manifest),
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dataprep.pipeline.media.find import FILES, FoundMedia, media_of
+from dataprep.pipeline.media.find import FoundMedia, media_of
+from dataprep.pipeline.media.holders import FolderHolder
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.sources.fingerprint import combine
 
@@ -35,10 +36,10 @@ def only(found: Sequence[FoundMedia], chosen: Collection[int]) -> tuple[FoundMed
     """Return sources of some of their media, which are told by their places in `singles_of`."""
     wanted, first, kept = set(chosen), 0, list[FoundMedia]()
     for item in found:
-        count = len(item.entries) if item.source.kind == FILES else 1
+        count = len(item.entries) if item.source.kind == FolderHolder.kind else 1
         own = [i for i in range(count) if first + i in wanted]
         first += count
-        if item.source.kind != FILES:
+        if item.source.kind != FolderHolder.kind:
             kept += [item] if own else []
         elif own:
             ends = _ends(item)
@@ -49,7 +50,7 @@ def only(found: Sequence[FoundMedia], chosen: Collection[int]) -> tuple[FoundMed
 
 def _singles(item: FoundMedia) -> Iterator[SingleMedia]:
     source = item.source
-    if source.kind != FILES:
+    if source.kind != FolderHolder.kind:
         yield SingleMedia(path=source.path, fingerprint=source.fingerprint)
         return
     for entry, (start, stop) in zip(item.entries, pairwise(_ends(item)), strict=True):

@@ -87,6 +87,8 @@ def _counts_of(corpus: Corpus, config: PackConfig) -> Counts:
 def _corpus(config: PackConfig) -> Corpus:
     if not config.inputs:
         raise ConfigError("no tokenized dataset; name the folder that dataprep tokenize wrote")
+    if not config.seq_len and "seq_len" in config.model_fields_set:
+        raise ConfigError("seq_len must be at least 1, got 0")
     if not config.seq_len:
         raise ConfigError("seq_len is not set; --seq-len 4096 makes rows of 4096 input tokens")
     folders = [dataset_folder(folder) for folder in config.inputs]

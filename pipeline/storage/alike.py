@@ -1,6 +1,6 @@
 """Whether the ids of two datasets mean the same, so that one model can be trained on both.
 
-    difference(a, b)            "tokenizer 3f1c… is not 9a07…", or '' where they go together
+    difference(a, b)            "tokenizer gpt2 (sha256 3f1c…) is not bert (…)", or ''
     difference_among([a, b, c]) the first dataset that differs from one before it, that one, and how
 
 The tags and codes of a modality count only where both datasets have blocks of it. So a dataset is
@@ -25,6 +25,8 @@ _NOT_OF_IDS = {"fields", "max_frames", "partial_frame", "raw_dtype", "start", "e
 
 def difference(mine: TokensManifest, theirs: TokensManifest) -> str:
     """Return the first thing in which the ids of two datasets differ, or ''."""
+    if mine.tokenizer.sha256 != theirs.tokenizer.sha256:
+        return f"tokenizer {_tokenizer(mine)} is not {_tokenizer(theirs)}"
     for name, one, other in _compared(mine, theirs):
         if one != other:
             return f"{name} {one} is not {other}"
@@ -55,8 +57,12 @@ def sections_of(manifest: TokensManifest) -> Json:
     return sections if isinstance(sections, dict) else {}
 
 
+def _tokenizer(manifest: TokensManifest) -> str:
+    """Return what a tokenizer was called when it was used, with the beginning of its hash."""
+    return f"{manifest.config.get('tokenizer')} (sha256 {manifest.tokenizer.sha256[:8]}…)"
+
+
 def _compared(mine: TokensManifest, theirs: TokensManifest) -> Iterator[tuple[str, Any, Any]]:
-    yield "tokenizer", mine.tokenizer.sha256, theirs.tokenizer.sha256
     yield "vocab_size", mine.tokenizer.vocab_size, theirs.tokenizer.vocab_size
     yield "token_dtype", mine.token_dtype, theirs.token_dtype
     yield "pad", _pad(mine), _pad(theirs)

@@ -132,6 +132,11 @@ def files_of(manifest: Manifest) -> Iterator[AnyFile]:
     yield from manifest.files
 
 
+def size_of(manifest: Manifest) -> int:
+    """Return the bytes of all files that the manifest lists: what commands call "on disk"."""
+    return sum(entry.num_bytes for entry in files_of(manifest))
+
+
 def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
     """Return the shard itself and the files that belong to it."""
     if isinstance(shard, CodeShard):

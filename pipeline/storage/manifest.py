@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.kinds import (
     TokenizedManifest,
     files_of,
     files_of_shard,
+    size_of,
 )
 from dataprep.pipeline.typed import decode_as
 
@@ -56,6 +57,7 @@ __all__ = [
     "manifest_text",
     "read_manifest",
     "sealed",
+    "size_of",
 ]
 
 FORMAT_VERSION = 5

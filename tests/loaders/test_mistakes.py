@@ -289,7 +289,7 @@ def settings_of(**vision: Any) -> dict[str, Any]:
 
 CHANGES: dict[str, tuple[str, Callable[[PackedManifest], PackedManifest]]] = {
     "tokenizer": (
-        "tokenizer abc is not ",
+        r"tokenizer None \(sha256 abc…\) is not None \(sha256 ",
         lambda m: replace(m, tokenizer=replace(m.tokenizer, sha256="abc")),
     ),
     "vocabulary": (

@@ -126,7 +126,7 @@ def test_a_state_passes_through_handlers_of_bytes(packed: Packed) -> None:
     [
         ({"seed": 5}, "seed 4, this loader has 5"),
         ({"shuffle": False}, "shuffle True"),
-        ({"batch_size": 10}, r"batch_size=\{0: 64, 2: 256\}"),
+        ({"batch_size": 10}, r"batch_size=\{0: \d+, 2: 10\}"),
     ],
 )
 def test_a_state_of_another_order_is_an_error(
@@ -183,7 +183,7 @@ def test_weights_may_change_at_the_step_of_a_state(packed: Packed, other: Packed
     assert [name for name, _ in changed.rows_of(4)].count("a") == BATCH // 2
     seen = [row for s in range(6) for row in changed.rows_of(s)]
     assert len(set(seen)) == len(seen)
-    with pytest.raises(ConflictError, match=r"phases .*\{0: 0.7, 4: 0.5\}"):
+    with pytest.raises(ConflictError, match=r"phases .*\{0: share before, 4: share now\}"):
         mixed(1).set_state(loader.get_state())
 
 

@@ -226,6 +226,13 @@ def test_codes_made_elsewhere_are_decoded_by_the_encoder_that_is_named(
     done = inspect("--media", "seen", "--encoder", "patches", *settings)
     assert done.code == 0, done.stderr
     assert (read_png(tmp_path / "seen/doc-0-block-0-frame-0.png") == patches(codes, **SMALL)).all()
+    again = inspect("--media", "seen", "--encoder", "patches", *settings)  # the same file
+    assert again.code == 0, again.stderr
+    (tmp_path / "seen/doc-0-block-0-frame-0.png").write_bytes(b"mine")
+    done = inspect("--media", "seen", "--encoder", "patches", *settings)
+    assert done.code == 2
+    assert "frame-0.png is there and holds something else; remove it, or name" in done.stderr
+    assert (tmp_path / "seen/doc-0-block-0-frame-0.png").read_bytes() == b"mine"
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot write .*file/doc-0.*File exists; name another"):
         document_media(dataset, 0, tmp_path / "file", named_decoder("patches", None, SMALL))

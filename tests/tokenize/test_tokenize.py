@@ -273,7 +273,8 @@ def test_a_second_run_at_the_same_time_exits_75(
         first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 0
     assert result.code == 75
-    assert "another run holds" in result.stderr
+    told = f"another run holds {out}; wait for it or stop it (process {first.pid} on "
+    assert told in result.stderr
 
 
 BAD_LINES = [
