@@ -35,6 +35,7 @@ from dataprep.pipeline.jobs.executors import EXECUTORS, Message
 from dataprep.pipeline.jobs.limits import ErrorLimit, NothingLeftError, TooManyErrors
 from dataprep.pipeline.jobs.overlap import refuse_overlap
 from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
+from dataprep.pipeline.jobs.poison import POISON
 from dataprep.pipeline.jobs.publish import (
     Publication,
     carry_out,
@@ -113,7 +114,8 @@ def _publication(
         draft = recipe.draft(plan, work, jobs.markers)
         recipe.check(draft.manifest.counts, recipe.limits)
     except TooManyErrors as error:
-        if jobs.markers.hold_nothing():  # so that another try need not throw it away
+        # So that another try need not throw it away; what killed workers is worth knowing.
+        if jobs.markers.hold_nothing() and not (work / POISON).exists():
             remove_work(work)
         raise limit.named(error, jobs.name_record) from None
     except NothingLeftError as error:
