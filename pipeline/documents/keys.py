@@ -23,14 +23,8 @@ import numpy as np
 from dataprep.pipeline.documents.batch import BatchColumns
 from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.fields import parse_own_spec
-from dataprep.pipeline.documents.lookup import (
-    base64_ids,
-    codes_of,
-    find_value,
-    segments_of,
-    text_of,
-    value_of,
-)
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
+from dataprep.pipeline.documents.lookup import find_value, value_of
 from dataprep.pipeline.documents.process import Processed, without
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
@@ -126,10 +120,10 @@ def _columns(records: Records, rules: Rules) -> list[list[bytes]] | None:
     columns = BatchColumns(records.columns or {}, lwm=rules.grammar.lwm)
     found: list[list[bytes]] = []
     for f in fields:
-        if f.kind in ("base64", "segments"):
+        if not FIELD_KINDS[f.kind].has_pattern:
             return None
         for key in f.keys:
-            if f.kind == "codes":
+            if f.mask:
                 codes = columns.of(key)
                 if not isinstance(codes, IntegerLists):
                     return None
@@ -187,27 +181,7 @@ def _parts_by_spec(record: Record, spec: str, rules: Rules, known: dict[str, Set
 
 def _parts(record: Record, fields: Sequence[Field], rules: Rules) -> Iterator[bytes]:
     """Yield the parts of a record with these fields."""
-    lwm = rules.grammar.lwm
     for f in fields:
         if rules.fields_from and f.keys and f.weight != 1:  # then the record says so
             yield part("weight", repr(f.weight).encode())
-        if f.kind == "text":
-            yield from (part_of_text(text_of(record, key, lwm=lwm)) for key in f.keys)
-        elif f.kind == "codes":
-            yield _part_of_codes(record, f.keys[0], f.mask, rules)
-        elif f.kind == "base64":
-            ids = base64_ids(record, f.keys[0], rules.vocab_size, lwm=lwm)
-            yield part_of_numbers("ids", ids)
-        elif f.kind == "segments":
-            for kind, loss, value in segments_of(record, f.keys[0], lwm=lwm):
-                if not loss:
-                    yield part("weight", b"0.0")
-                if kind == "text":
-                    yield part_of_text(value)
-                else:
-                    yield _part_of_codes({kind: value}, kind, kind, rules)
-
-
-def _part_of_codes(record: Record, key: str, modality: str, rules: Rules) -> bytes:
-    codes = codes_of(record, key, rules.blocks[modality], "", lwm=rules.grammar.lwm)
-    return part_of_numbers(modality, codes)
+        yield from FIELD_KINDS[f.kind].content(record, f, rules)
