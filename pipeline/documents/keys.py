@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from dataprep.pipeline.documents.batch import BatchColumns
+from dataprep.pipeline.documents.batch import BatchColumns, chosen
 from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.fields import parse_own_spec
 from dataprep.pipeline.documents.kinds import FIELD_KINDS
@@ -28,7 +28,7 @@ from dataprep.pipeline.documents.lookup import find_value, value_of
 from dataprep.pipeline.documents.process import Processed, without
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
-from dataprep.pipeline.ragged import IntegerLists, taken
+from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.storage.keys import (
     DOCUMENT_KEY,
     OF_KEY,
@@ -39,7 +39,7 @@ from dataprep.pipeline.storage.keys import (
     part_of_text,
     part_of_value,
 )
-from dataprep.pipeline.types import ABSENT, Offsets, Record, Records
+from dataprep.pipeline.types import ABSENT, Record, Records
 
 Parts = Callable[[Record], bytes]
 
@@ -58,7 +58,7 @@ def with_keys(records: Records, rules: Rules, run: Callable[[Records], Processed
         np.searchsorted(records.lines, processed.origins["line"]), return_inverse=True
     )
     own = np.empty(len(place), DOCUMENT_KEY)
-    own["content"] = hash_parts(_contents(_chosen(records, place), rules))
+    own["content"] = hash_parts(_contents(chosen(records, place), rules))
     own["group"] = own["content"][:, 0]
     if groups is not None:
         own["group"] = hash_parts(groups[i] for i in place.tolist())[:, 0]
@@ -87,20 +87,6 @@ def _groups(records: Records, name: str, *, lwm: bool) -> tuple[list[bytes], dic
 
 def _value(record: Record, name: str, *, lwm: bool) -> object:
     return record.get(name) if lwm else find_value(record, name)
-
-
-def _chosen(records: Records, place: Offsets) -> Records:
-    """Return some records of a batch."""
-    if len(place) == len(records.lines):
-        return records
-    columns, rows = records.columns, records.rows
-    return replace(
-        records,
-        lines=records.lines[place],
-        offsets=records.offsets[place],
-        columns=None if columns is None else {k: taken(v, place) for k, v in columns.items()},
-        rows=None if rows is None else [rows[i] for i in place.tolist()],
-    )
 
 
 def _contents(records: Records, rules: Rules) -> Iterator[bytes]:
