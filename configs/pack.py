@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -32,6 +32,11 @@ from dataprep.configs.base import (
 def _strategies(*names: StrategyName) -> Needs:
     what = f"strategy {' or '.join(names)}"
     return Needs("strategy", what, lambda config: config.strategy in names)
+
+
+def _strategies_but(*others: StrategyName) -> Needs:
+    """Return what a key needs that any strategy but these has a use for."""
+    return _strategies(*(name for name in get_args(StrategyName) if name not in others))
 
 
 _TAKEN = frozenset(
@@ -76,7 +81,7 @@ class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
-        "overflow": _strategies("best_fit", "first_fit", "pad"),
+        "overflow": _strategies_but("concat"),
         "turns": Needs("overflow", "overflow turns", lambda config: config.overflow == "turns"),
         "truncate_side": Needs(
             "overflow", "overflow truncate", lambda config: config.overflow == "truncate"

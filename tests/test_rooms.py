@@ -86,8 +86,8 @@ def room_of(module: str) -> str | None:
 
 
 def files_of(room: str) -> list[Path]:
-    folder = ROOT / room if room in BESIDE else ROOT / "pipeline" / room
-    return sorted(folder.rglob("*.py"))
+    is_beside = room in BESIDE or room == "pipeline"
+    return sorted((ROOT / room if is_beside else ROOT / "pipeline" / room).rglob("*.py"))
 
 
 def test_every_folder_of_the_pipeline_is_a_room_of_the_table() -> None:
@@ -137,6 +137,15 @@ def test_every_room_draws_its_files_at_its_door() -> None:
         names = {path.stem for path in files} - {"__init__"}
         missing = {name for name in names if name not in doc.replace("/", " ")}
         assert not missing, f"{room}/__init__.py does not draw {sorted(missing)}"
+
+
+def test_no_two_classes_have_one_name() -> None:
+    found: dict[str, list[str]] = {}
+    for path in (path for room in [*BESIDE, "pipeline"] for path in files_of(room)):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
 def test_tests_stand_in_folders_named_like_the_rooms() -> None:

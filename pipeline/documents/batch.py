@@ -8,15 +8,15 @@ classes    (yes) records 0 2    (no) records 1 3
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dataprep.pipeline.documents.lookup import find_value, text_of_scalar
 from dataprep.pipeline.documents.settle import Answers, Question
-from dataprep.pipeline.ragged import IntegerLists
-from dataprep.pipeline.types import ABSENT, Mask, Offsets
+from dataprep.pipeline.ragged import IntegerLists, taken
+from dataprep.pipeline.types import ABSENT, Mask, Offsets, Records
 
 _MAX_CLASSES = 16  # with more, few records of a batch have the same fields
 
@@ -27,6 +27,20 @@ class Class:
 
     answers: Answers
     rows: Offsets  # their places in the batch
+
+
+def chosen(records: Records, places: Offsets) -> Records:
+    """Return the records at some places of a batch, in order."""
+    if len(places) == len(records.lines):
+        return records
+    columns, rows = records.columns, records.rows
+    return replace(
+        records,
+        lines=records.lines[places],
+        offsets=records.offsets[places],
+        columns=None if columns is None else {k: taken(v, places) for k, v in columns.items()},
+        rows=None if rows is None else [rows[i] for i in places.tolist()],
+    )
 
 
 class BatchColumns:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.assemble import Layout, merged
-from dataprep.pipeline.documents.batch import BatchColumns, is_text
+from dataprep.pipeline.documents.batch import BatchColumns, chosen, is_text
 from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.fields import parse_own_spec
 from dataprep.pipeline.documents.kinds import FIELD_KINDS
@@ -23,7 +23,7 @@ from dataprep.pipeline.documents.parts import CODES, TEXT, Parts, joined_ids
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
 from dataprep.pipeline.modalities.block import Wrapped, faults
-from dataprep.pipeline.ragged import IntegerLists, taken
+from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.types import Ids, Offsets, RecordError, Records
 
 
@@ -44,20 +44,12 @@ def lay_out_columns(records: Records, rules: Rules, errors: list[RecordError]) -
     found: list[Layout] = []
     bad: list[RecordError] = []
     for each in classes:
-        layout = _lay_out(_chosen(records, each.rows), settler.settled(each.answers), rules, bad)
+        layout = _lay_out(chosen(records, each.rows), settler.settled(each.answers), rules, bad)
         if layout is None:
             return None
         found.append(replace(layout, kept=each.rows[layout.kept]))
     errors += bad
     return replace(merged(found), optional=settler.there) if found else None
-
-
-def _chosen(records: Records, rows: Offsets) -> Records:
-    """Return some records of a batch."""
-    columns = {key: taken(column, rows) for key, column in (records.columns or {}).items()}
-    return replace(
-        records, lines=records.lines[rows], offsets=records.offsets[rows], columns=columns
-    )
 
 
 def _lay_out(

@@ -20,21 +20,15 @@ from functools import partial
 
 import numpy as np
 
-from dataprep.pipeline.documents.batch import BatchColumns
+from dataprep.pipeline.documents.batch import BatchColumns, chosen
 from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.fields import parse_own_spec
-from dataprep.pipeline.documents.lookup import (
-    base64_ids,
-    codes_of,
-    find_value,
-    segments_of,
-    text_of,
-    value_of,
-)
+from dataprep.pipeline.documents.kinds import FIELD_KINDS
+from dataprep.pipeline.documents.lookup import find_value, value_of
 from dataprep.pipeline.documents.process import Processed, without
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
-from dataprep.pipeline.ragged import IntegerLists, taken
+from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.storage.keys import (
     DOCUMENT_KEY,
     OF_KEY,
@@ -45,7 +39,7 @@ from dataprep.pipeline.storage.keys import (
     part_of_text,
     part_of_value,
 )
-from dataprep.pipeline.types import ABSENT, Offsets, Record, Records
+from dataprep.pipeline.types import ABSENT, Record, Records
 
 Parts = Callable[[Record], bytes]
 
@@ -64,7 +58,7 @@ def with_keys(records: Records, rules: Rules, run: Callable[[Records], Processed
         np.searchsorted(records.lines, processed.origins["line"]), return_inverse=True
     )
     own = np.empty(len(place), DOCUMENT_KEY)
-    own["content"] = hash_parts(_contents(_chosen(records, place), rules))
+    own["content"] = hash_parts(_contents(chosen(records, place), rules))
     own["group"] = own["content"][:, 0]
     if groups is not None:
         own["group"] = hash_parts(groups[i] for i in place.tolist())[:, 0]
@@ -95,20 +89,6 @@ def _value(record: Record, name: str, *, lwm: bool) -> object:
     return record.get(name) if lwm else find_value(record, name)
 
 
-def _chosen(records: Records, place: Offsets) -> Records:
-    """Return some records of a batch."""
-    if len(place) == len(records.lines):
-        return records
-    columns, rows = records.columns, records.rows
-    return replace(
-        records,
-        lines=records.lines[place],
-        offsets=records.offsets[place],
-        columns=None if columns is None else {k: taken(v, place) for k, v in columns.items()},
-        rows=None if rows is None else [rows[i] for i in place.tolist()],
-    )
-
-
 def _contents(records: Records, rules: Rules) -> Iterator[bytes]:
     """Yield what is hashed of each record, all of which have a document."""
     columns = _columns(records, rules)
@@ -126,10 +106,10 @@ def _columns(records: Records, rules: Rules) -> list[list[bytes]] | None:
     columns = BatchColumns(records.columns or {}, lwm=rules.grammar.lwm)
     found: list[list[bytes]] = []
     for f in fields:
-        if f.kind in ("base64", "segments"):
+        if not FIELD_KINDS[f.kind].has_pattern:
             return None
         for key in f.keys:
-            if f.kind == "codes":
+            if f.mask:
                 codes = columns.of(key)
                 if not isinstance(codes, IntegerLists):
                     return None
@@ -187,27 +167,7 @@ def _parts_by_spec(record: Record, spec: str, rules: Rules, known: dict[str, Set
 
 def _parts(record: Record, fields: Sequence[Field], rules: Rules) -> Iterator[bytes]:
     """Yield the parts of a record with these fields."""
-    lwm = rules.grammar.lwm
     for f in fields:
         if rules.fields_from and f.keys and f.weight != 1:  # then the record says so
             yield part("weight", repr(f.weight).encode())
-        if f.kind == "text":
-            yield from (part_of_text(text_of(record, key, lwm=lwm)) for key in f.keys)
-        elif f.kind == "codes":
-            yield _part_of_codes(record, f.keys[0], f.mask, rules)
-        elif f.kind == "base64":
-            ids = base64_ids(record, f.keys[0], rules.vocab_size, lwm=lwm)
-            yield part_of_numbers("ids", ids)
-        elif f.kind == "segments":
-            for kind, loss, value in segments_of(record, f.keys[0], lwm=lwm):
-                if not loss:
-                    yield part("weight", b"0.0")
-                if kind == "text":
-                    yield part_of_text(value)
-                else:
-                    yield _part_of_codes({kind: value}, kind, kind, rules)
-
-
-def _part_of_codes(record: Record, key: str, modality: str, rules: Rules) -> bytes:
-    codes = codes_of(record, key, rules.blocks[modality], "", lwm=rules.grammar.lwm)
-    return part_of_numbers(modality, codes)
+        yield from FIELD_KINDS[f.kind].content(record, f, rules)

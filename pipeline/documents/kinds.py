@@ -1,9 +1,10 @@
-"""Kinds of fields: how each is spelled, and which parts of a document it becomes.
+"""Kinds of fields: how each is spelled, which parts of a document it becomes, what is hashed of it.
 
     class Base64Field(FieldKind):           one class
         kind = "base64"
         def parse(self, name, grammar): …   {x}
-        def add(self, parts, …): …          and one line in FIELD_KINDS
+        def add(self, parts, …): …
+        def content(self, record, …): …     and one line in FIELD_KINDS
 
 A kind has no state: everything about a field is in its `Field`.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -22,6 +24,7 @@ from dataprep.pipeline.documents.field import Field, Grammar
 from dataprep.pipeline.documents.lookup import base64_ids, codes_of, segments_of, text_of
 from dataprep.pipeline.documents.parts import Parts
 from dataprep.pipeline.documents.rule_set import Rules
+from dataprep.pipeline.storage.keys import part, part_of_numbers, part_of_text
 from dataprep.pipeline.types import MODALITIES, Ids, Record
 
 LITERAL_ID = re.compile(r"<\|([0-9]{1,10})\|>")
@@ -48,6 +51,9 @@ class FieldKind(Protocol):
     def add(self, parts: Parts, record: Record, field: Field, rules: Rules) -> None:
         """Add its parts of a document; ValueError says what is wrong with it."""
 
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        """Yield what of the record is hashed for the key of a document, as `storage.keys` says."""
+
     def expand(self, record: Record, field: Field, *, lwm: bool) -> Iterator[tuple[Field, Any]]:
         """Yield the fields that stand in its place, with their values."""
         raise AssertionError("it does not expand")
@@ -69,6 +75,10 @@ class TextField(FieldKind):
         parts.add_text(text, field.weight, special, column)
         if len(rules.text_suffix):
             parts.add_ids(rules.text_suffix, field.weight, added=added)
+
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        lwm = rules.grammar.lwm
+        return (part_of_text(text_of(record, key, lwm=lwm)) for key in field.keys)
 
 
 class LiteralField(TextField):
@@ -93,6 +103,9 @@ class SpecialField(FieldKind):
         value = {"bos": rules.bos, "eos": rules.eos}[self.kind]
         parts.add_ids(special_ids(value, self.kind.upper()), field.weight)
 
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        return iter(())
+
 
 class IdField(FieldKind):
     kind = "id"
@@ -110,6 +123,9 @@ class IdField(FieldKind):
             raise ValueError(f"<|{field.id}|> is outside the vocabulary of {rules.vocab_size}")
         parts.add_ids(np.array([field.id], np.uint32), field.weight)
 
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        return iter(())
+
 
 class Base64Field(FieldKind):
     kind, has_pattern = "base64", False
@@ -122,8 +138,10 @@ class Base64Field(FieldKind):
         return f"{{{keys[0]}}}"
 
     def add(self, parts: Parts, record: Record, field: Field, rules: Rules) -> None:
-        ids = base64_ids(record, field.keys[0], rules.vocab_size, lwm=rules.grammar.lwm)
-        parts.add_ids(ids, field.weight)
+        parts.add_ids(_ids_in(record, field, rules), field.weight)
+
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        yield part_of_numbers("ids", _ids_in(record, field, rules))
 
 
 class CodesField(FieldKind):
@@ -140,6 +158,9 @@ class CodesField(FieldKind):
         codes, block = codes_in(record, field, rules), rules.blocks[field.mask]
         parts.add_block(codes, field.mask, block, field.weight, f"field {field.keys[0]!r}")
 
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        yield part_of_numbers(field.mask, codes_in(record, field, rules))
+
 
 class SegmentsField(FieldKind):
     """{"segments": [{"type": "text", "text": "a"}, …]} stands for the text `segments[0]`, …"""
@@ -154,6 +175,12 @@ class SegmentsField(FieldKind):
 
     def add(self, parts: Parts, record: Record, field: Field, rules: Rules) -> None:
         raise AssertionError("it is expanded before")
+
+    def content(self, record: Record, field: Field, rules: Rules) -> Iterator[bytes]:
+        for each, value in self.expand(record, replace(field, weight=1.0), lwm=rules.grammar.lwm):
+            if not each.weight:  # then the record says so
+                yield part("weight", b"0.0")
+            yield from FIELD_KINDS[each.kind].content({each.keys[0]: value}, each, rules)
 
     def expand(self, record: Record, field: Field, *, lwm: bool) -> Iterator[tuple[Field, Any]]:
         (key,) = field.keys
@@ -191,6 +218,10 @@ def joined_text(record: Record, field: Field, rules: Rules) -> str:
         return field.text
     texts = [text_of(record, key, lwm=rules.grammar.lwm) for key in field.keys]
     return rules.subfield_separator.join(texts)
+
+
+def _ids_in(record: Record, field: Field, rules: Rules) -> Ids:
+    return base64_ids(record, field.keys[0], rules.vocab_size, lwm=rules.grammar.lwm)
 
 
 def codes_in(record: Record, field: Field, rules: Rules) -> NDArray[Any]:

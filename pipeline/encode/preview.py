@@ -48,7 +48,7 @@ class EncodePreview:
 
 def preview_of(planned: Planned) -> EncodePreview:
     """Count and decode; raise for a bad record, as the run would."""
-    sample = _Sample(planned)
+    sample = _SampledMedia(planned)
     for medium, item in _first_items(planned):
         sample.add(medium, item)
     media = _media_of(planned)
@@ -61,7 +61,7 @@ def preview_of(planned: Planned) -> EncodePreview:
     )
 
 
-class _Sample:
+class _SampledMedia:
     """Adds up the codes that the first media will have."""
 
     def __init__(self, planned: Planned) -> None:
@@ -157,7 +157,9 @@ def _media_of(planned: Planned) -> dict[str, int | None]:
     return counts
 
 
-def _all_codes(media: dict[str, int | None], sample: _Sample, limit: int | None) -> int | None:
+def _all_codes(
+    media: dict[str, int | None], sample: _SampledMedia, limit: int | None
+) -> int | None:
     if None in media.values():
         return None
     known = {medium: count or 0 for medium, count in media.items()}

@@ -17,6 +17,7 @@ class Holder(Protocol):
     """One kind of source of media; it has no state. What has a default here suits one file."""
 
     kind: str = ""  # of `Source`
+    can_be_parted: bool = False  # each of its entries can be read without the others
 
     def files(self, source: Source, entries: Sequence[Entry]) -> Iterable[str]:
         """Return the paths of the media, tars and tables that are read, not of files beside."""
@@ -50,7 +51,7 @@ class TarHolder(Holder):
 
 
 class FolderHolder(Holder):
-    kind = "files"
+    kind, can_be_parted = "files", True
 
     def files(self, source: Source, entries: Sequence[Entry]) -> Iterable[str]:
         return (self.path_of(source, entry.name) for entry in entries)

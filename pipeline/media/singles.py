@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dataprep.pipeline.media.find import FoundMedia, media_of
-from dataprep.pipeline.media.holders import FolderHolder
+from dataprep.pipeline.media.holders import holder_of
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.sources.fingerprint import combine
 
@@ -36,10 +36,11 @@ def only(found: Sequence[FoundMedia], chosen: Collection[int]) -> tuple[FoundMed
     """Return sources of some of their media, which are told by their places in `singles_of`."""
     wanted, first, kept = set(chosen), 0, list[FoundMedia]()
     for item in found:
-        count = len(item.entries) if item.source.kind == FolderHolder.kind else 1
+        can_be_parted = holder_of(item.source).can_be_parted
+        count = len(item.entries) if can_be_parted else 1
         own = [i for i in range(count) if first + i in wanted]
         first += count
-        if item.source.kind != FolderHolder.kind:
+        if not can_be_parted:
             kept += [item] if own else []
         elif own:
             ends = _ends(item)
@@ -50,7 +51,7 @@ def only(found: Sequence[FoundMedia], chosen: Collection[int]) -> tuple[FoundMed
 
 def _singles(item: FoundMedia) -> Iterator[SingleMedia]:
     source = item.source
-    if source.kind != FolderHolder.kind:
+    if not holder_of(source).can_be_parted:
         yield SingleMedia(path=source.path, fingerprint=source.fingerprint)
         return
     for entry, (start, stop) in zip(item.entries, pairwise(_ends(item)), strict=True):

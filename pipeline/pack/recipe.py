@@ -98,10 +98,10 @@ def _corpus(config: PackConfig) -> Corpus:
     if config.select is not None:
         corpus.selection = read_selection(config.select, corpus.num_documents)
     if config.overflow == "turns":
-        if config.strategy == "concat":
+        if not STRATEGIES[config.strategy].keeps_blocks:
             raise ConfigError(
-                "strategy concat cuts a conversation wherever a row ends, so overflow turns cannot "
-                "keep turns whole; set --strategy best_fit, first_fit or pad"
+                f"strategy {config.strategy} cuts a conversation wherever a row ends, so overflow "
+                "turns cannot keep turns whole; set --strategy best_fit or pad"
             )
         check_has_turns(corpus)
     if "weight" in corpus.masks and STRATEGIES[config.strategy].quirks(config).shift_full_rows:

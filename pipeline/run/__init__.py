@@ -1,6 +1,7 @@
 """Datasets that grow, night after night: what comes in becomes a part, all parts a generation.
 
-config ─► chain         the steps, in order: tokenize each corpus, pack it for each length
+config ─► chain         the steps, in order: encode, tokenize and pack each corpus
+          encoded       media ─► the parts of their codes; listed: the lists of what is in each
           tokenized     what its inputs name now ─► the parts that it should have
             changes     inputs that are new, appended to, changed, gone
           selections    documents ─► splits; duplicates that occurred before are left out

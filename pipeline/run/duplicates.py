@@ -24,7 +24,7 @@ _BYTES_OF_KEY = 64  # while keys are sorted: they, their copies and places
 _PARTS_KNOWN = 3  # of four, for contents of before; the fourth for those that are looked for
 
 
-class _Found(NamedTuple):
+class _SortedRange(NamedTuple):
     """Contents of one range, in order, and where they are."""
 
     array: int
@@ -69,7 +69,7 @@ def _contents(array: ArrayLike) -> Contents:
 
 def _in_range(
     arrays: Sequence[Contents], number: int, num_ranges: int, most: int
-) -> Iterator[_Found]:
+) -> Iterator[_SortedRange]:
     """Yield the contents of a range of hashes, from at most so many of an array at a time."""
     for i, array in enumerate(arrays):
         for start in range(0, len(array), most):
@@ -77,12 +77,12 @@ def _in_range(
             high = part[:, 0] >> np.uint64(32)
             place = np.flatnonzero((high * np.uint64(num_ranges)) >> np.uint64(32) == number)
             if len(place):
-                yield _Found(i, start + place, part[place])
+                yield _SortedRange(i, start + place, part[place])
 
 
-def _grouped(found: Iterator[_Found], most: int) -> Iterator[list[_Found]]:
+def _grouped(found: Iterator[_SortedRange], most: int) -> Iterator[list[_SortedRange]]:
     """Yield neighbours that are about so many contents together."""
-    group: list[_Found] = []
+    group: list[_SortedRange] = []
     count = 0
     for part in found:
         if group and count + len(part.place) > most:

@@ -203,4 +203,4 @@ def _on_error_of(part: EncodedManifest | None) -> str | None:
     """Return what was to be done with bad records if there were none: then it does not matter."""
     if part is None or any(part.counts[name] for name in _BAD):
         return None
-    return str(part.config["on_error"])
+    return part.on_error

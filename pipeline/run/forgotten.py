@@ -175,7 +175,7 @@ class DocumentFinder:
             yield request, order[first:last].astype(np.int64)
 
     def _by_key(self, request: ForgetRequest) -> Offsets:
-        if not self.has_keys or self._manifest.config.get("keys") != f"{OF_KEY}{request.key}":
+        if not self.has_keys or self._manifest.keys != f"{OF_KEY}{request.key}":
             return np.zeros(0, np.int64)  # it does not know this key of its documents
         group = groups_of([request.value])[0]
         found: Offsets = np.flatnonzero(self._read_keys()["group"] == group)

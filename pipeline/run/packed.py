@@ -41,7 +41,7 @@ class PackOf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
+class _PlannedPart:
     """A part of the packed dataset."""
 
     wanted: WantedPart[PackedManifest]
@@ -77,7 +77,7 @@ def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManif
     )
 
 
-def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _Row:
+def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _PlannedPart:
     """Plan a part. Rows stay where they are when documents are taken out of them: such a part is
     packed with these, and then masked."""
     nothing = each.forgotten[:0]
@@ -89,17 +89,17 @@ def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _Row:
                 known: WantedPart[PackedManifest] = WantedPart(
                     fingerprint=part.fingerprint, make=never_made
                 )
-                return _Row(wanted=known, forgotten=each.forgotten, identity=masked)
+                return _PlannedPart(wanted=known, forgotten=each.forgotten, identity=masked)
         if each.original is not None:
             config = each.before.model_copy(update={"inputs": (str(each.original),)})
             make = partial(_make, config)
             base: WantedPart[PackedManifest] = WantedPart(fingerprint=fingerprint(first), make=make)
-            return _Row(wanted=base, forgotten=each.forgotten, identity=first)
+            return _PlannedPart(wanted=base, forgotten=each.forgotten, identity=first)
     identity = _identity(each.config)
     fresh: WantedPart[PackedManifest] = WantedPart(
         fingerprint=fingerprint(identity), make=partial(_make, each.config)
     )
-    return _Row(wanted=fresh, forgotten=nothing, identity=identity)
+    return _PlannedPart(wanted=fresh, forgotten=nothing, identity=identity)
 
 
 def _identity(config: PackConfig) -> Identity:

@@ -158,7 +158,7 @@ def _other_settings(
             continue  # ignored: what was made of it is kept as it is
         # Where no record was bad, it does not matter what would have been done with bad ones.
         has_bad = any(part.counts[name] for name in _BAD)
-        on_error = None if has_bad else str(part.config["on_error"])
+        on_error = None if has_bad else part.on_error
         identity = maker.identity(_as_read(part.sources, changes, maker.found), on_error)
         first = origin_of(part)
         if fingerprint(identity) != first["fingerprint"]:

@@ -206,7 +206,7 @@ def _wrong_documents(manifest: TokenizedManifest) -> Iterator[str]:
         tokens=sum(shard.num_tokens for shard in shards),
         documents_written=sum(shard.num_documents for shard in shards),
     )
-    is_keyed = manifest.config.get("keys") is not None
+    is_keyed = manifest.keys is not None
     for shard in shards:
         if isinstance(shard.keys, UnsetType) is is_keyed:
             what = "lacks keys of documents, which" if is_keyed else "has keys of documents, which"

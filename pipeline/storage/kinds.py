@@ -58,6 +58,17 @@ class TokenizedManifest:
     generation: Size = 0  # how often it has grown or shrunk
     parts: tuple[PartEntry, ...] = ()  # of a dataset that grows: those that it consists of
 
+    @property
+    def on_error(self) -> str:
+        """Return what was to be done with bad records."""
+        return str(self.config["on_error"])
+
+    @property
+    def keys(self) -> str | None:
+        """Return what the keys of documents are made of; None if they have none."""
+        keys = self.config.get("keys")
+        return None if keys is None else str(keys)
+
     def tags_of(self, modality: str) -> BlockTags | None:
         return _tags(self, modality)
 
@@ -113,6 +124,11 @@ class EncodedManifest:
     counts: dict[str, Size]
     identity: Json
     files: tuple[FileEntry, ...] = ()
+
+    @property
+    def on_error(self) -> str:
+        """Return what was to be done with bad records."""
+        return str(self.config["on_error"])
 
 
 Manifest = TokenizedManifest | PackedManifest | EncodedManifest

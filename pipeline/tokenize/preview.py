@@ -79,7 +79,7 @@ class Preview:
 def preview_of(plan: TokenizePlan, sample_bytes: int = SAMPLE_BYTES) -> Preview:
     """Read and tokenize the sample; raise for a bad record, as the run would."""
     began = time.process_time()
-    sample = _Sample(plan)
+    sample = _SampledDocuments(plan)
     engine = SampledEngine(
         load_reference(plan.vocabulary.files), special_in_text(plan.config, plan.vocabulary)
     )
@@ -149,7 +149,7 @@ def _read(plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int) -> 
     )
 
 
-class _Sample:
+class _SampledDocuments:
     """Adds up what the batches of the sample become."""
 
     def __init__(self, plan: TokenizePlan) -> None:

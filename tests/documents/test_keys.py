@@ -15,6 +15,7 @@ import pytest
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 from conftest import RunCli
 from dataprep.pipeline.errors import ConfigError
@@ -198,6 +199,17 @@ def test_a_record_that_names_several_specs_has_one_content_on_every_line(tmp_pat
     assert len({*found[:8]}) == 1
     assert found[8] == oracle("x", "y")
     assert len({*found}) == 3
+
+
+def test_a_spec_that_is_not_chosen_may_name_codes_that_the_tokenizer_has_no_tags_for(
+    tmp_path: Path,
+) -> None:
+    tokenizer = Tokenizer(models.BPE({"<vision>": 0, "</vision>": 1, "b": 2}, []))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    specs = ["a", "a", "audio", "a"]  # of which the lines choose the last and the second
+    records = [{"a": text, "audio": [1], "fields": specs} for text in ("b", "bb")]
+    one, other = contents(tmp_path, records, fields_from="fields", tokenizer=str(tmp_path))
+    assert one != other
 
 
 def test_base64_ids_count_as_numbers(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.pack.strategies import STRATEGIES
@@ -42,6 +43,13 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"compression": "zstd", "window": 5},
     {"pad_id": 3, "shard_bytes": 1 << 16, "shard_rows": 7},
 )
+
+
+def test_overflow_goes_with_every_strategy_that_does_not_cut_anywhere() -> None:
+    need = PackConfig.goes_with["overflow"]
+    takes = {name for name in STRATEGIES if need.is_given(PackConfig(strategy=name))}
+    assert takes == {name for name, strategy in STRATEGIES.items() if strategy.keeps_blocks}
+    assert set(STRATEGIES) == {*get_args(StrategyName)}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -47,8 +47,8 @@ def execute_here(
 
 
 @contextmanager
-def dying(at: int) -> Iterator[None]:
-    """Raise Killed at the n-th fsync or rename."""
+def dying(at: int, acts: Sequence[str] = ("fsync", "replace")) -> Iterator[None]:
+    """Raise Killed at the n-th of these acts of `os`."""
     left = at
 
     def before(act: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,10 +61,7 @@ def dying(at: int) -> Iterator[None]:
 
         return acts_or_dies
 
-    with (
-        mock.patch.object(os, "fsync", before(os.fsync)),
-        mock.patch.object(os, "replace", before(os.replace)),
-    ):
+    with mock.patch.multiple(os, **{name: before(getattr(os, name)) for name in acts}):
         yield
 
 

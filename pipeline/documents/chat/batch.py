@@ -98,7 +98,7 @@ def lay_out_conversations(
     records: Records, rules: ChatRules, reasons: dict[int, str]
 ) -> Conversations:
     """Return the conversations of the records; why others have none is added to `reasons`."""
-    found: list[_Found] = []
+    found: list[_LaidRecord] = []
     variables = rules.templates.variables
     for i, record in enumerate(records.as_rows()):
         if i in reasons:
@@ -113,11 +113,11 @@ def lay_out_conversations(
         except (ValueError, TemplateFailedError) as error:
             reasons[i] = str(error)
             continue
-        found += [_Found(i, one, each) for one, each in zip(laid, weighed, strict=True)]
+        found += [_LaidRecord(i, one, each) for one, each in zip(laid, weighed, strict=True)]
     return _conversations(found)
 
 
-class _Found(NamedTuple):
+class _LaidRecord(NamedTuple):
     record: int
     laid: Laid
     given: WeighedMessages
@@ -138,7 +138,7 @@ def _laid(each: WeighedMessages, rules: ChatRules) -> Laid:
     return laid
 
 
-def _conversations(found: Sequence[_Found]) -> Conversations:
+def _conversations(found: Sequence[_LaidRecord]) -> Conversations:
     kept = [each.record for each in found]
     left_out = [each.thinking_left_out() for each in found]
     if not any(each.given.media for each in found):

@@ -129,7 +129,7 @@ def _check_keys(
     is_same = (np.diff(piece) == 0) & (np.diff(line) == 0)
     if (is_same & (keys[1:] != keys[:-1])).any():
         raise CorruptError(f"{_keys_of(folder, shard)} gives documents of one record other keys")
-    is_own = group_key(manifest.config["keys"]) is None
+    is_own = group_key(manifest.keys) is None
     if is_own and (keys["group"] != keys["content"][:, 0]).any():
         raise CorruptError(f"{_keys_of(folder, shard)} has groups that are not of the content")
 

@@ -27,7 +27,7 @@ Pattern = dict[int, int]  # length -> copies in the row
 
 
 @dataclass(slots=True)
-class _Row:
+class _OpenRow:
     """The row being filled."""
 
     pattern: Pattern
@@ -108,11 +108,11 @@ def _share(stock: _Stock, max_segments: int) -> int:
     return -(-stock.num_pieces // max(by_tokens, by_segments))
 
 
-def no_mixing(stock: _Stock, row: _Row, max_segments: int) -> None:
+def no_mixing(stock: _Stock, row: _OpenRow, max_segments: int) -> None:
     """Leave short pieces to the end, as without a cap."""
 
 
-def _shortest_first(stock: _Stock, row: _Row, max_segments: int, part: float) -> None:
+def _shortest_first(stock: _Stock, row: _OpenRow, max_segments: int, part: float) -> None:
     """Fill some of the row's share with the shortest pieces that are left."""
     wanted = int(part * (_share(stock, max_segments) - 3))  # beside the longest and a pair
     while wanted > 0 and (length := stock.shortest(row.pattern)) and length <= row.room:
@@ -121,15 +121,15 @@ def _shortest_first(stock: _Stock, row: _Row, max_segments: int, part: float) ->
         wanted -= copies
 
 
-def half_shortest(stock: _Stock, row: _Row, max_segments: int) -> None:
+def half_shortest(stock: _Stock, row: _OpenRow, max_segments: int) -> None:
     _shortest_first(stock, row, max_segments, 0.5)
 
 
-def all_shortest(stock: _Stock, row: _Row, max_segments: int) -> None:
+def all_shortest(stock: _Stock, row: _OpenRow, max_segments: int) -> None:
     _shortest_first(stock, row, max_segments, 1.0)
 
 
-def near_mean(stock: _Stock, row: _Row, max_segments: int) -> None:
+def near_mean(stock: _Stock, row: _OpenRow, max_segments: int) -> None:
     """Add pieces of the length that the row's share can have on average in the room left."""
     wanted = _share(stock, max_segments) - 1
     while wanted > 2 and row.room:
@@ -143,7 +143,7 @@ def near_mean(stock: _Stock, row: _Row, max_segments: int) -> None:
         wanted -= copies
 
 
-Mixing = Callable[[_Stock, _Row, int], None]
+Mixing = Callable[[_Stock, _OpenRow, int], None]
 MIXINGS: tuple[Mixing, ...] = (no_mixing, half_shortest, all_shortest, near_mean)
 
 
@@ -156,7 +156,7 @@ def fill_exactly(
     most = capacity if max_segments is None else max_segments
     while stock.num_pieces:
         longest = stock.longest(capacity, {})
-        row = _Row(pattern={longest: 1}, room=capacity - longest, segments=most - 1)
+        row = _OpenRow(pattern={longest: 1}, room=capacity - longest, segments=most - 1)
         mix(stock, row, most)
         _fill(stock, row, longest)
         num_rows = stock.take(row.pattern)
@@ -167,7 +167,7 @@ def fill_exactly(
     return runs
 
 
-def _fill(stock: _Stock, row: _Row, longest: int) -> None:
+def _fill(stock: _Stock, row: _OpenRow, longest: int) -> None:
     """Add pieces until there is no room, segment or piece left."""
     while row.room and row.segments:
         if stock.spare(row.room, row.pattern):
