@@ -5,13 +5,14 @@
     done            00002 is continued; parts 00000, 00001 and 00002 are the new generation
 
 A part is found by its fingerprint, so that whatever was made is made once, whichever run began it.
-Parts that no generation needs any more stay: `dataprep clean` removes them.
+Inputs of equal content give parts of one fingerprint, each in a folder of its own. Parts that no
+generation needs any more stay: `dataprep clean` removes them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -46,6 +47,10 @@ class WantedPart(Generic[G]):
 
     fingerprint: str
     make: Callable[[str, Report], object]  # given the folder, and what progress is reported to
+    paths: tuple[str, ...] = ()  # of its inputs; a part that names others is another, if told
+
+    def is_there_as(self, part: G) -> bool:
+        return not self.paths or self.paths == tuple(source.path for source in part.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +81,33 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
     """Return the generation of the planned parts, in their order; make what is missing of it."""
     kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
-    made: dict[str, list[Chosen[G]]] = {}  # several of one fingerprint: of files with equal content
-    for name, part in finished_parts(out, kind):
-        made.setdefault(part.fingerprint, []).append((name, part))
+    before = current(out, kind)
+    named = [part.path for part in before.parts] if before else []
+    made = _by_fingerprint(out, kind, named)
     chosen: list[Chosen[G]] = []
     for each in wanted:
-        known = made.get(each.fingerprint)
-        if known:
-            chosen.append(known.pop(0))
+        alike = made.get(each.fingerprint, {})
+        name = next((name for name, part in alike.items() if each.is_there_as(part)), None)
+        if name is not None:
+            chosen.append((name, alike.pop(name)))  # no part stands for two
             continue
         name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
         each.make(str(out / name), report)
         chosen.append((name, _part(out / name, kind, each.fingerprint)))
     chosen = planned.finish(out, chosen)
-    before = current(out, kind)
-    places = [number_in(part.path) for part in before.parts] if before else []
+    places = [number_in(name) for name in named]
     anew = [number_in(name) for name, _ in chosen][: len(places)] != places
     return publish_generation(out, chosen, anew=anew)
+
+
+def _by_fingerprint(out: Path, kind: type[G], named: Sequence[str]) -> dict[str, dict[str, G]]:
+    """Return the finished parts of each fingerprint, by path: first those that are named, so that
+    each stays in its place."""
+    finished = dict(finished_parts(out, kind))
+    found: dict[str, dict[str, G]] = {}
+    for name in (*named, *finished):
+        found.setdefault(finished[name].fingerprint, {})[name] = finished[name]
+    return found
 
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:

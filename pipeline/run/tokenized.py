@@ -141,7 +141,8 @@ class _Maker:
 
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
-        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make)
+        paths = tuple(source.path for source in chosen.values())
+        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make, paths=paths)
 
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty

@@ -1,0 +1,101 @@
+"""Inputs of equal content, and what must know them apart; the order in which parts came in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import RunCli
+from support.nights import texts_of, whole_texts, write_config, write_lines
+
+TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
+
+
+def packed_texts(out: Path) -> list[str]:
+    """Return the texts of all splits and corpora."""
+    places = [path.parent for path in out.glob("*/packed-64/**/manifest.json")]
+    tops = [place for place in places if "parts" not in place.parts]
+    return sorted(text for place in tops for text in whole_texts(place))
+
+
+@pytest.mark.parametrize("texts", [["one", "two"], []], ids=["equal", "empty"])
+def test_files_of_equal_content_are_parts_of_their_own(
+    run_cli: RunCli, tmp_path: Path, texts: list[str]
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"])
+    write_lines(tmp_path / "raw/a.jsonl", ["zero"])
+    run_cli("run", config)
+    for name in "bcd":  # a night each
+        write_lines(tmp_path / f"raw/{name}.jsonl", texts)
+        run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["zero", *texts * 3]
+    assert whole_texts(tmp_path / PACKED) == sorted(["zero", *texts * 3])
+    before = (tmp_path / TOKENIZED / "manifest.json").read_bytes()
+    run_cli("run", config)
+    assert (tmp_path / TOKENIZED / "manifest.json").read_bytes() == before
+    for folder in (TOKENIZED, PACKED):
+        run_cli("verify", tmp_path / folder)
+
+
+def test_a_document_is_forgotten_in_one_of_two_equal_files(run_cli: RunCli, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"])
+    for name in "ab":
+        write_lines(tmp_path / f"raw/{name}.jsonl", ["one", "two"])
+        run_cli("run", config)
+    for name, left in (("b", ["one", "one", "two"]), ("a", ["one", "one"])):
+        (tmp_path / "gone.txt").write_text(f"{name}.jsonl:2\n")
+        run_cli("forget", tmp_path / "out", "--documents", tmp_path / "gone.txt")
+        assert whole_texts(tmp_path / PACKED) == left
+        run_cli("clean", tmp_path / "out", "--keep", "1", "--go")
+        run_cli("run", config)
+        assert whole_texts(tmp_path / PACKED) == left
+        run_cli("verify", tmp_path / PACKED)
+
+
+def test_a_file_with_the_content_that_another_had_is_new(run_cli: RunCli, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed="rebuild")
+    write_lines(tmp_path / "raw/a.jsonl", ["one"])
+    run_cli("run", config)
+    write_lines(tmp_path / "raw/a.jsonl", ["two"])
+    run_cli("run", config)
+    write_lines(tmp_path / "raw/b.jsonl", ["one"])
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["two", "one"]
+    assert '"why": []' in run_cli("run", config, "--why", "--json").stdout
+    before = (tmp_path / TOKENIZED / "manifest.json").read_bytes()
+    run_cli("run", config)
+    assert (tmp_path / TOKENIZED / "manifest.json").read_bytes() == before
+
+
+def test_duplicates_are_found_among_files_of_equal_content(run_cli: RunCli, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], dedup="exact")
+    for name in "ab":
+        write_lines(tmp_path / f"raw/{name}.jsonl", ["one", "two"])
+        run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["one", "two"]
+    run_cli("verify", tmp_path / PACKED)
+
+
+def test_other_rates_keep_the_order_in_which_parts_came_in(run_cli: RunCli, tmp_path: Path) -> None:
+    corpora = {name: {"inputs": [f"{name}/*.jsonl"]} for name in ("web", "chat")}
+    write_lines(tmp_path / "web/a.jsonl", ["one", "two"])
+    write_lines(tmp_path / "chat/a.jsonl", ["one", "three"])
+
+    def run(**splits: float) -> None:
+        run_cli(
+            "run",
+            write_config(tmp_path / "c.json", corpora=corpora, splits=splits, dedup="exact"),
+        )
+
+    run(train=0.5, validation=0.5)
+    write_lines(tmp_path / "web/b.jsonl", ["three", "four"])  # behind the first of chat
+    run(train=0.5, validation=0.5)
+    run(train=0.75, validation=0.25)
+    assert packed_texts(tmp_path / "out") == ["four", "one", "three", "two"]
+    assert texts_in(tmp_path / "out/chat") == ["three"]
+
+
+def texts_in(corpus: Path) -> list[str]:
+    tops = corpus.glob("packed-64/*/manifest.json")
+    return sorted(text for path in tops for text in whole_texts(path.parent))
