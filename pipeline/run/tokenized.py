@@ -24,6 +24,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
 from dataprep.pipeline.run.changes import (
+    MOST_NAMED,
     Changes,
     as_recorded,
     changes_since,
@@ -31,7 +32,7 @@ from dataprep.pipeline.run.changes import (
     tail_since,
 )
 from dataprep.pipeline.run.forget import without
-from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest
+from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest, lost_keys
 from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
     PlannedParts,
@@ -79,6 +80,11 @@ def plan_tokenized(
     changes = changes_since(recorded, found.sources, tail)
     gone = [path for path in changes.gone if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
+    notes += [
+        f"{request} is to be forgotten, but only in what was there when that was asked for: the "
+        "splits are not by this key any more"
+        for request in lost_keys(ledger, config.keys)[:MOST_NAMED]
+    ]
     if len(gone) < len(changes.gone):
         reasons.append("its codes were made anew")
     if have is None:
