@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from conftest import RunCli
+from dataprep.loaders import open_dataset
 from support.nights import texts_of, whole_texts, write_config, write_lines
 
 TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
@@ -38,13 +40,13 @@ def test_files_of_equal_content_are_parts_of_their_own(
         run_cli("verify", tmp_path / folder)
 
 
-def test_a_document_is_forgotten_in_one_of_two_equal_files(run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_document_is_forgotten_in_equal_files(run_cli: RunCli, tmp_path: Path) -> None:
     config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"])
     for name in "ab":
-        write_lines(tmp_path / f"raw/{name}.jsonl", ["one", "two"])
+        write_lines(tmp_path / f"raw/{name}.jsonl", ["one", "two", "three"])
         run_cli("run", config)
-    for name, left in (("b", ["one", "one", "two"]), ("a", ["one", "one"])):
-        (tmp_path / "gone.txt").write_text(f"{name}.jsonl:2\n")
+    for line, left in ((2, ["one", "one", "three", "three"]), (3, ["one", "one"])):
+        (tmp_path / "gone.txt").write_text(f"b.jsonl:{line}\n")
         run_cli("forget", tmp_path / "out", "--documents", tmp_path / "gone.txt")
         assert whole_texts(tmp_path / PACKED) == left
         run_cli("clean", tmp_path / "out", "--keep", "1", "--go")
@@ -99,3 +101,31 @@ def test_other_rates_keep_the_order_in_which_parts_came_in(run_cli: RunCli, tmp_
 def texts_in(corpus: Path) -> list[str]:
     tops = corpus.glob("packed-64/*/manifest.json")
     return sorted(text for path in tops for text in whole_texts(path.parent))
+
+
+def write_chat(path: Path, *texts: str) -> None:
+    answer = {"role": "assistant", "content": "yes"}
+    records = [{"messages": [{"role": "user", "content": text}, answer]} for text in texts]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_each_input_of_conversations_grows_by_itself(run_cli: RunCli, tmp_path: Path) -> None:
+    def reasons(*inputs: str) -> list[str]:
+        write_config(config, inputs=inputs, chat={"template": "chatml"})
+        found = json.loads(run_cli("run", config, "--why", "--json").stdout)
+        run_cli("run", config)
+        return [reason for step in found for reason in step["why"]]
+
+    config = tmp_path / "c.json"
+    write_chat(tmp_path / "one/a.jsonl", "first")
+    reasons("one/*.jsonl")
+    write_chat(tmp_path / "two/b.jsonl", "second")
+    assert "1 new file" in reasons("one/*.jsonl", "two/*.jsonl")[0]
+    write_chat(tmp_path / "one/c.jsonl")
+    assert "1 new file" in reasons("one/*.jsonl", "two/*.jsonl")[0]
+    assert reasons("two/*.jsonl", "one/*.jsonl") == []
+    write_chat(tmp_path / "one/d.jsonl", "third")
+    assert "1 new file" in reasons("two/*.jsonl", "one/*.jsonl")[0]
+    run_cli("verify", tmp_path / TOKENIZED)
+    assert len(open_dataset(tmp_path / TOKENIZED)) == 3
