@@ -29,11 +29,12 @@ from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.versions import identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
-from dataprep.pipeline.storage.parts import PARTS, G, part_name
+from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, G, part_name
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
+_NAMED = re.compile(rb'"parts/([0-9]{5,}(?:-[0-9]+)?)"')  # in the file of a generation
 
 STATE = ".run"  # folder below `out` for what runs must know of each other
 
@@ -141,7 +142,7 @@ def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    return part_name(max((number_in(place.name) for place in part_folders(out)), default=-1) + 1)
+    return part_name(max(map(number_in, _names_used(out)), default=-1) + 1)
 
 
 def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
@@ -176,8 +177,15 @@ def _next_version(out: Path, name: str) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    versions = [int(place.name.partition("-")[2] or 0) for place in own if place.exists()]
+    versions = [int(n.partition("-")[2] or 0) for n in _names_used(out) if number_in(n) == number]
     return part_name(number, max(versions) + 1)
+
+
+def _names_used(out: Path) -> set[str]:
+    """Return the names of all parts, also of those that are gone: older generations name them."""
+    files = (out / GENERATIONS).glob("*.json")
+    named = {name.decode() for file in files for name in _NAMED.findall(file.read_bytes())}
+    return named | {place.name for place in part_folders(out)}
 
 
 def number_in(name: str) -> int:

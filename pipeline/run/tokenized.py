@@ -20,6 +20,7 @@ from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.errors import ConfigError, counted
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
@@ -114,16 +115,25 @@ def _found(
 ) -> tuple[TokenizeConfig, FoundSources]:
     """Return the config with all inputs, and what they name; codes are one, however many parts."""
     if codes is None:
-        return config, find_all_sources(config, cache_dir, None)
+        return config, _find(config, cache_dir)
     own = config.inputs
     parts = (InputConfig(path=str(part)) for part in codes.parts)
     each = config.model_copy(update={"inputs": (*own, *parts)})
-    found = find_all_sources(each, cache_dir, None)
+    found = _find(each, cache_dir)
     whole = (*own, InputConfig(path=str(codes.folder)))
     return (
         config.model_copy(update={"inputs": whole}),
         replace(found, inputs=tuple(min(i, len(own)) for i in found.inputs)),
     )
+
+
+def _find(config: TokenizeConfig, cache_dir: Path) -> FoundSources:
+    """Return the sources, which are known by their paths; ConfigError if one is there twice."""
+    found = find_all_sources(config.model_copy(update={"allow_duplicates": True}), cache_dir, None)
+    pairs = zip(found.sources, found.inputs, strict=True)
+    named = ((config.inputs[i].path, source.path) for source, i in pairs)
+    refuse_twice(named, " or name it in a corpus of its own")
+    return found
 
 
 def _is_of(codes: MadeCodes | None, path: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from conftest import RunCli
 from dataprep.loaders import open_dataset
+from dataprep.pipeline.errors import ConfigError
 from support.nights import texts_of, whole_texts, write_config, write_lines
 
 TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
@@ -129,3 +130,30 @@ def test_each_input_of_conversations_grows_by_itself(run_cli: RunCli, tmp_path: 
     assert "1 new file" in reasons("two/*.jsonl", "one/*.jsonl")[0]
     run_cli("verify", tmp_path / TOKENIZED)
     assert len(open_dataset(tmp_path / TOKENIZED)) == 3
+
+
+def test_a_number_of_a_part_that_was_removed_is_not_used_again(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    config = tmp_path / "c.json"
+    write_lines(tmp_path / "raw/a.jsonl", ["one"])
+    for separator in (" ", "-", " "):
+        write_config(config, inputs=["raw/*.jsonl"], subfield_separator=separator)
+        run_cli("run", config)
+    run_cli("clean", tmp_path / "out", "--keep", "1", "--go")
+    write_lines(tmp_path / "raw/b.jsonl", ["two"])
+    run_cli("run", config)
+    for folder in (TOKENIZED, PACKED):
+        run_cli("verify", tmp_path / folder)
+    with pytest.raises(ConfigError, match=r"generation 1 of .* cannot be read any more"):
+        open_dataset(tmp_path / TOKENIZED, generation=1)
+
+
+def test_a_file_that_a_corpus_names_twice_is_refused(run_cli: RunCli, tmp_path: Path) -> None:
+    write_lines(tmp_path / "raw/a.jsonl", ["one"])
+    inputs = [{"path": "raw/a.jsonl"}, {"path": "raw/*.jsonl", "fields": "'x',text"}]
+    config = write_config(tmp_path / "c.json", inputs=inputs, allow_duplicates=True)
+    done = run_cli("run", config, check=False)
+    assert done.code == 2
+    assert "is the same file as" in done.stderr
+    assert "a corpus of its own" in done.stderr
