@@ -52,4 +52,6 @@ def forget_command(
         more = len(found.not_found) - MOST_NAMED
         if more > 0:
             echo(f"… and {counted(more, 'more request')} not found")
+        for folder in found.behind:
+            echo(f"{folder} is not of the documents that are there now; run makes it anew")
         show_next("dataprep", "clean", out, "--keep", "1")

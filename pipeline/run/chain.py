@@ -26,7 +26,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
-from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger
+from dataprep.pipeline.run.forgotten import keys_needed, read_ledger
 from dataprep.pipeline.run.listed import codes_of
 from dataprep.pipeline.run.packed import PackOf, plan_packed
 from dataprep.pipeline.run.parts import PlannedParts, current, finished_parts, settle
@@ -202,14 +202,15 @@ class StepChain:
         )
 
     def _plan_tokenized(self, step: ChainStep, out: Path) -> PlannedParts[TokenizedManifest]:
-        config = self.config.tokenize(step.corpus)
+        config, ledger = self.config.tokenize(step.corpus), read_ledger(Path(self.config.out))
+        config = config.model_copy(update={"keys": keys_needed(ledger, config.keys)})
         codes = None
         if config.encode.inputs:
             place = self._place(f"{step.corpus}/{CODES}")
             codes = codes_of(place)
             if codes is None:
                 raise ConfigError(f"{place} is not there yet; run its step first: --only encode")
-        return plan_tokenized(out, config, self.config, self._ledger(), self.cache_dir, codes)
+        return plan_tokenized(out, config, self.config, ledger, self.cache_dir, codes)
 
     def _plan_packed(self, step: ChainStep, *, writes: bool) -> PlannedParts[PackedManifest]:
         place = self._place(f"{step.corpus}/{TOKENIZED}")
@@ -254,9 +255,6 @@ class StepChain:
             for path in (found.now, found.before)
         )
         return now, before
-
-    def _ledger(self) -> tuple[ForgetRequest, ...]:
-        return read_ledger(Path(self.config.out))
 
 
 def _of_parts(out: Path, planned: PlannedParts[G]) -> PlannedStep:

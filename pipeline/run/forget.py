@@ -12,7 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import disk_errors_named
@@ -24,11 +28,13 @@ from dataprep.pipeline.run.forgotten import (
     write_ledger,
 )
 from dataprep.pipeline.run.generations import publish_generation
-from dataprep.pipeline.run.parts import Chosen, current, version_without
+from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 from dataprep.pipeline.storage.parts import G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.types import Offsets
 
 TOKENIZED = "tokenized"
 
@@ -47,6 +53,7 @@ class Forgetting:
     documents: tuple[Forgotten, ...]
     not_found: tuple[str, ...]  # requests
     generations: dict[str, int]  # of the datasets that lost documents, by folder
+    behind: tuple[str, ...]  # packed datasets of documents that are not there any more
 
 
 def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
@@ -57,29 +64,34 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
             f"{out} holds no dataset of dataprep run; name the folder that is `out` in its config"
         )
     with locked(out), disk_errors_named(out):
-        found, remembered = _look_up(corpora, requests)
-        if not found:
+        found = _look_up(corpora, requests)
+        if not found.documents:
             raise InputError(
                 f"none of these documents is in {out}, for example {requests[0]}; dataprep stats "
                 "--by file shows the files of a dataset; contents are known if there are splits or "
                 "dedup, values of a key if the splits are by that key"
             )
-        write_ledger(out, (*read_ledger(out), *remembered))
+        write_ledger(out, (*read_ledger(out), *found.remembered))
         ledger = read_ledger(out)
         generations: dict[str, int] = {}
+        behind: list[str] = []
         for corpus in corpora:
-            generations |= forget_in(corpus, ledger)
-    said = {each.request for each in found}
+            new, left = forget_in(corpus, ledger)
+            generations |= new
+            behind += left
     return Forgetting(
-        documents=tuple(found),
-        not_found=tuple(str(request) for request in requests if str(request) not in said),
+        documents=tuple(found.documents),
+        not_found=tuple(str(request) for request in requests if str(request) not in found.requests),
         generations=generations,
+        behind=tuple(behind),
     )
 
 
-def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> dict[str, int]:
-    """Make the generations of a corpus without what is on the list; return those that are new."""
+def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> tuple[dict[str, int], list[str]]:
+    """Make the generations of a corpus without what is on the list; return those that are new, and
+    the datasets of which it is not known whether they hold it."""
     changed: dict[str, int] = {}
+    behind: list[str] = []
     place = corpus / TOKENIZED
     tokenized = current(place, TokenizedManifest)
     assert tokenized is not None, place
@@ -87,19 +99,40 @@ def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> dict[str, int]:
     kept = without(place, names, ledger)
     if kept != names:
         changed[str(place)] = publish_generation(place, kept).generation
-    taken = [forgotten_in(place / name, part) for name, part in kept]
     for packed in packed_in(corpus):
         manifest = current(packed, PackedManifest)
         assert manifest is not None, packed
         before = _parts(packed, manifest)
-        after = [
-            version_without(packed, name, part, documents)
-            for (name, part), documents in zip(before, taken, strict=False)
+        taken = [
+            _taken_from(place, part, kept[i : i + 1], ledger) for i, (_, part) in enumerate(before)
         ]
-        after += before[len(after) :]  # those are of parts that are gone: the next run sees to it
+        after = [
+            (name, part) if gone is None else version_without(packed, name, part, gone)
+            for (name, part), gone in zip(before, taken, strict=True)
+        ]
         if after != before:
             changed[str(packed)] = publish_generation(packed, after).generation
-    return changed
+        if any(gone is None for gone in taken):
+            behind.append(str(packed))
+    return changed, behind
+
+
+def _taken_from(
+    place: Path,
+    packed: PackedManifest,
+    likely: Sequence[Chosen[TokenizedManifest]],
+    ledger: Sequence[ForgetRequest],
+) -> Offsets | None:
+    """Return the documents that go from a packed part; None if what it was made of is not there.
+
+    A tokenized dataset that was made anew may have left it behind, with other documents.
+    """
+    (made_of,) = origin_of(packed)["identity"]["sources"]
+    for name, part in chain(likely, finished_parts(place, TokenizedManifest)):
+        if made_of in (part.fingerprint, origin_of(part)["fingerprint"]):
+            found = DocumentFinder(place / name, part).find(ledger)
+            return np.union1d(found, forgotten_in(place / name, part))
+    return None
 
 
 def without(
@@ -125,25 +158,44 @@ def _parts(place: Path, manifest: G) -> list[Chosen[G]]:
     return [(entry.path, part) for entry, (_, part) in pairs]
 
 
-def _look_up(
-    corpora: Sequence[Path], requests: Sequence[ForgetRequest]
-) -> tuple[list[Forgotten], list[ForgetRequest]]:
-    """Return the documents that are meant, and how to find them again."""
-    found: list[Forgotten] = []
-    remembered: list[ForgetRequest] = []
+class _Meant(NamedTuple):
+    """What requests mean."""
+
+    documents: list[Forgotten]  # those of equal content, too
+    remembered: list[ForgetRequest]  # how they are found again
+    requests: set[str]  # that mean any
+
+
+def _look_up(corpora: Sequence[Path], requests: Sequence[ForgetRequest]) -> _Meant:
+    told: dict[str, tuple[ForgetRequest, str]] = {}  # what is remembered, and for which request
+    meaning = set[str]()
+    for _, _, finder in _finders(corpora):
+        for request, numbers in finder.find_each(requests):
+            for each in finder.resolved(request, numbers) if len(numbers) else ():
+                told.setdefault(each.as_json(), (each, str(request)))
+                meaning.add(str(request))
+    remembered = [each for each, _ in told.values()]
+    found = {
+        (str(place), first + number): told[each.as_json()][1]
+        for place, first, finder in _finders(corpora)
+        for each, numbers in finder.find_each(remembered)
+        for number in numbers.tolist()
+    }
+    documents = [
+        Forgotten(request=request, dataset=dataset, document=number)
+        for (dataset, number), request in sorted(found.items())
+    ]
+    return _Meant(documents, remembered, meaning)
+
+
+def _finders(corpora: Sequence[Path]) -> Iterator[tuple[Path, int, DocumentFinder]]:
+    """Yield for each part its tokenized dataset, the number of its first document there, and what
+    finds documents in it."""
     for corpus in corpora:
         place = corpus / TOKENIZED
         manifest = current(place, TokenizedManifest)
         assert manifest is not None
         first = 0
         for folder, part in parts_of(place, manifest):
-            finder = DocumentFinder(folder, part)
-            for request, documents in finder.find_each(requests):
-                found += [
-                    Forgotten(request=str(request), dataset=str(place), document=first + number)
-                    for number in documents.tolist()
-                ]
-                if len(documents):
-                    remembered += finder.resolved(request, documents)
+            yield place, first, DocumentFinder(folder, part)
             first += part.counts["documents_written"]
-    return found, remembered

@@ -4,7 +4,7 @@
 
     content 1cb9f4ab…      wherever it comes from, also in files that are read later
     key id = 17            every record with this value, if the split is by this key
-    line 12 of a.jsonl     of the file as it was then
+    line 12 of 99aa…       of a file of this content, or one that was appended to it
 
 The list is kept, so that what was forgotten stays away when a corpus is made anew.
 """
@@ -27,7 +27,9 @@ from numpy.typing import NDArray
 from dataprep.pipeline.errors import ConfigError, CorruptError, short
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.run.parts import STATE
+from dataprep.pipeline.sources.tail import begins_with
 from dataprep.pipeline.storage.keys import (
+    CONTENT,
     OF_KEY,
     content_of_hex,
     groups_of,
@@ -36,6 +38,7 @@ from dataprep.pipeline.storage.keys import (
 )
 from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.origins import Origins, origins_of
+from dataprep.pipeline.storage.provenance import OriginFile
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
@@ -55,11 +58,16 @@ class ForgetRequest:
     path: str = ""
     line: int = 0  # from 1
     fingerprint: str = ""  # of the file, once it is known
+    bytes: int = 0  # of the file then
 
     def __str__(self) -> str:
         if self.content:
             return f"content:{self.content}"
         return f"{self.path}:{self.line}" if self.path else f"{self.key}={self.value}"
+
+    def as_json(self) -> str:
+        """Return it as the list has it, which tells 1 from true."""
+        return json.dumps(asdict(self), sort_keys=True)
 
 
 Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
@@ -117,10 +125,20 @@ def read_ledger(out: Path) -> tuple[ForgetRequest, ...]:
     return decode_as(data, tuple[ForgetRequest, ...])
 
 
+def keys_needed(ledger: Iterable[ForgetRequest], keys: str | None) -> str | None:
+    """Return which keys documents need, so that contents on the list are found among them."""
+    return keys or (CONTENT if any(request.content for request in ledger) else None)
+
+
+def lost_keys(ledger: Iterable[ForgetRequest], keys: str | None) -> list[str]:
+    """Return the requests that cannot be looked for, as documents do not have their key."""
+    return [str(each) for each in ledger if each.key and keys != f"{OF_KEY}{each.key}"]
+
+
 def write_ledger(out: Path, requests: Iterable[ForgetRequest]) -> None:
     """Write the list durably, each thing once."""
     make_folder((out / LEDGER).parent)
-    once = dict.fromkeys(json.dumps(asdict(request), sort_keys=True) for request in requests)
+    once = dict.fromkeys(request.as_json() for request in requests)
     write_sealed(out / LEDGER, f"[{', '.join(once)}]".encode())
 
 
@@ -131,6 +149,7 @@ class DocumentFinder:
         self._place, self._manifest = place, manifest
         self._origins: Origins | None = None
         self._keys: NDArray[Any] | None = None
+        self._longer: dict[tuple[str, int, str], bool] = {}  # files that begin with others
 
     @property
     def has_keys(self) -> bool:
@@ -155,23 +174,32 @@ class DocumentFinder:
 
     def resolved(self, request: ForgetRequest, documents: Offsets) -> list[ForgetRequest]:
         """Return what to remember, so that the same documents are found again."""
-        if request.content or request.key or not len(documents):
+        if request.content:
             return [request]
-        if self.has_keys:
+        if request.path and self.has_keys:
             contents = hex_of_content(self._read_keys()["content"][documents])
             return [ForgetRequest(content=content) for content in contents]
-        files, _ = self._read_origins().of(documents)
-        file = self._read_origins().files[int(files[0])]
-        return [ForgetRequest(path=file.path, line=request.line, fingerprint=file.fingerprint)]
+        origins = self._read_origins()
+        files, lines = origins.of(documents)
+        found = [
+            ForgetRequest(
+                path=file.path,
+                line=line + 1,
+                fingerprint=file.fingerprint,
+                bytes=file.start + max(file.bytes, 0),
+            )
+            for file, line in zip((origins.files[i] for i in files), lines.tolist(), strict=True)
+        ]
+        return [request, *found] if request.key else found  # splits may be by another key later
 
     def _by_content(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
         own = _whole(self._read_keys()["content"])
         order = np.argsort(own, kind="stable")
-        for request in requests:
-            wanted = _whole(content_of_hex([request.content]))[0]
-            first, last = (
-                np.searchsorted(own[order], wanted, side=side) for side in ("left", "right")
-            )
+        wanted = _whole(content_of_hex([request.content for request in requests]))
+        firsts, lasts = (
+            np.searchsorted(own[order], wanted, side=side) for side in ("left", "right")
+        )
+        for request, first, last in zip(requests, firsts, lasts, strict=True):
             yield request, order[first:last].astype(np.int64)
 
     def _by_key(self, request: ForgetRequest) -> Offsets:
@@ -183,15 +211,26 @@ class DocumentFinder:
 
     def _by_line(self, request: ForgetRequest) -> Offsets:
         origins = self._read_origins()
-        names = {request.path, os.path.abspath(request.path)}
-        end = f"/{request.path.removeprefix('./')}"
-        found = [
-            origins.documents_of(number, request.line - 1)
-            for number, file in enumerate(origins.files)
-            if (file.path in names or (not request.fingerprint and file.path.endswith(end)))
-            and request.fingerprint in ("", file.fingerprint)
-        ]
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+        found = [np.zeros(0, np.int64)]
+        for number, file in enumerate(origins.files):
+            own = origins.documents_of(number, request.line - 1)
+            if len(own) and self._is_meant(file, request):
+                found.append(own)
+        return np.unique(np.concatenate(found))
+
+    def _is_meant(self, file: OriginFile, request: ForgetRequest) -> bool:
+        """Return whether a file is the one of a request, perhaps under another name or longer."""
+        if not request.fingerprint:
+            names = {request.path, os.path.abspath(request.path)}
+            return file.path in names or file.path.endswith(f"/{request.path.removeprefix('./')}")
+        if file.fingerprint == request.fingerprint:
+            return True
+        if not file.start < request.bytes < file.start + file.bytes:
+            return False
+        asked = file.path, request.bytes, request.fingerprint
+        if asked not in self._longer:
+            self._longer[asked] = begins_with(*asked)
+        return self._longer[asked]
 
     def _read_keys(self) -> NDArray[Any]:
         if self._keys is None:

@@ -52,9 +52,10 @@ class _PlannedPart:
 def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManifest]:
     """Compare the dataset with what it should be, part by part."""
     made = [part for _, part in finished_parts(out, PackedManifest)]
-    planned = [_planned(each, made) for each in wanted]
     have = current(out, PackedManifest)
     parts = [part for _, part in parts_of(out, have)] if have else []
+    # What has this place already comes first: inputs of equal content give parts that are alike.
+    planned = [_planned(each, [*parts[i : i + 1], *made]) for i, each in enumerate(wanted)]
     reasons = [] if have else ["it is not there yet"]
     for part, each in zip(parts, planned, strict=False):
         if part.fingerprint != fingerprint(each.identity):

@@ -5,13 +5,14 @@
     done            00002 is continued; parts 00000, 00001 and 00002 are the new generation
 
 A part is found by its fingerprint, so that whatever was made is made once, whichever run began it.
-Parts that no generation needs any more stay: `dataprep clean` removes them.
+Inputs of equal content give parts of one fingerprint, each in a folder of its own. Parts that no
+generation needs any more stay: `dataprep clean` removes them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -28,11 +29,12 @@ from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.versions import identity_without, write_without
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
-from dataprep.pipeline.storage.parts import PARTS, G, part_name
+from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, G, part_name
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
+_NAMED = re.compile(rb'"parts/([0-9]{5,}(?:-[0-9]+)?)"')  # in the file of a generation
 
 STATE = ".run"  # folder below `out` for what runs must know of each other
 
@@ -46,6 +48,10 @@ class WantedPart(Generic[G]):
 
     fingerprint: str
     make: Callable[[str, Report], object]  # given the folder, and what progress is reported to
+    paths: tuple[str, ...] = ()  # of its inputs; a part that names others is another, if told
+
+    def is_there_as(self, part: G) -> bool:
+        return not self.paths or self.paths == tuple(source.path for source in part.sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,23 +82,33 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
     """Return the generation of the planned parts, in their order; make what is missing of it."""
     kind, wanted = planned.kind, planned.parts
     make_folder(out / PARTS)
-    made: dict[str, list[Chosen[G]]] = {}  # several of one fingerprint: of files with equal content
-    for name, part in finished_parts(out, kind):
-        made.setdefault(part.fingerprint, []).append((name, part))
+    before = current(out, kind)
+    named = [part.path for part in before.parts] if before else []
+    made = _by_fingerprint(out, kind, named)
     chosen: list[Chosen[G]] = []
     for each in wanted:
-        known = made.get(each.fingerprint)
-        if known:
-            chosen.append(known.pop(0))
+        alike = made.get(each.fingerprint, {})
+        name = next((name for name, part in alike.items() if each.is_there_as(part)), None)
+        if name is not None:
+            chosen.append((name, alike.pop(name)))  # no part stands for two
             continue
         name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
         each.make(str(out / name), report)
         chosen.append((name, _part(out / name, kind, each.fingerprint)))
     chosen = planned.finish(out, chosen)
-    before = current(out, kind)
-    places = [number_in(part.path) for part in before.parts] if before else []
+    places = [number_in(name) for name in named]
     anew = [number_in(name) for name, _ in chosen][: len(places)] != places
     return publish_generation(out, chosen, anew=anew)
+
+
+def _by_fingerprint(out: Path, kind: type[G], named: Sequence[str]) -> dict[str, dict[str, G]]:
+    """Return the finished parts of each fingerprint, by path: first those that are named, so that
+    each stays in its place."""
+    finished = dict(finished_parts(out, kind))
+    found: dict[str, dict[str, G]] = {}
+    for name in (*named, *finished):
+        found.setdefault(finished[name].fingerprint, {})[name] = finished[name]
+    return found
 
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
@@ -126,7 +142,7 @@ def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    return part_name(max((number_in(place.name) for place in part_folders(out)), default=-1) + 1)
+    return part_name(max(map(number_in, _names_used(out)), default=-1) + 1)
 
 
 def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
@@ -161,8 +177,15 @@ def _next_version(out: Path, name: str) -> str:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
-    versions = [int(place.name.partition("-")[2] or 0) for place in own if place.exists()]
+    versions = [int(n.partition("-")[2] or 0) for n in _names_used(out) if number_in(n) == number]
     return part_name(number, max(versions) + 1)
+
+
+def _names_used(out: Path) -> set[str]:
+    """Return the names of all parts, also of those that are gone: older generations name them."""
+    files = (out / GENERATIONS).glob("*.json")
+    named = {name.decode() for file in files for name in _NAMED.findall(file.read_bytes())}
+    return named | {place.name for place in part_folders(out)}
 
 
 def number_in(name: str) -> int:

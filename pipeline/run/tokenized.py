@@ -20,10 +20,12 @@ from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.errors import ConfigError, counted
+from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
 from dataprep.pipeline.run.changes import (
+    MOST_NAMED,
     Changes,
     as_recorded,
     changes_since,
@@ -31,7 +33,7 @@ from dataprep.pipeline.run.changes import (
     tail_since,
 )
 from dataprep.pipeline.run.forget import without
-from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest
+from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest, lost_keys
 from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
     PlannedParts,
@@ -79,6 +81,11 @@ def plan_tokenized(
     changes = changes_since(recorded, found.sources, tail)
     gone = [path for path in changes.gone if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
+    notes += [
+        f"{request} is to be forgotten, but only in what was there when that was asked for: the "
+        "splits are not by this key any more"
+        for request in lost_keys(ledger, config.keys)[:MOST_NAMED]
+    ]
     if len(gone) < len(changes.gone):
         reasons.append("its codes were made anew")
     if have is None:
@@ -108,16 +115,25 @@ def _found(
 ) -> tuple[TokenizeConfig, FoundSources]:
     """Return the config with all inputs, and what they name; codes are one, however many parts."""
     if codes is None:
-        return config, find_all_sources(config, cache_dir, None)
+        return config, _find(config, cache_dir)
     own = config.inputs
     parts = (InputConfig(path=str(part)) for part in codes.parts)
     each = config.model_copy(update={"inputs": (*own, *parts)})
-    found = find_all_sources(each, cache_dir, None)
+    found = _find(each, cache_dir)
     whole = (*own, InputConfig(path=str(codes.folder)))
     return (
         config.model_copy(update={"inputs": whole}),
         replace(found, inputs=tuple(min(i, len(own)) for i in found.inputs)),
     )
+
+
+def _find(config: TokenizeConfig, cache_dir: Path) -> FoundSources:
+    """Return the sources, which are known by their paths; ConfigError if one is there twice."""
+    found = find_all_sources(config.model_copy(update={"allow_duplicates": True}), cache_dir, None)
+    pairs = zip(found.sources, found.inputs, strict=True)
+    named = ((config.inputs[i].path, source.path) for source, i in pairs)
+    refuse_twice(named, " or name it in a corpus of its own")
+    return found
 
 
 def _is_of(codes: MadeCodes | None, path: str) -> bool:
@@ -141,7 +157,8 @@ class _Maker:
 
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
-        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make)
+        paths = tuple(source.path for source in chosen.values())
+        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make, paths=paths)
 
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty

@@ -9,6 +9,8 @@ Lines keep the numbers that they have in the file.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
 
@@ -22,20 +24,43 @@ _CHUNK = 4 << 20
 _NEWLINE = b"\n"
 
 
+class _Start(NamedTuple):
+    """The first bytes of a file."""
+
+    fingerprint: str
+    lines: int
+    last: bytes  # byte
+
+
+def begins_with(path: str, num_bytes: int, fingerprint: str) -> bool:
+    """Return whether a file is there whose first `num_bytes` have this fingerprint."""
+    try:
+        start = _start_of(path, num_bytes)
+    except (OSError, ValueError):
+        return False
+    return start is not None and start.fingerprint == fingerprint
+
+
 def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:
     """Return what follows the first `num_bytes`; None unless they have this fingerprint and end
     with a line, so that the file was only appended to."""
     may_grow = source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
     if not may_grow or not 0 < num_bytes < source.num_bytes:
         return None
+    start = _start_of(source.file, num_bytes)
+    if start is None or start.last != _NEWLINE or start.fingerprint != fingerprint:
+        return None
+    return replace(
+        source, start=num_bytes, num_bytes=source.num_bytes - num_bytes, lines_before=start.lines
+    )
+
+
+def _start_of(path: str | Path, num_bytes: int) -> _Start | None:
+    """Read the first bytes of a file; None if it has fewer."""
     state, lines, last, left = xxhash.xxh3_128(), 0, b"", num_bytes
-    with open_regular(source.file) as file:
+    with open_regular(path) as file:
         while left and (chunk := file.read(min(left, _CHUNK))):
             state.update(chunk)
             lines += chunk.count(_NEWLINE)
             last, left = chunk[-1:], left - len(chunk)
-    if left or last != _NEWLINE or f"{PREFIX}{state.hexdigest()}" != fingerprint:
-        return None
-    return replace(
-        source, start=num_bytes, num_bytes=source.num_bytes - num_bytes, lines_before=lines
-    )
+    return None if left else _Start(f"{PREFIX}{state.hexdigest()}", lines, last)

@@ -27,6 +27,7 @@ from dataprep.pipeline.sources import format_of, read_source
 from dataprep.pipeline.types import Record, Source
 
 LOOKED_AT = 64  # records of a source
+EMPTY = FoundForm(form="openai", keys=("messages",))  # of no record, so that any form would do
 PAIRED = FoundForm(form="completion", keys=(PROMPT, COMPLETION))  # rows of preferences
 
 
@@ -72,7 +73,7 @@ def find_chats(
     chats = [chat_of(config, i) for i in range(len(config.inputs))]
     if any(chats) and files.path and not files.note:  # a note: the hub did not answer
         fetch_templates(config.tokenizer, Path(files.path))
-    for i, (item, chat) in enumerate(zip(config.inputs, chats, strict=True)):
+    for i, chat in enumerate(chats):
         own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         if chat is None or not own:
             found.append(None)
@@ -82,7 +83,7 @@ def find_chats(
             found=(
                 replace(PAIRED, has_weights=chat.weights is True)
                 if pairs_of(config, i)
-                else _form(chat, own, item.path)
+                else _form(chat, own)
             ),
             drop_nulls=all(format_of(source.kind).schema(source) is not None for source in own),
         )
@@ -98,12 +99,12 @@ def template_files(config: TokenizeConfig) -> list[str]:
     return sorted(found - {""})
 
 
-def _form(chat: ChatConfig, sources: Sequence[Source], place: str) -> FoundForm:
+def _form(chat: ChatConfig, sources: Sequence[Source]) -> FoundForm:
     for source in sources:
         records = list(_first_records(source))
         if records:
             return detect(records, chat.messages or "", chat.form, source.path, chat.weights)
-    return detect([], chat.messages or "", chat.form, place)
+    return EMPTY  # files of a night on which nothing came in
 
 
 def _first_records(source: Source) -> Iterator[Record]:

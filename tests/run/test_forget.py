@@ -1,0 +1,107 @@
+"""What was forgotten stays away, whatever becomes of files, settings and datasets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import RunCli
+from support.nights import whole_texts, write_config, write_lines
+
+PACKED = "out/data/packed-64"
+INPUTS = {"inputs": ["raw/*.jsonl"]}
+
+
+def forget(run_cli: RunCli, home: Path, *lines: str) -> Any:
+    (home / "gone.txt").write_text("\n".join(lines))
+    done = run_cli("forget", home / "out", "--documents", home / "gone.txt", "--json")
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "raw/a.jsonl", ["one", "two", "three"])
+    return tmp_path / "raw"
+
+
+def test_a_line_stays_away_when_its_file_grew_or_moved_and_is_read_again(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", **INPUTS, append=True)
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    write_lines(raw / "a.jsonl", ["four"], mode="a")
+    run_cli("run", config)
+    write_config(config, **INPUTS, append=True, subfield_separator="-")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["four", "one", "three"]
+    (raw / "a.jsonl").rename(raw / "b.jsonl")
+    write_config(config, **INPUTS, append=True, subfield_separator="+")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["four", "one", "three"]
+    assert '"why": []' in run_cli("run", config, "--why", "--json").stdout
+
+
+def test_contents_stay_away_without_splits_and_duplicates(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", **INPUTS, dedup="exact")
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    write_config(config, **INPUTS)
+    run_cli("run", config)
+    write_lines(raw / "b.jsonl", ["two", "four"])
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["four", "one", "three"]
+
+
+def test_a_key_stays_away_when_splits_are_by_content(run_cli: RunCli, tmp_path: Path) -> None:
+    texts = ["one", "two", "three"]
+    lines = [json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts)]
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.jsonl").write_text("".join(lines))
+    config = write_config(tmp_path / "c.json", **INPUTS, splits={"a": 1.0}, split_by="key:id")
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "id=1")
+    write_config(config, **INPUTS, splits={"a": 1.0})
+    done = run_cli("run", config)
+    assert "id=1 is to be forgotten, but only in what was there" in done.stderr
+    assert whole_texts(tmp_path / PACKED / "a") == ["one", "three"]
+
+
+def test_a_packed_dataset_that_is_behind_loses_its_own_documents(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", **INPUTS, on_changed="rebuild", dedup="exact")
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["zero", "one", "two", "three"])
+    run_cli("run", config, "--only", "tokenize")  # or a run that is killed then
+    assert forget(run_cli, tmp_path, "a.jsonl:3")["behind"] == []
+    assert whole_texts(tmp_path / PACKED) == ["one", "three"]
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["one", "three", "zero"]
+
+
+def test_a_packed_dataset_of_documents_that_are_gone_is_told(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", **INPUTS, on_changed="rebuild")
+    run_cli("run", config)
+    write_lines(raw / "a.jsonl", ["zero", "one", "two", "three"])
+    run_cli("run", config, "--only", "tokenize")
+    run_cli("clean", tmp_path / "out/data/tokenized", "--keep", "1", "--go")
+    assert forget(run_cli, tmp_path, "a.jsonl:3")["behind"] == [str(tmp_path / PACKED)]
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["one", "three", "zero"]
+
+
+def test_all_documents_that_went_are_listed(run_cli: RunCli, tmp_path: Path, raw: Path) -> None:
+    write_lines(raw / "b.jsonl", ["two", "four"])
+    run_cli("run", write_config(tmp_path / "c.json", **INPUTS, splits={"a": 1.0}))
+    found = forget(run_cli, tmp_path, "a.jsonl:2", "b.jsonl:1", "a.jsonl:99")
+    assert [each["document"] for each in found["documents"]] == [1, 3]
+    assert found["not_found"] == ["a.jsonl:99"]
+    assert whole_texts(tmp_path / PACKED / "a") == ["four", "one", "three"]
