@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.workspace import locked
@@ -24,11 +26,13 @@ from dataprep.pipeline.run.forgotten import (
     write_ledger,
 )
 from dataprep.pipeline.run.generations import publish_generation
-from dataprep.pipeline.run.parts import Chosen, current, version_without
+from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
+from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 from dataprep.pipeline.storage.parts import G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.types import Offsets
 
 TOKENIZED = "tokenized"
 
@@ -87,19 +91,34 @@ def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> dict[str, int]:
     kept = without(place, names, ledger)
     if kept != names:
         changed[str(place)] = publish_generation(place, kept).generation
-    taken = [forgotten_in(place / name, part) for name, part in kept]
     for packed in packed_in(corpus):
         manifest = current(packed, PackedManifest)
         assert manifest is not None, packed
         before = _parts(packed, manifest)
         after = [
-            version_without(packed, name, part, documents)
-            for (name, part), documents in zip(before, taken, strict=False)
+            version_without(packed, name, part, _taken(place, kept[i : i + 1], part, ledger))
+            for i, (name, part) in enumerate(before)
         ]
-        after += before[len(after) :]  # those are of parts that are gone: the next run sees to it
         if after != before:
             changed[str(packed)] = publish_generation(packed, after).generation
     return changed
+
+
+def _taken(
+    place: Path,
+    beside: Sequence[Chosen[TokenizedManifest]],
+    packed: PackedManifest,
+    ledger: Sequence[ForgetRequest],
+) -> Offsets:
+    """Return the documents to take out of a packed part, by the tokenized part that it is made of:
+    the one of its place, unless the tokenized dataset was made anew and is not packed yet."""
+    for name, part in beside:
+        if packed.parents[0] in (part.fingerprint, origin_of(part)["fingerprint"]):
+            return forgotten_in(place / name, part)
+    for name, part in finished_parts(place, TokenizedManifest):
+        if packed.parents[0] == part.fingerprint:
+            return DocumentFinder(place / name, part).find(ledger)
+    return np.zeros(0, np.int64)  # it is gone, and so will the packed part be after the next run
 
 
 def without(
