@@ -6,11 +6,9 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 
@@ -20,7 +18,7 @@ from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.run.clean import UNFINISHED, UNNAMED, clean
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.grown import grow, replace_part, tokenized
-from support.killable import Killed
+from support.killable import Killed, dying
 from support.nights import texts_of, write_config, write_lines
 
 TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
@@ -232,26 +230,6 @@ def test_what_is_no_dataset_is_an_error(
 
 
 # --- kills ---
-
-
-@contextmanager
-def dying(at: int) -> Iterator[None]:
-    """Raise Killed at the n-th change of the disk."""
-    left = at
-
-    def before(act: Callable[..., Any]) -> Callable[..., Any]:
-        def acts_or_dies(*args: Any, **options: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left <= 0:
-                raise Killed
-            return act(*args, **options)
-
-        return acts_or_dies
-
-    names = ("unlink", "rmdir", "replace", "rename", "mkdir", "fsync")
-    with mock.patch.multiple(os, **{name: before(getattr(os, name)) for name in names}):
-        yield
 
 
 def test_a_kill_at_any_moment_leaves_whole_datasets_and_the_next_call_ends_it(

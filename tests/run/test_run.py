@@ -14,6 +14,7 @@ from conftest import RunCli
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.jobs.ownership import make_work
 from dataprep.pipeline.look.verify import verify
 from support.manifests import edit_manifest
 from support.nights import (
@@ -399,3 +400,13 @@ def test_rows_of_documents_that_were_made_anew_since_lose_what_is_forgotten(
         kept = [t for t in documents_in_rows(tmp_path / PACKED) if len(set(t)) > 1]
         assert sorted(map(text_of, kept)) == sorted(["two", "three", "four", "five"])
         run_cli("run", config)
+
+
+def test_what_is_left_of_the_work_of_a_finished_part_is_removed(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    for folder in (TOKENIZED, PACKED):  # killed when the manifest was there, but not all cleared
+        make_work(tmp_path / folder / "parts/00000")
+    run_cli("run", config)
+    assert not [*(tmp_path / "out").rglob(".work")]
