@@ -82,7 +82,7 @@ def remove_dataset(out: Path) -> None:
         os.replace(out / MANIFEST, work / REMOVED)
         sync_folder(work)
         sync_folder(out)
-    for name in _listed_files(out):
+    for name in (*_listed_files(out), temporary(out / MANIFEST).name):
         (out / name).unlink(missing_ok=True)
     for folder in FOLDERS:
         with suppress(OSError):  # it is not there, or holds a file of somebody else

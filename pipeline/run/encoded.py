@@ -27,6 +27,7 @@ from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import difference
 from dataprep.pipeline.media import SingleMedia, only, singles_of
 from dataprep.pipeline.run.changes import changes_since, judged
+from dataprep.pipeline.run.generations import remove_leftovers
 from dataprep.pipeline.run.listed import (
     CURRENT,
     ListedPart,
@@ -118,6 +119,7 @@ def settle_encoded(out: Path, planned: PlannedCodes, report: Report) -> tuple[En
     for part in missing:
         planned.maker.make(part, may_be_empty=len(wanted) > 1, report=report)
     found = tuple(read_part(out, part.name, part.listed) for part in planned.parts)
+    remove_leftovers(out / name for name in wanted)
     if current_names(out) != wanted:
         write_sealed(out / CURRENT, json.dumps(wanted).encode())
     return found

@@ -12,14 +12,15 @@ killed between the two files leaves a generation that no reader sees, and that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dataprep.pipeline.errors import ConflictError, counted
 from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
+from dataprep.pipeline.jobs.ownership import check_work, remove_work
 from dataprep.pipeline.storage.entries import PartEntry
 from dataprep.pipeline.storage.joined import joined
-from dataprep.pipeline.storage.manifest import MANIFEST, manifest_text, read_manifest
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, manifest_text, read_manifest
 from dataprep.pipeline.storage.parts import G, Growing, generation_name
 
 
@@ -38,11 +39,20 @@ def publish_generation(out: Path, parts: Sequence[tuple[str, G]], *, anew: bool 
             _check_rows_stay(out, before, manifest)
     text, own = manifest_text(manifest).encode(), out / generation_name(manifest.generation)
     with disk_errors_named(out):
+        remove_leftovers(out / path for path, _ in parts)
         if before != manifest:
             make_folder(own.parent)
             write_atomic(own, text)
             write_atomic(out / MANIFEST, text)
     return manifest
+
+
+def remove_leftovers(parts: Iterable[Path]) -> None:
+    """Remove what a run that was killed at the very end of a part has left of its work."""
+    for part in parts:
+        if (part / WORK).exists():
+            check_work(part)
+            remove_work(part / WORK)
 
 
 def _newest(out: Path) -> Growing | None:

@@ -9,6 +9,7 @@
 
 A selection is made once and kept, since rows depend on it. Of equal documents the first is kept, in
 the order in which parts came in; a document that was left out itself does not count as the first.
+A selection that is lost is made again, as it was, by the list; without both it cannot be.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.configs.run import RunConfig
+from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import (
     Written,
     commit_files,
@@ -34,12 +36,13 @@ from dataprep.pipeline.files import (
 )
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.run.duplicates import first_of_each
+from dataprep.pipeline.run.forget import packed_in
 from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.keys import map_keys
-from dataprep.pipeline.storage.manifest import TokenizedManifest
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.typed import decode_as
@@ -118,12 +121,16 @@ class Selections:
 
     def _order(self, corpus: str, place: Path, part: TokenizedManifest) -> list[_Keys]:
         """Return the parts that came in before this one, which is put behind them."""
-        if self.config.dedup == "none":
-            return []
         ledger = Path(self.config.out) / STATE / LEDGER
         own = _entry(corpus, place, part)
         there = dict(self._current())
         data = read_sealed(ledger)
+        if data is None and self.config.dedup != "none" and self._was_packed(corpus, part):
+            raise CorruptError(
+                f"{ledger} is missing or damaged, and so is the selection of {place}, so it is not "
+                "known which documents came in before it and are not to be repeated; restore "
+                f"{ledger.parent}, or make all datasets anew in another folder"
+            )
         said = decode_as(data, list[tuple[str, int, str]]) if data is not None else []
         known = [entry for entry in said if entry in there]
         # If the list was lost: what was selected came before what was not.
@@ -132,7 +139,19 @@ class Selections:
         if known != said:
             make_folder(ledger.parent)
             write_sealed(ledger, json.dumps(known).encode())
+        if self.config.dedup == "none":
+            return []
         return [there[entry] for entry in known[: known.index(own)]]
+
+    def _was_packed(self, corpus: str, part: TokenizedManifest) -> bool:
+        """Return whether there are rows of a part, by a selection."""
+        own = {part.fingerprint, origin_of(part)["fingerprint"]}
+        for folder in packed_in(Path(self.config.out) / corpus):
+            manifest = current(folder, PackedManifest)
+            for _, rows in parts_of(folder, manifest) if manifest else ():
+                if own & {*rows.parents} and "selection" in origin_of(rows)["identity"]:
+                    return True
+        return False
 
     def _contents(self, keys: _Keys) -> Iterator[NDArray[Any]]:
         """Yield the contents of the documents of a part that were kept."""

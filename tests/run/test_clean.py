@@ -232,9 +232,6 @@ def test_what_is_no_dataset_is_an_error(
 # --- kills ---
 
 
-CHANGES = ("unlink", "rmdir", "replace", "rename", "mkdir", "fsync")
-
-
 def test_a_kill_at_any_moment_leaves_whole_datasets_and_the_next_call_ends_it(
     out: Path, tmp_path: Path
 ) -> None:
@@ -247,7 +244,7 @@ def test_a_kill_at_any_moment_leaves_whole_datasets_and_the_next_call_ends_it(
         copy = tmp_path / f"copy-{kills}"
         shutil.copytree(out, copy)
         try:
-            with dying(kills + 1, CHANGES):
+            with dying(kills + 1):
                 clean(copy, keep=1, go=True)
         except Killed:
             kills += 1

@@ -14,9 +14,17 @@ from conftest import RunCli
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.jobs.ownership import make_work
 from dataprep.pipeline.look.verify import verify
 from support.manifests import edit_manifest
-from support.nights import texts_of, whole_texts, write_config, write_lines
+from support.nights import (
+    documents_in_rows,
+    text_of,
+    texts_of,
+    whole_texts,
+    write_config,
+    write_lines,
+)
 
 
 @pytest.fixture
@@ -374,3 +382,31 @@ def test_verify_finds_what_is_left_of_a_forgotten_document(
         edit_manifest(part, now)
         with pytest.raises(CorruptError, match="of a document that was forgotten"):
             verify(part)
+
+
+def test_rows_of_documents_that_were_made_anew_since_lose_what_is_forgotten(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    values = {"inputs": ["raw/*.jsonl"]}
+    config = write_config(tmp_path / "c.json", **values)
+    run_cli("run", config)
+    write_lines(raw / "0.jsonl", ["four", "five"])  # comes in later, and is read first anew
+    run_cli("run", config)
+    write_config(config, **values, add_eos=True)
+    run_cli("run", config, "--only", "tokenize")
+    (tmp_path / "gone").write_text("a.jsonl:1\n")
+    run_cli("forget", "out", "--documents", "gone")
+    for _ in range(2):
+        kept = [t for t in documents_in_rows(tmp_path / PACKED) if len(set(t)) > 1]
+        assert sorted(map(text_of, kept)) == sorted(["two", "three", "four", "five"])
+        run_cli("run", config)
+
+
+def test_what_is_left_of_the_work_of_a_finished_part_is_removed(
+    run_cli: RunCli, tmp_path: Path, config: Path
+) -> None:
+    run_cli("run", config)
+    for folder in (TOKENIZED, PACKED):  # killed when the manifest was there, but not all cleared
+        make_work(tmp_path / folder / "parts/00000")
+    run_cli("run", config)
+    assert not [*(tmp_path / "out").rglob(".work")]

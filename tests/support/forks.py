@@ -34,6 +34,7 @@ TIMEOUT = 60.0  # seconds; a run that takes longer hangs
 # Run by `main` below in the server: what commands import, before the first fork.
 PRELOAD = (
     *("cli.tokenize", "cli.pack", "cli.encode", "cli.verify", "cli.stats", "cli.inspect"),
+    *("cli.run", "cli.forget", "cli.log"),
     *("pipeline.tokenize.worker", "pipeline.pack.worker", "pipeline.encode.worker"),
     *("pipeline.jobs.processes", "pipeline.look.verify"),
 )

@@ -1,7 +1,8 @@
-"""Run tokenize in this process, and let it die at its n-th change of the disk.
+"""Run commands in this process, and let them die at their n-th change of the disk.
 
     run_here(config, cache)               as `dataprep tokenize`, without processes
-    run_here(config, cache, dies_at=7)    raises Killed before the seventh fsync or rename
+    run_here(config, cache, dies_at=7)    raises Killed before the seventh fsync, rename …
+    with without_processes(), dying(7):   any command
 
 What a dying run leaves is what SIGKILL leaves, since no code of the product catches `Killed`
 and nothing cleans up after a failed write.
@@ -46,9 +47,12 @@ def execute_here(
         run(job, send)()
 
 
+CHANGES = ("replace", "rename", "link", "unlink", "mkdir", "rmdir")
+
+
 @contextmanager
-def dying(at: int, acts: Sequence[str] = ("fsync", "replace")) -> Iterator[None]:
-    """Raise Killed at the n-th of these acts of `os`."""
+def dying(at: int = 1 << 30) -> Iterator[None]:
+    """Raise Killed at the n-th change of the disk; nothing waits for the disk: no power fails."""
     left = at
 
     def before(act: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,15 +65,19 @@ def dying(at: int, acts: Sequence[str] = ("fsync", "replace")) -> Iterator[None]
 
         return acts_or_dies
 
-    with mock.patch.multiple(os, **{name: before(getattr(os, name)) for name in acts}):
+    acts = {name: before(getattr(os, name)) for name in CHANGES}
+    with mock.patch.multiple(os, **acts, fsync=before(lambda descriptor: None)):
+        yield
+
+
+@contextmanager
+def without_processes() -> Iterator[None]:
+    with mock.patch.dict(jobs.EXECUTORS, {"local": execute_here}):
         yield
 
 
 def run_here(
     config: TokenizeConfig, cache: Path, *, overwrite: bool = False, dies_at: int = 1 << 30
 ) -> Outcome:
-    with (
-        mock.patch.dict(jobs.EXECUTORS, {"local": execute_here}),
-        dying(dies_at),
-    ):
+    with without_processes(), dying(dies_at):
         return tokenize(config, cache_dir=cache, overwrite=overwrite)
