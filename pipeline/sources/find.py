@@ -258,6 +258,18 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     return [source for source, (_, found) in known if source.fingerprint != found]
 
 
+def _saved_in(folder: str) -> list[str]:
+    """Return the files of a dataset that `datasets` saved in a folder that is read."""
+    try:
+        return hub.saved_arrow_files(folder)
+    except hub.SplitError as error:
+        above = os.path.dirname(folder)
+        raise InputError(
+            f"{error}; as it lies in a folder that is read, name both: {folder}@SPLIT, and by "
+            f"patterns what else is there, such as {above}/*.jsonl"
+        ) from None
+
+
 def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     """Yield the readable files below `folder`; linked folders are followed once."""
     real = os.path.realpath(folder)
@@ -265,7 +277,7 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
         return
     seen.add(real)
     if hub.is_saved(folder):
-        yield from hub.saved_arrow_files(folder)
+        yield from _saved_in(folder)
         return
     dataset = dataset_around(folder)
     if dataset:

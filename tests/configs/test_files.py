@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import RunCli, Sample
 from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.files import read_file
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
@@ -286,3 +287,21 @@ def test_other_mistakes_of_yaml_are_not_taken_for_variables(tmp_path: Path) -> N
     with pytest.raises(ConfigError) as error:
         load_config(TokenizeConfig, files=[file])
     assert "quote a variable" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("a: [1\nb: 2\n", "line 2, column 2: expected ", "sequence that begins in line 1)"),
+        ("a: b: c\n", "line 1, column 5: ", "mapping values are not allowed here"),
+    ],
+)
+def test_a_mistake_of_yaml_is_named_by_its_line_in_one_line(
+    tmp_path: Path, text: str, start: str, end: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_file(str(tmp_path / "c.yaml"))
+    assert f"is not valid: {start}" in str(caught.value)
+    assert str(caught.value).endswith(end)
+    assert "unicode string" not in str(caught.value)
