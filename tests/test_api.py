@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,13 @@ def test_another_package_of_this_name_is_named(tmp_path: Path, kind: str) -> Non
     assert "another package of this name" in done.stderr
     assert str(other) in done.stderr
     assert "pip uninstall dataprep" in done.stderr
+    words = [sys.executable, "-m", "dataprep_jax", "--version"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True)  # fmt: skip
+    # A folder without __init__.py gives way to the package.
+    assert (done.returncode, "another package" in done.stderr) == (
+        (0, False) if kind == "namespace" else (1, True)
+    )
 
 
 def test_a_package_that_is_gone_is_said_to_be(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
 _NAMED = 3  # files that a message about left-out files names
+STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 EMPTY = "an input is an empty string"
 _BY_ENDING = "not read from a folder by their endings"
 
@@ -193,6 +194,8 @@ def _kind(path: str) -> tuple[str, str]:
 def _find_local(spec: str) -> FoundPaths:
     """Return absolute paths, so that a worker may run in any folder."""
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
+    if path in STDIN_PATHS:
+        raise InputError(f"{spec} is stdin, which the input - reads, as JSONL; say - instead")
     if os.path.isfile(path):
         return FoundPaths(paths=[path])
     if os.path.isdir(path):

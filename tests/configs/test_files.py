@@ -92,7 +92,7 @@ def test_paths_in_a_file_are_relative_to_it(
         ("tokenizer", "org/name", "org/name"),
         ("tokenizer", "bytes", "bytes"),
         ("tokenizer", "mine", "{folder}/mine"),  # there is such a folder
-        ("tokenizer", "./absent", "{folder}/./absent"),
+        ("tokenizer", "./absent", "{folder}/absent"),
         ("out", "out", "{folder}/out"),
     ],
 )
@@ -305,3 +305,15 @@ def test_a_mistake_of_yaml_is_named_by_its_line_in_one_line(
     assert f"is not valid: {start}" in str(caught.value)
     assert str(caught.value).endswith(end)
     assert "unicode string" not in str(caught.value)
+
+
+def test_paths_of_a_file_are_tidy_unless_a_link_is_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "conf" / "link").symlink_to(tmp_path / "far" / "deep")
+    file = tmp_path / "conf" / "c.yaml"
+    file.write_text("inputs: [../data, link/../data]\nout: ./out\n")
+    config = load_config(TokenizeConfig, files=[str(file)])
+    paths = [item.path for item in config.inputs]
+    assert paths == [str(tmp_path / "data"), str(tmp_path / "conf/link/../data")]
+    assert config.out == str(tmp_path / "conf/out")
