@@ -34,6 +34,9 @@ def clean_command(
         ),
     ] = None,
     as_json: Json = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Only the paths of what is listed or removed.")
+    ] = False,
 ) -> None:
     """List what nothing needs and what it takes up; remove it with --go.
 
@@ -43,6 +46,10 @@ def clean_command(
     found = clean(Path(os.path.expanduser(path)), keep=keep, go=go)
     if as_json:
         print_json(_summary(found))
+        return
+    if quiet:
+        for item in found.leftovers:
+            echo(str(item.path))
         return
     for reason in REASONS:
         _show(found, reason)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from dataprep.cli.options import Json
+from dataprep.cli.options import Json, Quiet
 from dataprep.cli.show import echo, print_json, show_next
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, counted
@@ -38,14 +38,16 @@ def init_command(
     tokenizer: Annotated[
         str | None,
         typer.Option(
+            metavar="PATH|NAME",
             help="A tokenizer.json, a folder with one, a hub name, a .model, or bytes. Default: a "
-            "tokenizer.json near the data, else bytes."
+            "tokenizer.json near the data, else bytes.",
         ),
     ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Replace the file if it is there.")
     ] = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Look at the first records of some data, and write a commented config for dataprep run.
 
@@ -60,6 +62,8 @@ def init_command(
         write_atomic(file, found.text.encode())
     if as_json:
         print_json(_summary(found, file))
+        return
+    if quiet:
         return
     for each in found.corpora:
         _show_corpus(each)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 
 import typer
 
-from dataprep.cli.options import Dataset, Json
+from dataprep.cli.options import Dataset, Json, OnlyShown
 from dataprep.cli.show import echo, print_json
 from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.look.history import Incoming, Published, history_of
+from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_NAMED = 2  # sources in a line
 LONGEST_NAME = 60  # characters of one
@@ -24,16 +24,16 @@ def add_commands(app: typer.Typer) -> None:
     app.command("log", epilog="Example: dataprep log out/web/packed-2048")(log_command)
 
 
-def log_command(dataset: Dataset, as_json: Json = False) -> None:
+def log_command(dataset: Dataset, as_json: Json = False, quiet: OnlyShown = False) -> None:
     """List the generations of a dataset: when, how much there was, what came in; the newest last.
 
     A dataset that never grew has one. The time is that of the generation's file.
     """
-    found = history_of(Path(dataset))
+    found = history_of(dataset_folder(dataset))
     if as_json:
         print_json([asdict(one) for one in found])
     else:
-        show_table([*map(columns_of, found)])
+        show_table([*map(columns_of, found)], has_title=not quiet)
 
 
 def columns_of(one: Published) -> tuple[str, ...]:
@@ -67,11 +67,11 @@ def _told(part: Incoming) -> str:
     return f"{where}{counted(part.documents, 'document')} of {names}{rest}"
 
 
-def show_table(lines: Sequence[tuple[str, ...]]) -> None:
+def show_table(lines: Sequence[tuple[str, ...]], *, has_title: bool) -> None:
     heads = ("", "published", "documents", "tokens", "rows", "fingerprint", "came in")
     has_rows = any(line[4] for line in lines)
     chosen = [i for i in range(len(heads)) if i != 4 or has_rows]
     widths = [max(len(line[i]) for line in (heads, *lines)) for i in range(len(heads))]
-    for line in (heads, *lines):
+    for line in (heads, *lines) if has_title else lines:
         cells = (f"{line[i]:{'>' if i in (0, 2, 3, 4) else '<'}{widths[i]}}" for i in chosen)
         echo("  ".join(cells).rstrip())

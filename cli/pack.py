@@ -23,6 +23,8 @@ from dataprep.cli.options import (
 )
 from dataprep.cli.show import (
     Progress,
+    free_bytes,
+    megabytes,
     print_json,
     say_settings,
     show_complete,
@@ -122,8 +124,8 @@ def pack_command(
     if verbose and not quiet:
         say_settings(settings)
     if dry_run:
-        counts, outcome = planned(settings, overwrite=overwrite, reads=config or ())
-        show_plan(counts, outcome, settings, as_json=as_json)
+        counts, num_bytes, outcome = planned(settings, overwrite=overwrite, reads=config or ())
+        show_plan(counts, num_bytes, outcome, settings, as_json=as_json)
         return
     reads = config or []
     pack_and_show(
@@ -156,11 +158,12 @@ def pack_and_show(
 
 
 def show_plan(
-    counts: Counts, outcome: Outcome | None, settings: PackConfig, *, as_json: bool
+    counts: Counts, num_bytes: int, outcome: Outcome | None, settings: PackConfig, *, as_json: bool
 ) -> None:
     """Show what would be done; `outcome` if that is nothing."""
     if as_json:
-        print_json({**asdict(counts), "was_complete": outcome is not None})
+        sizes = {"estimated_bytes": num_bytes, "free_bytes": free_bytes(settings.out)}
+        print_json({**asdict(counts), **sizes, "was_complete": outcome is not None})
         return
     if outcome is not None:
         say_complete(outcome)
@@ -169,7 +172,9 @@ def show_plan(
     typer.echo(
         f"{counted(counts.documents, 'document')}, {counted(counts.tokens, 'token')} into "
         f"{counted(counts.rows, 'row')} of {settings.seq_len + 1:,} tokens by {settings.strategy} "
-        f"({share:.3%} padding){_notes(asdict(counts), counts.tokens)}; nothing written"
+        f"({share:.3%} padding){_notes(asdict(counts), counts.tokens)}; about "
+        f"{megabytes(num_bytes)} on disk ({megabytes(free_bytes(settings.out))} free); "
+        "nothing written"
     )
 
 

@@ -28,6 +28,8 @@ from dataprep.pipeline.types import Source
 
 SECONDS_BETWEEN_LINES = 30  # where there is no terminal for a bar
 MOST_REASONS = 5  # why records are left out
+NARROW = 80  # columns, below which a bar leaves out itself
+NARROW_BAR = "{percentage:3.0f}%, {remaining} left{postfix}"
 SUMMED = ("documents", "tokens", "rows", "num_bytes")  # of each progress message
 
 
@@ -38,6 +40,11 @@ def echo(line: str, *, err: bool = False) -> None:
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def columns() -> int:
+    """Return the width of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size().columns
 
 
 def use_colour(stream: Any) -> bool:
@@ -318,7 +325,9 @@ class Progress:
     def _new_bar(self, total: int, **options: Any) -> Any:
         from tqdm import tqdm  # 20 ms that runs without a terminal need not wait for
 
-        return tqdm(total=total, unit_scale=True, file=sys.stderr, leave=False, **options)
+        shape = NARROW_BAR if columns() < NARROW else None
+        common: dict[str, Any] = {"unit_scale": True, "file": sys.stderr, "leave": False}
+        return tqdm(total=total, bar_format=shape, dynamic_ncols=True, **common, **options)
 
     def _so_far(self) -> str:
         if self._sums["rows"]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dataprep.cli.options import Dataset, GenerationOption, Json
-from dataprep.cli.show import Reading, echo, megabytes, print_json
+from dataprep.cli.show import Reading, columns, echo, megabytes, print_json
 from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
@@ -19,6 +19,7 @@ from dataprep.pipeline.storage.parts import check_parts_there, read_generation
 from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_GROUPS = 100  # lines of a table
+LONGEST_BAR, BEFORE_BAR = 40, 27  # columns
 LONGEST_VALUE = 80  # characters of a value in it
 
 
@@ -137,6 +138,7 @@ def show_spread(name: str, values: dict[str, Any]) -> None:
     shown = ", ".join(f"{k} {values[k]:,}" for k in ("min", "p10", "p50", "p90", "p99", "max"))
     typer.echo(f"\n{name}: mean {values['mean']:,}, {shown}")
     most = max(values["histogram"].values())
+    room = max(1, min(LONGEST_BAR, columns() - BEFORE_BAR))
     for start, count in values["histogram"].items():
-        bar = "█" * max(1, round(40 * count / most))
+        bar = "█" * max(1, round(room * count / most))
         echo(f"  {int(start):>9,}+ {count:>12,} {bar}")

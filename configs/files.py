@@ -96,12 +96,23 @@ def _parse(text: str, ending: str, name: str) -> Any:
     try:
         return plain(_PARSERS[ending](text), name)
     except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
-        cause = short(" ".join(str(error).split()), 300)
-        raise ConfigError(f"config {name} is not valid: {cause}{_hint(error, text)}") from None
+        raise ConfigError(
+            f"config {name} is not valid: {_cause(error)}{_hint(error, text)}"
+        ) from None
     except RecursionError:
         raise ConfigError(f"config {name} is nested too deeply") from None
     except _UNDECLARED as error:
         raise ConfigError(f"config {name} is not valid: {error!r}") from None
+
+
+def _cause(error: Exception) -> str:
+    """Return what is wrong and where: line 2, column 2: expected ',' or ']', but got ':'"""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return short(" ".join(str(error).split()), 300)
+    began, what = getattr(error, "context_mark", None), getattr(error, "context", None)
+    since = f" ({what} that begins in line {began.line + 1})" if began and what else ""
+    return short(f"line {mark.line + 1}, column {mark.column + 1}: {problem}{since}", 300)
 
 
 def _hint(error: Exception, text: str) -> str:

@@ -180,7 +180,18 @@ def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
         return text
     if glob.has_magic(text) and not os.path.exists(place):
         return os.path.join(glob.escape(folder), os.path.expanduser(text))
-    return place
+    return _tidy(place)
+
+
+def _tidy(path: str) -> str:
+    """Return a path without `.` and `..`, unless a link on the way makes that another place.
+
+    >>> _tidy("conf/../data"), _tidy("conf/./a.jsonl")
+    ('data', 'conf/a.jsonl')
+    """
+    tidy = os.path.normpath(path)
+    is_same = "\0" not in path and os.path.realpath(tidy) == os.path.realpath(path)
+    return tidy if is_same else path
 
 
 def put(values: dict[str, Any], keys: Sequence[str], value: Any, item: str) -> None:

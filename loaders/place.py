@@ -12,6 +12,7 @@ Nothing is ever sent from host to host.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -84,9 +85,13 @@ class Placement:
     @property
     def splits_columns(self) -> bool:
         """Return whether a device may hold some columns of a row without the others."""
-        axes = self.spec[1] if len(self.spec) > 1 else None
+        return self._num_parts(1) > 1
+
+    def _num_parts(self, axis: int) -> int:
+        """Return into how many parts an axis of a batch is split."""
+        axes = self.spec[axis] if len(self.spec) > axis else None
         names = axes if isinstance(axes, tuple) else (axes,)
-        return any(name is not None and self.mesh.shape[name] > 1 for name in names)
+        return math.prod(self.mesh.shape[name] for name in names if name is not None)
 
     def sharding(self, ndim: int = 2) -> NamedSharding:
         return NamedSharding(self.mesh, PartitionSpec(*self.spec[:ndim]))
@@ -109,10 +114,12 @@ class Placement:
         """Raise a ConfigError unless every device gets equally much."""
         try:
             self.sharding(len(shape)).shard_shape(shape)
-        except ValueError as error:
+        except ValueError:
+            rows, columns = (self._num_parts(axis) for axis in (0, 1))
             raise ConfigError(
                 f"{what}a batch of {shape[0]} rows of {shape[1]} tokens cannot be split evenly by "
-                f"{self.spec} on a mesh of {dict(self.mesh.shape)}: {error}"
+                f"{self.spec} on a mesh of {dict(self.mesh.shape)}: rows must be a multiple of "
+                f"{rows}, tokens of {columns}"
             ) from None
 
     def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:

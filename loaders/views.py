@@ -20,7 +20,7 @@ has them in loss_masks instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
+from dataprep.loaders.schedule import shown
 from dataprep.loaders.sides import Preference, Seq2Seq
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import PackedManifest
@@ -84,7 +85,12 @@ class View:
     def name(self, arrays: Arrays) -> Batch:
         """Return the arrays of a request by their names."""
         if self.own is not None:
-            return self.own(name_all(arrays, self.masks))
+            found = self.own(name_all(arrays, self.masks))
+            if not isinstance(found, Mapping):
+                raise ConfigError(
+                    f"the view returned {shown(found)}; it must return a dict of arrays by name"
+                )
+            return found
         sources: dict[str, Any] = {
             "tokens": iter(arrays.tokens),
             "segments": iter(arrays.segments),

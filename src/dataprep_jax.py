@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MARK = b"distribution: dataprep-jax"  # stands in our __init__.py
 
-INSTALL = "install this one again (pip install --force-reinstall --no-deps dataprep-jax)"
+INSTALL = "install this one again: pip install --force-reinstall --no-deps, and its folder or name"
 
 
 def main() -> None:
@@ -47,3 +47,7 @@ def _place_of_other(spec: ModuleSpec) -> str:
         return ", ".join(spec.submodule_search_locations or ())
     with open(spec.origin, "rb") as file:
         return "" if MARK in file.read() else os.path.dirname(spec.origin)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,13 @@ def test_another_package_of_this_name_is_named(tmp_path: Path, kind: str) -> Non
     assert "another package of this name" in done.stderr
     assert str(other) in done.stderr
     assert "pip uninstall dataprep" in done.stderr
+    words = [sys.executable, "-m", "dataprep_jax", "--version"]
+    done = subprocess.run(words, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True)  # fmt: skip
+    # A folder without __init__.py gives way to the package.
+    assert (done.returncode, "another package" in done.stderr) == (
+        (0, False) if kind == "namespace" else (1, True)
+    )
 
 
 def test_a_package_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
@@ -303,3 +311,30 @@ def test_runs_in_a_thread_go_on_when_the_main_thread_has_ended(
     done = subprocess.run([*command, tmp_path], capture_output=True, text=True, timeout=100)
     assert (done.stdout, done.stderr) == ("False\n", "")
     assert (tmp_path / "packed" / "manifest.json").exists()
+
+
+def test_errors_speak_of_settings_not_of_flags(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a"}\n')
+    with pytest.raises(dataprep.ConfigError, match=r"no output folder; set out=…$"):
+        dataprep.tokenize(inputs=path, tokenizer="bytes")
+    with pytest.raises(dataprep.ConfigError, match=r"not set; seq_len=4096 makes rows"):
+        dataprep.pack(inputs=tmp_path, out=tmp_path / "p")
+    with pytest.raises(dataprep.InputError, match=r"set fields=….* set on_error='skip'; to list"):
+        dataprep.tokenize(inputs=path, tokenizer="bytes", out=tmp_path / "o", fields="body")
+
+
+def test_data_in_the_place_of_the_config_is_named(tmp_path: Path) -> None:
+    for given in (tmp_path, tmp_path / "a.jsonl"):
+        with pytest.raises(dataprep.ConfigError, match=r"is no config, .* write inputs='/"):
+            dataprep.tokenize(given, tokenizer="bytes", out=tmp_path / "o")
+
+
+def test_only_public_names_are_listed() -> None:
+    assert {*dir(dataprep)} - {*dataprep.__all__} == {
+        "api",
+        "cli",
+        "configs",
+        "loaders",
+        "pipeline",
+    }

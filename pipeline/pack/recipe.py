@@ -34,6 +34,7 @@ from dataprep.pipeline.pack.selection import read_selection
 from dataprep.pipeline.pack.strategies import STRATEGIES, Counts
 from dataprep.pipeline.pack.turns import check_has_turns
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
 from dataprep.pipeline.storage.places import dataset_folder
@@ -67,12 +68,15 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
 
 def planned(
     config: PackConfig, *, overwrite: bool = False, reads: Sequence[str] = ()
-) -> tuple[Counts, Outcome | None]:
-    """Return what `pack` would count; with an outcome if there is nothing to do."""
+) -> tuple[Counts, int, Outcome | None]:
+    """Return what `pack` would count, and about how many bytes its tokens would take uncompressed;
+    with an outcome if there is nothing to do."""
     recipe = recipe_of(config)
     corpus = recipe.plan()
     outcome = foresee(recipe, corpus, overwrite=overwrite, reads=reads)
-    return _counts_of(corpus, config), outcome
+    counts = _counts_of(corpus, config)
+    width = TOKEN_DTYPES[corpus.token_dtype].itemsize
+    return counts, counts.rows * (config.seq_len + 1) * width, outcome
 
 
 def pack_plan_of(config: PackConfig) -> Counts:

@@ -51,6 +51,7 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
 _NAMED = 3  # files that a message about left-out files names
+STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 EMPTY = "an input is an empty string"
 _BY_ENDING = "not read from a folder by their endings"
 
@@ -193,6 +194,8 @@ def _kind(path: str) -> tuple[str, str]:
 def _find_local(spec: str) -> FoundPaths:
     """Return absolute paths, so that a worker may run in any folder."""
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
+    if path in STDIN_PATHS:
+        raise InputError(f"{spec} is stdin, which the input - reads, as JSONL; say - instead")
     if os.path.isfile(path):
         return FoundPaths(paths=[path])
     if os.path.isdir(path):
@@ -258,6 +261,18 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     return [source for source, (_, found) in known if source.fingerprint != found]
 
 
+def _saved_in(folder: str) -> list[str]:
+    """Return the files of a dataset that `datasets` saved in a folder that is read."""
+    try:
+        return hub.saved_arrow_files(folder)
+    except hub.SplitError as error:
+        above = os.path.dirname(folder)
+        raise InputError(
+            f"{error}; as it lies in a folder that is read, name both: {folder}@SPLIT, and by "
+            f"patterns what else is there, such as {above}/*.jsonl"
+        ) from None
+
+
 def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     """Yield the readable files below `folder`; linked folders are followed once."""
     real = os.path.realpath(folder)
@@ -265,7 +280,7 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
         return
     seen.add(real)
     if hub.is_saved(folder):
-        yield from hub.saved_arrow_files(folder)
+        yield from _saved_in(folder)
         return
     dataset = dataset_around(folder)
     if dataset:

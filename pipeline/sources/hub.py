@@ -64,6 +64,10 @@ def parse_hub_name(spec: str) -> HubName:
     return HubName(name=name, config=config, split=split, streaming=options.get("streaming") == "1")
 
 
+class SplitError(InputError):
+    """A dataset has several splits, and none or another is named."""
+
+
 def choose_split(wanted: str, splits: Iterable[str], place: str) -> str:
     names = sorted(splits)
     if wanted in names:
@@ -71,7 +75,7 @@ def choose_split(wanted: str, splits: Iterable[str], place: str) -> str:
     if not wanted and len(names) == 1:
         return names[0]
     problem = f"no split {wanted!r}" if wanted else "several splits"
-    raise InputError(f"{place} has {problem}; add @SPLIT, one of: {', '.join(names)}")
+    raise SplitError(f"{place} has {problem}; add @SPLIT, one of: {', '.join(names)}")
 
 
 def is_saved(folder: str) -> bool:
@@ -141,6 +145,8 @@ def hub_errors(place: str) -> Iterator[None]:
 def hub_arrow_files(hub: HubName) -> list[str]:
     """Load a dataset from the hub or from its cache; return its Arrow files."""
     place = f"{PREFIX}{hub.name}"
+    if is_saved(hub.name):
+        raise InputError(f"{place} was saved by `datasets`; name the folder itself: {hub.name}")
     with hub_errors(place):
         import datasets
 

@@ -47,6 +47,16 @@ _COMPRESSED = (
     (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "bzip2", ".bz2", "bzip2"),
 )
 
+# What fsspec needs for a protocol, where that is not installed.
+PACKAGES = {
+    **dict.fromkeys(("http", "https"), "aiohttp requests"),
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+    "smb": "smbprotocol",
+}
+
 
 class File(Protocol):
     def read(self, size: int, /) -> bytes: ...
@@ -99,6 +109,13 @@ def naming(path: str) -> Iterator[None]:
     except Exception as error:
         if not is_url(path):
             raise
+        protocol = path.rpartition("::")[2].partition("://")[0]
+        if isinstance(error, ImportError) and protocol in PACKAGES:
+            needs = PACKAGES[protocol]
+            raise InputError(
+                f"cannot read {path}: {protocol} needs {needs.replace(' ', ' and ')}; "
+                f"pip install {needs}"
+            ) from error
         raise InputError(f"cannot read {path}: {type(error).__name__}: {error}") from error
 
 

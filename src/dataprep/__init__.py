@@ -60,6 +60,7 @@ _HOMES = {
     "dataprep.api": ("detokenize", "encode", "pack", "tokenize", "tokenize_text"),
     "dataprep.loaders": ("DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"),
 }
+_ROOMS = ("api", "cli", "configs", "loaders", "pipeline")
 _OF_ERRORS = "dataprep.pipeline.errors"
 
 
@@ -72,4 +73,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_ROOMS])

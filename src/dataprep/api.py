@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
@@ -38,7 +40,7 @@ from dataprep.pipeline.engine import (
     looks_like_hub_name,
     resolve_tokenizer,
 )
-from dataprep.pipeline.errors import ConfigError, InputError, short
+from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
@@ -49,6 +51,7 @@ __all__ = ["detokenize", "encode", "pack", "tokenize", "tokenize_text"]
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
 Ids = NDArray[np.uint32]
+DATA_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".tar", ".gz")
 
 
 def tokenize(
@@ -60,10 +63,11 @@ def tokenize(
     **settings: Any,
 ) -> Outcome:
     """Raw corpora to a tokenized dataset, as `dataprep tokenize` does."""
-    model, files = _config(TokenizeConfig, config, None, settings)
-    return make_tokenized(
-        model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
-    )
+    with _told_in_python(TokenizeConfig):
+        model, files = _config(TokenizeConfig, config, None, settings)
+        return make_tokenized(
+            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+        )
 
 
 def pack(
@@ -75,8 +79,9 @@ def pack(
     **settings: Any,
 ) -> Outcome:
     """Tokenized documents to rows of a fixed length, as `dataprep pack` does."""
-    model, files = _config(PackConfig, config, "pack", settings)
-    return make_packed(model, overwrite=overwrite, report=report, reads=files)
+    with _told_in_python(PackConfig):
+        model, files = _config(PackConfig, config, "pack", settings)
+        return make_packed(model, overwrite=overwrite, report=report, reads=files)
 
 
 def encode(
@@ -88,10 +93,11 @@ def encode(
     **settings: Any,
 ) -> Outcome:
     """Pictures, videos and sounds to codes, as `dataprep encode` does."""
-    model, files = _config(EncodeConfig, config, "encode", settings)
-    return make_encoded(
-        model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
-    )
+    with _told_in_python(EncodeConfig):
+        model, files = _config(EncodeConfig, config, "encode", settings)
+        return make_encoded(
+            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+        )
 
 
 @overload
@@ -179,6 +185,37 @@ def _decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
     return load_decoder(files)
 
 
+@contextmanager
+def _told_in_python(model: type[Model]) -> Iterator[None]:
+    """Let errors speak of settings instead of flags."""
+    try:
+        yield
+    except DataprepError as error:
+        error.args = (with_settings(str(error), model),)
+        raise
+
+
+def with_settings(message: str, model: type[Model]) -> str:
+    """Return a message in which the flags of a command are the settings of its function.
+
+    >>> with_settings("set --out, or --on-error skip; --overwrite replaces it", TokenizeConfig)
+    "set out=…, or on_error='skip'; overwrite=True replaces it"
+    """
+
+    def setting(found: re.Match[str]) -> str:
+        key, value = found[1].replace("-", "_"), found[2]
+        field = model.model_fields.get(key)
+        if key == "overwrite" or (field is not None and field.annotation is bool):
+            return f"{key}=True{found[0][len(f'--{found[1]}') :]}"
+        if field is None:
+            return found[0]
+        if value is None or not (value.isdecimal() or value in str(field.annotation)):
+            return f"{key}=…{found[0][len(f'--{found[1]}') :]}"
+        return f"{key}={value if value.isdecimal() else repr(value)}"
+
+    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?: (\w+))?", setting, message)
+
+
 def _config(
     model: type[C], given: Any, section: str | None, settings: Mapping[str, Any]
 ) -> tuple[C, list[str]]:
@@ -191,6 +228,11 @@ def _config(
         values = given
     elif isinstance(given, str | os.PathLike):
         files = [os.fspath(given)]
+        if os.path.isdir(given) or os.path.splitext(given)[1] in DATA_ENDINGS:
+            raise ConfigError(
+                f"{files[0]} is no config, which the first argument is; to read it, write "
+                f"inputs={files[0]!r}"
+            )
     elif given is not None:
         files = _files(given)
     chosen = {key: _plain(value) for key, value in {**values, **settings}.items()}

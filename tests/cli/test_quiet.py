@@ -86,3 +86,12 @@ def test_one_size_of_a_dataset_is_told_by_every_command(run_cli: RunCli, packed:
     seen = json.loads(run_cli("stats", "p2", "--json").stdout)["bytes"]
     checked = json.loads(run_cli("verify", "p2", "--json").stdout)["num_bytes"]
     assert made["bytes"] == seen == checked
+
+
+def test_quiet_init_log_and_clean(run_cli: RunCli, sample: Sample, packed: str) -> None:
+    done = run_cli("init", sample.text, "--tokenizer", "bytes", "-q")
+    assert done.stdout + done.stderr == ""
+    whole, quiet = run_cli("log", packed).stdout, run_cli("log", packed, "-q").stdout
+    assert whole.splitlines()[1:] == [f"{line}" for line in quiet.splitlines()]
+    assert run_cli("clean", packed, "-q").stdout == ""
+    assert "nothing to clean" in run_cli("clean", packed).stdout

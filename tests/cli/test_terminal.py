@@ -74,3 +74,24 @@ def test_an_encode_of_several_tasks_has_a_bar_to_its_end(
     assert seen.code == 0, seen.text
     assert "in 3 tasks" in seen.text
     assert re.search(r"\d%\|.*docs", seen.text)
+
+
+def test_bars_and_histograms_fit_a_narrow_terminal(
+    run_cli: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
+) -> None:
+    words = ["tokenize", texts, "--tokenizer", "bytes", "--out", "tokenized", "--limit", "9000"]
+    seen = on_terminal(words, tmp_path, env=often, columns=50)
+    assert seen.code == 0, seen.text
+    bars = re.findall(r"\d+%, [^\r\n]*", seen.text)
+    assert any("docs" in bar and "Mtok" in bar for bar in bars)  # to its end, not cut
+    shown = on_terminal(["stats", "tokenized"], tmp_path, columns=50).text
+    lines = [line for line in shown.splitlines() if "\u2588" in line]
+    assert lines
+    assert max(map(len, lines)) <= 50
+
+
+def test_a_dumb_terminal_gets_no_colours(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "abc"}\n')
+    run_cli("tokenize", "a.jsonl", "--tokenizer", "bytes", "--out", "t")
+    assert "\x1b[" in on_terminal(["inspect", "t"], tmp_path).text
+    assert "\x1b[" not in on_terminal(["inspect", "t"], tmp_path, env={"TERM": "dumb"}).text

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from conftest import RunCli, Sample
 from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.files import read_file
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
@@ -91,7 +92,7 @@ def test_paths_in_a_file_are_relative_to_it(
         ("tokenizer", "org/name", "org/name"),
         ("tokenizer", "bytes", "bytes"),
         ("tokenizer", "mine", "{folder}/mine"),  # there is such a folder
-        ("tokenizer", "./absent", "{folder}/./absent"),
+        ("tokenizer", "./absent", "{folder}/absent"),
         ("out", "out", "{folder}/out"),
     ],
 )
@@ -286,3 +287,33 @@ def test_other_mistakes_of_yaml_are_not_taken_for_variables(tmp_path: Path) -> N
     with pytest.raises(ConfigError) as error:
         load_config(TokenizeConfig, files=[file])
     assert "quote a variable" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("a: [1\nb: 2\n", "line 2, column 2: expected ", "sequence that begins in line 1)"),
+        ("a: b: c\n", "line 1, column 5: ", "mapping values are not allowed here"),
+    ],
+)
+def test_a_mistake_of_yaml_is_named_by_its_line_in_one_line(
+    tmp_path: Path, text: str, start: str, end: str
+) -> None:
+    (tmp_path / "c.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_file(str(tmp_path / "c.yaml"))
+    assert f"is not valid: {start}" in str(caught.value)
+    assert str(caught.value).endswith(end)
+    assert "unicode string" not in str(caught.value)
+
+
+def test_paths_of_a_file_are_tidy_unless_a_link_is_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "conf" / "link").symlink_to(tmp_path / "far" / "deep")
+    file = tmp_path / "conf" / "c.yaml"
+    file.write_text("inputs: [../data, link/../data]\nout: ./out\n")
+    config = load_config(TokenizeConfig, files=[str(file)])
+    paths = [item.path for item in config.inputs]
+    assert paths == [str(tmp_path / "data"), str(tmp_path / "conf/link/../data")]
+    assert config.out == str(tmp_path / "conf/out")

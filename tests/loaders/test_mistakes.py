@@ -383,3 +383,9 @@ def test_settings_of_an_end_that_never_comes_are_refused(tmp_path: Path) -> None
         with pytest.raises(ConfigError, match=message):
             DataLoader(data, batch_size=2, **options)
     DataLoader(mix, batch_size=2, epochs=1, remainder="pad", exhausted="drop")
+
+
+@pytest.mark.parametrize("found", [None, [1, 2], 7])
+def test_a_view_that_returns_no_dict_is_named(packed: Packed, found: Any) -> None:
+    with pytest.raises(ConfigError, match=r"the view returned .*; it must return a dict of arrays"):
+        next(DataLoader(packed.folder, batch_size=2, view=lambda rows: found, prefetch=0))

@@ -232,7 +232,7 @@ def mistakes(folder: str) -> None:
 
     mesh = jax.make_mesh((4, 2), ("data", "seq"), devices=jax.devices()[:8])
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("cannot be split evenly", {"batch_size": 6, "spec": P("data")}),
+        ("rows must be a multiple of 4, tokens of 1", {"batch_size": 6, "spec": P("data")}),
         ("cannot be split evenly", {"batch_size": {0: 8, 9: 6}, "spec": P("data")}),
         ("has 3 axes", {"batch_size": 8, "spec": P("data", "seq", None)}),
         ("each at most once", {"batch_size": 8, "spec": P("data", "data")}),

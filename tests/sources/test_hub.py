@@ -15,6 +15,7 @@ import pytest
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import count_records, find_sources, read_piece, split_source
 from dataprep.pipeline.sources.hub import HubName, parse_hub_name
+from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.streamed import rough_size
 from dataprep.pipeline.types import Piece, Source
 
@@ -321,3 +322,22 @@ def test_rows_that_datasets_cannot_make_are_an_input_error(tmp_path: Path) -> No
     (source,) = find_sources(f"hf:{tmp_path}/bad?streaming=1")
     with pytest.raises(InputError, match=r"cannot load hf:.*bad@train\?streaming=1"):
         read_rows([source])
+
+
+def test_what_datasets_saved_is_led_to_where_it_can_be_named(tmp_path: Path) -> None:
+    folder, own = tmp_path / "in", tmp_path / "in" / "both"
+    table = datasets.Dataset.from_dict({"text": ["a"]})
+    datasets.DatasetDict({"train": table, "test": table}).save_to_disk(str(own))
+    with pytest.raises(InputError, match=r"several splits; .* name both: .*/both@SPLIT, and by "):
+        find_sources(str(folder))
+    assert find_sources(f"{own}@train")
+    table.save_to_disk(str(tmp_path / "one"))
+    with pytest.raises(InputError, match=r"was saved by `datasets`; name the folder itself: /"):
+        find_sources(f"hf:{tmp_path / 'one'}")
+
+
+def test_a_protocol_whose_packages_are_missing_says_how_to_install_them() -> None:
+    place = "https://example.com/a.jsonl"
+    message = "https needs aiohttp and requests; pip install aiohttp requests"
+    with pytest.raises(InputError, match=message), naming(place):
+        raise ImportError("HTTPFileSystem requires something")

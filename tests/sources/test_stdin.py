@@ -225,3 +225,8 @@ def test_a_closed_stdin_is_a_mistake_and_not_an_empty_one(tmp_path: Path) -> Non
     done = subprocess.run(shell, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     assert "stdin (-) is closed" in done.stderr
+
+
+def test_the_device_of_stdin_leads_to_the_input_that_reads_it() -> None:
+    with pytest.raises(InputError, match=r"^/dev/stdin is stdin, which the input - reads"):
+        find_sources("/dev/stdin")
