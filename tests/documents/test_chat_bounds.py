@@ -30,9 +30,19 @@ BOMBS = (
     "{{ '{:>1000000000}'.format('a') }}",
     "{{ '{:>{}}'.format('a', 1000000000) }}",
     "{{ '{a:>{w}}'.format_map({'a': 1, 'w': 1000000000}) }}",
+    "{{ '{:>{w}}'.format('a', w='300000000') }}",
+    "{{ '{:>٣٠٠٠٠٠٠٠٠}'.format('a') }}",
+    "{{ strftime_now('%Y' * 20000) }}",
     LONG + "{{ '%(a)s' * 1000 % {'a': a} }}",
     LONG + "{{ ('{0}' * 1000).format(a) }}",
+    # Bytes, which no template needs, and numbers of any size.
+    "{% set a = 'a'.encode() * 300000000 %}",
+    "{% set a = (1).to_bytes(300000000, 'big') %}",
+    "{% set a = messages[0].content.encode().ljust(300000000) %}",
+    "{% set n = ('f' * 50000) | int(base=16) %}{{ n // (n // 3) }}",
     # Methods and filters that make a text many times as long.
+    "{{ 5 | center(300000000) }}",
+    "{{ none | center(300000000) | length }}",
     "{{ 'a'.center(1000000000) }}",
     "{{ 'a' | center(1000000000) }}",
     ROWS + "{{ a.expandtabs(100000) }}",
@@ -47,6 +57,19 @@ BOMBS = (
     "{{ range(100000) | list | tojson(indent=100000) }}",
     "{{ range(9999) | list | tojson(separators=('x' * 100000, 'y')) }}",
     "{% set a = messages[0].content * 100000 %}{{ a.replace('h', a) }}",
+    "{{ ('ab ' * 60000) | title }}",
+    "{{ ('ab ' * 60000) | wordcount }}",
+    "{{ ('ab ' * 60000) | striptags }}",
+    "{{ ('ab ' * 60000) | urlize }}",
+    # What takes long, and looks at no clock.
+    LONG + "{{ a.strip('b' * 100000 + 'a') }}",
+    LONG + "{{ a | trim('b' * 100000 + 'a') }}",
+    LONG + "{{ a.rfind('ab' + 'a' * 50000) }}",
+    LONG + "{{ a.rsplit('ab' + 'a' * 50000) }}",
+    LONG + "{{ a.rpartition('ab' + 'a' * 50000) }}",
+    "{{ ([[1]] * 5000) | sum(start=[]) }}",
+    "{{ ([[]] * 5000) | sum(start=[1] * 5000) }}",
+    "{{ dict.fromkeys(range(0, 3000 * (2 ** 61 - 1), 2 ** 61 - 1)) }}",
     # Lists of many items.
     "{{ ('a ' * 500000).split() | length }}",
     "{{ ('a' * 500000) | list | length }}",
@@ -86,6 +109,23 @@ def test_no_template_fills_memory(source: str, mode: str, monkeypatch: pytest.Mo
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "source", ["{{ 1" + "0" * 5000 + " }}", "{% for a in b %}" * 30 + "{% endfor %}" * 30]
+)
+def test_what_python_cannot_compile_is_no_template(source: str) -> None:
+    with pytest.raises(TemplateFailedError, match="is not a template"):
+        Renderer(source, NOW)
+
+
+def test_functions_may_be_looked_up_in_a_table() -> None:
+    source = (
+        "{% macro a(m) %}[{{ m.content }}]{% endmacro %}{% set by = {'user': a, 'assistant': a} %}"
+        "{% for m in messages %}{{ by[m.role](m) }}{% endfor %}"
+        "{{ messages | map(attribute='content') | first | upper }}"
+    )
+    assert Renderer(source, NOW).render(TURNS).text == "[hi][yo]HI"
 
 
 def test_texts_of_nothing_but_marks_fill_no_memory() -> None:
@@ -138,6 +178,18 @@ def test_the_time_is_bounded_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> N
         "{{ raise_exception }}",  # its address
         "{{ messages[0].content.upper }}",
         "{{ messages | map(attribute='content') }}",
+        "{{ ''['upper'] }}",  # also where jinja computes constants
+        "{{ ''['upper'] ~ '' }}",
+        "{{ [raise_exception] }}",
+        "{{ {'a': raise_exception} | string }}",
+        "{{ raise_exception | upper }}",
+        "{{ [raise_exception] | pprint }}",
+        "{{ messages | map('upper') | e }}",
+        "{{ '%s' % raise_exception }}",
+        "{{ '%s' % [raise_exception] }}",
+        "{{ '%s' | format(raise_exception) }}",
+        "{{ '{}'.format(raise_exception) }}",
+        "{{ '{a}'.format_map({'a': raise_exception}) }}",
     ],
 )
 def test_what_would_be_another_text_each_time_is_refused(source: str) -> None:

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from jinja2 import Undefined
+
 MOST = 1 << 27  # characters that a template may make of nothing
 FOR_EACH = 128  # and for each that it is given
 MAX_STEPS = 200_000  # of loops and calls; a conversation of a thousand messages needs thousands
@@ -105,8 +107,10 @@ def made(value: Any) -> Any:
     """Count what was made, of a size that was bounded before."""
     if isinstance(value, str):
         spend(str.__len__(value))
-    elif isinstance(value, list | tuple | bytes | dict):
+    elif isinstance(value, list | tuple | dict):
         spend(ITEM * len(value))
+    elif isinstance(value, int):
+        _check_bits(value.bit_length())
     return value
 
 
@@ -134,6 +138,18 @@ def check_operands(operator: str, left: Any, right: Any) -> None:
         spend_on_pattern(left, right, "%")
 
 
+def check_written(value: Any) -> None:
+    """Raise unless a value has a text of its own: of a function it would be an address in memory,
+    of what a filter gives one by one, too, and nobody would know of the texts in it."""
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        for inner in value:
+            check_written(inner)
+    elif not isinstance(value, str | int | float | None | Undefined):
+        raise TemplateFailedError(f"the template writes an object of type {type(value).__name__}")
+
+
 def _check_bits(bits: int) -> None:
     if bits > MAX_BITS:
         raise TemplateFailedError("the template computes a number that is too large")
@@ -143,7 +159,8 @@ def spend_on_pattern(pattern: str, values: Any, field: str) -> None:
     """Spend what a pattern may make, whose fields begin with % or {: each may write all of the
     values, and be as wide as a number in the pattern, or among the values if it asks for that."""
     text = str.__str__(pattern)
-    digits = re.findall("[0-9]+", text)
+    check_written(values)
+    digits = re.findall(r"\d+", text)  # of any script, as Python reads them
     asked = _numbers_in(values) if _WIDTH_GIVEN[field].search(text) else []
     widest = max((*(int(number[:12]) for number in digits), *asked), default=0)
     if widest > MAX_WIDTH:
@@ -156,4 +173,6 @@ def _numbers_in(value: Any) -> list[int]:
         return _numbers_in([*value.values()])
     if isinstance(value, list | tuple):
         return [number for inner in value for number in _numbers_in(inner)]
+    if isinstance(value, str):
+        return [int(number[:12]) for number in re.findall(r"\d+", str.__str__(value))]
     return [value] if isinstance(value, int) else []

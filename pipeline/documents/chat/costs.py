@@ -3,8 +3,10 @@
     'a\tb'.expandtabs(9)    9 more characters for each tab
     'a b c'.split()         an object for each piece
     x | replace('a', y)     y for each 'a' in x
+    x.strip(y), x.rfind(y)  up to all of y at each character of x: no text, but time
 
-Of what is not listed, the result is no longer than a few times its arguments, which were paid for.
+Python looks at no clock while it does one of these. Of what is not listed, the result is no longer
+than a few times its arguments, which were paid for.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataprep.pipeline.documents.chat.bounds import (
     TemplateFailedError,
     spend,
     spend_on_pattern,
+    weigh,
 )
 
 MAX_DIGITS = 300  # that a number is rounded to
@@ -50,6 +53,18 @@ def _pieces(text: str, texts: Sequence[str], numbers: Sequence[int]) -> int:
     return OBJECT * (count + 1)
 
 
+def _words(text: str, texts: Sequence[str], numbers: Sequence[int]) -> int:
+    return OBJECT * (len(text) // 2 + 1)
+
+
+def _compared(text: str, texts: Sequence[str], numbers: Sequence[int]) -> int:
+    return len(text) * max(map(len, texts), default=0)
+
+
+def _pieces_from_end(text: str, texts: Sequence[str], numbers: Sequence[int]) -> int:
+    return _pieces(text, texts, numbers) + _compared(text, texts, numbers)
+
+
 def _replaced(text: str, texts: Sequence[str], numbers: Sequence[int]) -> int:
     old, new = (*texts, "", "")[:2]
     return len(text) + text.count(old) * len(new)
@@ -64,7 +79,11 @@ COSTS: Mapping[str, Cost] = {
     "expandtabs": _tabs,
     "indent": _lines,
     "wordwrap": _wrapped,
-    **dict.fromkeys(("split", "rsplit", "splitlines"), _pieces),
+    **dict.fromkeys(("split", "splitlines"), _pieces),
+    "rsplit": _pieces_from_end,
+    **dict.fromkeys(("title", "wordcount", "urlize", "striptags"), _words),
+    **dict.fromkeys(("strip", "lstrip", "rstrip", "trim"), _compared),
+    **dict.fromkeys(("rfind", "rindex", "rpartition"), _compared),
     "replace": _replaced,
     "translate": _letters,
 }
@@ -73,20 +92,22 @@ PATTERNS = {"format": "{", "format_map": "{", "printf": "%"}  # how their fields
 
 def spend_on(name: str, text: Any, args: Sequence[Any]) -> None:
     """Spend what a method or filter may make of a text."""
+    value = str.__str__(text) if isinstance(text, str) else ""
+    if name in COSTS:  # of what is no text, too: 5 | center(9)
+        inner = [v for a in args for v in (a.values() if isinstance(a, dict) else (a,))]
+        texts = [str.__str__(v) for v in inner if isinstance(v, str)]
+        numbers = [v for v in inner if isinstance(v, int)]
+        spend(COSTS[name](value, texts, numbers))
     if isinstance(text, str):
-        value = str.__str__(text)
         spend(len(value) + 1)
-        if name in COSTS:
-            inner = [v for a in args for v in (a.values() if isinstance(a, dict) else (a,))]
-            texts = [str.__str__(v) for v in inner if isinstance(v, str)]
-            numbers = [v for v in inner if isinstance(v, int)]
-            spend(COSTS[name](value, texts, numbers))
-        elif name in PATTERNS:
+        if name in PATTERNS:
             spend_on_pattern(value, args, PATTERNS[name])
         elif name == "join":
             spend(len(value) * sum(len(a) for a in args if isinstance(a, list | tuple)))
     if name == "round" and any(isinstance(a, int) and abs(a) > MAX_DIGITS for a in args):
         raise TemplateFailedError("the template computes a number that is too large")
+    if name == "sum" and any(isinstance(a, list | tuple) for a in args):
+        spend(len(text) * weigh((text, args)))  # all that was added before, again and again
     if name == "batch":
         spend(ITEM * max((a for a in args if isinstance(a, int)), default=0))
 

@@ -12,10 +12,17 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from jinja2 import Undefined, pass_environment
 from jinja2 import filters as of_jinja
+from jinja2 import pass_environment
 
-from dataprep.pipeline.documents.chat.bounds import OBJECT, TemplateFailedError, made, spend, weigh
+from dataprep.pipeline.documents.chat.bounds import (
+    OBJECT,
+    TemplateFailedError,
+    check_written,
+    made,
+    spend,
+    weigh,
+)
 from dataprep.pipeline.documents.chat.costs import listed, spend_on
 from dataprep.pipeline.documents.chat.json_text import has_text, tojson
 from dataprep.pipeline.documents.chat.marks import LENGTH
@@ -46,6 +53,7 @@ SAFE = frozenset(
         *("unique", "upper", "length", "count"),
     )
 )
+CASES = frozenset(("capitalize", "lower", "upper"))  # make texts of what is none
 # These go through all items at once.
 CONSUMING = frozenset(("sort", "unique", "reverse", "groupby", "sum", "min", "max", "slice"))
 
@@ -59,11 +67,13 @@ def bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
     def paid(*args: Any, **named: Any) -> Any:
         given = [*args[place + 1 :], *named.values()]
         value: Any = args[place] if len(args) > place else None
-        spend_on("printf" if name == "format" else name, value, given)
+        if name not in SAFE or name in CASES:
+            check_written((value, given))
         if name in CONSUMING:
             value = value if hasattr(value, "__len__") else listed(value)
             weigh(value)
             args = (*args[:place], value, *args[place + 1 :])
+        spend_on("printf" if name == "format" else name, value, given)
         return made(function(*args, **named))
 
     if name in SAFE:
@@ -89,19 +99,12 @@ def bounded_filter(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def text_of(value: Any) -> str:
-    """Return what `str` does, of lists and objects too with their origins.
-
-    What an address in memory would be written of, such as a function, is refused.
-    """
+    """Return what `str` does, of lists and objects too with their origins."""
     if isinstance(value, str):
         return value
-    if isinstance(value, list | tuple | dict):
-        weigh(value)
-        return of_any((value,), str(value)) if has_text(value) else str(value)
-    if not isinstance(value, int | float | None | Undefined):
-        # It may hold texts, and nobody would know.
-        raise TemplateFailedError(f"the template writes an object of type {type(value).__name__}")
-    return str(value)
+    weigh(value)
+    check_written(value)
+    return of_any((value,), str(value)) if has_text(value) else str(value)
 
 
 def _lifted(value: Any, *others: Any) -> str:
@@ -120,7 +123,9 @@ def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
 
 
 def _trim(value: Any, chars: str | None = None) -> str:
-    return _lifted(value, chars).strip(chars)
+    text = _lifted(value, chars)
+    spend_on("trim", text, (chars,))
+    return text.strip(chars)
 
 
 @pass_environment

@@ -71,6 +71,17 @@ class Rendering:
         return "".join(owned.part.value for owned in self.parts)
 
 
+# A number may have too many digits, and loops may be deeper in each other than Python has them.
+_NO_TEMPLATE = (
+    jinja2.TemplateError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    SyntaxError,
+    ValueError,
+)
+
+
 class Renderer:
     """Renders by one template. The clock stands at `now`."""
 
@@ -82,7 +93,7 @@ class Renderer:
                 self._marked = self._environment.compiled(source, with_marks=True)
                 self._plain = self._environment.compiled(source, with_marks=False)
                 self.names = frozenset(self._environment.names_in(source))
-        except (jinja2.TemplateError, RecursionError, MemoryError, OverflowError) as error:
+        except _NO_TEMPLATE as error:
             raise TemplateFailedError(f"is not a template: {_said(error)}") from None
 
     def plain(self, conversation: Conversation, *, prompt: bool = False) -> str:

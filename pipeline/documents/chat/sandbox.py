@@ -20,7 +20,8 @@ import jinja2
 import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.compiler import CodeGenerator
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 
 from dataprep.pipeline.documents.chat import bounds
 from dataprep.pipeline.documents.chat.bounds import (
@@ -50,6 +51,10 @@ from dataprep.pipeline.documents.chat.texts import joined, make, of_any
 from dataprep.pipeline.documents.chat.traced import Traced, first_text, parts_of, plain
 
 PATTERNS = ("format", "format_map")
+# Ways to bytes and numbers of any size, whose methods are not held to bounds.
+HIDDEN = ("encode", "to_bytes", "from_bytes")
+MAX_WIDER = 256  # what strftime makes of a pattern, in times of its size
+MAX_RANGE_BITS = 60  # of larger numbers, many have the same hash
 
 
 class _Dict:
@@ -102,8 +107,18 @@ class _GenerationTag(jinja2.ext.Extension):
         return text
 
 
+class _Generator(CodeGenerator):
+    """Computes nothing while it compiles: what a template does is watched while it runs."""
+
+    def _output_child_to_const(self, node: Any, frame: Any, finalize: Any) -> str:
+        if not isinstance(node, jinja2.nodes.Const | jinja2.nodes.TemplateData):
+            raise jinja2.nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    # Their results are bounded; jinja then does not compute constants while it compiles, either.
+    code_generator_class = _Generator
+    # Their results are bounded.
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
     concat = staticmethod(lambda values: _joined(values))
 
@@ -111,6 +126,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
+            optimized=False,
             extensions=[_GenerationTag, jinja2.ext.loopcontrols],
         )
         self.tape: Tape | None = None  # of the conversation that is rendered, if with marks
@@ -119,10 +135,11 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.tests = {**self.tests, **TESTS}
         self.globals |= {
             "raise_exception": _raise,
-            "strftime_now": lambda pattern: now.strftime(pattern),
+            "strftime_now": lambda pattern: _time_as(pattern, now),
             "dict": _Dict(),
             "namespace": _Namespace,
             "lipsum": FILTERS["random"],
+            "range": _range,
             **mark_functions(self._tape),
         }
 
@@ -156,6 +173,9 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if operator == "%" and isinstance(left, str):
             result = of_any((left, right), result)
         return made(result)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return attr not in HIDDEN and super().is_safe_attribute(obj, attr, value)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if not isinstance(obj, str):
@@ -207,6 +227,17 @@ def _method(found: Any, obj: str, attribute: str) -> Callable[..., Any]:
         return getattr(make(text._tape, [Part(obj)]), attribute)(*args, **named)
 
     return method
+
+
+def _time_as(pattern: str, now: datetime.datetime) -> str:
+    spend(MAX_WIDER * len(pattern))
+    return now.strftime(pattern)
+
+
+def _range(*args: int) -> range:
+    if any(number.bit_length() > MAX_RANGE_BITS for number in args):
+        raise TemplateFailedError("the template counts to a number that is too large")
+    return safe_range(*args)
 
 
 def _raise(message: str) -> None:

@@ -303,16 +303,10 @@ for _name, _sign in {**_COMPARING, "__ge__": ">="}.items():
 TracedText.__contains__ = _asking("__contains__", "({1} in {0})")  # type: ignore[method-assign]
 
 
-def _encode(self: TracedText, *args: Any, **named: Any) -> bytes:
-    self._tape.breaks("a text is encoded")
-    return str.encode(self, *args, **named)
-
-
 def _translate(self: TracedText, table: Any, /) -> str:
     return of_any((self,), str.translate(self, table))
 
 
-TracedText.encode = _encode  # type: ignore[assignment,method-assign]
 TracedText.translate = _translate  # type: ignore[assignment,method-assign]
 
 
