@@ -25,6 +25,7 @@ from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, LockedError
+from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import Done, StepChain, Todo
@@ -106,7 +107,8 @@ def run_command(
     except LockedError:
         if if_locked != "skip":
             raise
-        echo(f"another run holds {settings.out}; nothing done", err=True)
+        if not quiet:
+            echo(f"another run holds {settings.out}; nothing done", err=True)
 
 
 def run_and_show(
@@ -132,11 +134,13 @@ def run_and_show(
             shown.close()
             steps.append(done)
             if not quiet:
-                show_step(done)
+                show_step(done, Progress(quiet=False, log_format=log_format))
     summary = summary_of(steps, time.monotonic() - began)
-    write_summary(Path(chain.config.out), summary)
+    with disk_errors_named(Path(chain.config.out)):
+        write_summary(Path(chain.config.out), summary)
     if metrics is not None:
-        write_metrics(Path(metrics), steps)
+        with disk_errors_named(Path(metrics)):
+            write_metrics(Path(metrics), steps)
     if as_json:
         print_json(summary)
     elif not quiet:
@@ -158,13 +162,20 @@ def show_plan(todos: Sequence[Todo], *, as_json: bool) -> None:
             echo(f"  note: {note}")
 
 
-def show_step(done: Done) -> None:
-    """Say on stderr what a step did."""
+def show_step(done: Done, progress: Progress) -> None:
+    """Say on stderr what a step did, and what became of records that are no documents."""
     made = "made" if done.generation is None else f"generation {done.generation}"
     what = made if done.todo.reasons else "nothing to do"
-    echo(f"{done.todo.step.folder}: {what}, {done.seconds:.1f} s", err=True)
+    left = [f"{count:,} {fate}" for fate, count in _left_out(done).items() if count]
+    bad = f"; in all {', '.join(left)}" if left else ""
+    progress.say(f"{done.todo.step.folder}: {what}, {done.seconds:.1f} s{bad}")
     for note in done.todo.notes:
-        echo(f"  note: {note}", err=True)
+        progress.say(f"  note: {note}")
+
+
+def _left_out(done: Done) -> dict[str, int]:
+    fates = ("quarantined", "dropped", "empty", "duplicate", "forgotten")
+    return {fate: done.counts.get(f"documents_{fate}", 0) for fate in fates}
 
 
 def show_table(steps: Sequence[Done], chain: StepChain) -> None:

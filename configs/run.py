@@ -115,8 +115,8 @@ class RunConfig(TokenizeConfig):
         for section in ("encode", "pack"):
             if "workers" in shared:
                 shared[section] = {"workers": shared["workers"], **shared.get(section, {})}
-        keyed = self.splits or self.dedup != "none"
-        keys = {"keys": self.split_by if self.splits else "content"} if keyed else {}
+        # Always keyed by content, so that what was forgotten is known when it comes in again.
+        keys = {"keys": self.split_by if self.splits else "content"}
         return TokenizeConfig.model_validate({**shared, **keys})
 
     def pack_all(self, name: str) -> list[PackConfig]:

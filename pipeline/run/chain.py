@@ -3,7 +3,7 @@
     out/web/codes                     its media, if it has any, as codes
     out/web/tokenized                 every document of the corpus, once
     out/web/packed-2048               its rows, for each length
-    out/web/packed-2048/validation    … and for each split, if there are splits
+    out/web/packed-2048-validation    … and for each split, if there are splits
 
 A step looks at what is there, says why that is not what it should be, and makes what is missing.
 So a run that is killed goes on where it was, and one that finds nothing new does nothing.
@@ -147,7 +147,7 @@ class StepChain:
             yield ChainStep(verb="tokenize", corpus=corpus, folder=f"{corpus}/{TOKENIZED}")
             for pack in self.config.pack_all(corpus):
                 for split in self.config.splits or ("",):
-                    folder = f"{corpus}/{PACKED}-{pack.seq_len}" + (split and f"/{split}")
+                    folder = f"{corpus}/{PACKED}-{pack.seq_len}" + (split and f"-{split}")
                     yield ChainStep(
                         verb="pack", corpus=corpus, folder=folder, pack=pack, split=split
                     )
@@ -273,5 +273,5 @@ def _refuse_around(out: Path, given: str) -> None:
     if is_folder and Path(os.path.realpath(out)).is_relative_to(folder):
         raise ConfigError(
             f"out {out} lies in the input {given}, so that a run would read what the last one "
-            "wrote; name another out, or the files: /*.jsonl"
+            f"wrote; name another out, or the files: {os.path.join(given, '*.jsonl')}"
         )

@@ -43,9 +43,9 @@ UNFINISHED = "unfinished work"
 UNNAMED = "parts that no kept generation names"
 REASONS = (UNFINISHED, UNNAMED)  # in the order in which they are freed
 
-MAX_DEPTH = 3  # of the datasets below the folder of a run: CORPUS/packed-2048/SPLIT
+MAX_DEPTH = 2  # of the datasets below the folder of a run: CORPUS/packed-2048-train
 _GENERATION = re.compile(r"([0-9]{5,})\.json(\.tmp)?")
-_FOLDER = re.compile(rf"{CODES}|{TOKENIZED}|{PACKED}-[0-9]+")
+_FOLDER = re.compile(rf"{CODES}|{TOKENIZED}|{PACKED}-[0-9]+(-.*)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +110,6 @@ def _run_locked(place: Path) -> Iterator[None]:
     out = None
     if len(above) > 1 and _FOLDER.fullmatch(whole.name):
         out = above[1]  # OUT/CORPUS/tokenized
-    elif len(above) > 2 and _FOLDER.fullmatch(above[0].name):
-        out = above[2]  # OUT/CORPUS/packed-2048/SPLIT
     with ExitStack() as locks:
         if out is not None:
             locks.enter_context(locked(out))

@@ -147,10 +147,9 @@ def without(
 
 def packed_in(corpus: Path) -> Iterator[Path]:
     """Yield the folders of the packed datasets of a corpus."""
-    for pattern in (f"packed-*/{MANIFEST}", f"packed-*/*/{MANIFEST}"):
-        for place in sorted(corpus.glob(pattern)):
-            if getattr(read_manifest(place.parent), "generation", None) is not None:
-                yield place.parent
+    for place in sorted(corpus.glob(f"packed-*/{MANIFEST}")):
+        if getattr(read_manifest(place.parent), "generation", None) is not None:
+            yield place.parent
 
 
 def _parts(place: Path, manifest: G) -> list[Chosen[G]]:

@@ -17,7 +17,7 @@ TOKENIZED, PACKED = "out/data/tokenized", "out/data/packed-64"
 
 def packed_texts(out: Path) -> list[str]:
     """Return the texts of all splits and corpora."""
-    places = [path.parent for path in out.glob("*/packed-64/**/manifest.json")]
+    places = [path.parent for path in out.glob("*/packed-64*/**/manifest.json")]
     tops = [place for place in places if "parts" not in place.parts]
     return sorted(text for place in tops for text in whole_texts(place))
 
@@ -100,7 +100,7 @@ def test_other_rates_keep_the_order_in_which_parts_came_in(run_cli: RunCli, tmp_
 
 
 def texts_in(corpus: Path) -> list[str]:
-    tops = corpus.glob("packed-64/*/manifest.json")
+    tops = corpus.glob("packed-64-*/manifest.json")
     return sorted(text for path in tops for text in whole_texts(path.parent))
 
 

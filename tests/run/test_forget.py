@@ -69,7 +69,7 @@ def test_a_key_stays_away_when_splits_are_by_content(run_cli: RunCli, tmp_path: 
     write_config(config, **INPUTS, splits={"a": 1.0})
     done = run_cli("run", config)
     assert "id=1 is to be forgotten, but only in what was there" in done.stderr
-    assert whole_texts(tmp_path / PACKED / "a") == ["one", "three"]
+    assert whole_texts(tmp_path / f"{PACKED}-a") == ["one", "three"]
 
 
 def test_a_packed_dataset_that_is_behind_loses_its_own_documents(
@@ -104,4 +104,4 @@ def test_all_documents_that_went_are_listed(run_cli: RunCli, tmp_path: Path, raw
     found = forget(run_cli, tmp_path, "a.jsonl:2", "b.jsonl:1", "a.jsonl:99")
     assert [each["document"] for each in found["documents"]] == [1, 3]
     assert found["not_found"] == ["a.jsonl:99"]
-    assert whole_texts(tmp_path / PACKED / "a") == ["four", "one", "three"]
+    assert whole_texts(tmp_path / f"{PACKED}-a") == ["four", "one", "three"]

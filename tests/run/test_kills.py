@@ -37,7 +37,7 @@ def small_nights(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -
 def test_the_nights_hold_what_kills_could_harm(nights: Nights) -> None:
     names = {*nights.clean[-1]}
     assert {"a/tokenized/parts/00000-1/manifest.json", ".run/forgotten.json"} <= names
-    assert {"b/packed-64/validation/generations/00003.json", ".run/selected.json"} <= names
+    assert {"b/packed-64-validation/generations/00003.json", ".run/selected.json"} <= names
     assert not [name for name in names if ".work" in name or name.endswith(".tmp")]
 
 
@@ -98,8 +98,8 @@ def test_a_full_disk_exits_6_and_the_night_goes_on(
 DAMAGED = [
     "a/tokenized/manifest.json",
     "a/tokenized/parts/00000/manifest.json",
-    "b/packed-64/train/manifest.json",
-    "b/packed-64/train/parts/00001/manifest.json",
+    "b/packed-64-train/manifest.json",
+    "b/packed-64-train/parts/00001/manifest.json",
     ".run/forgotten.json",
 ]
 

@@ -133,7 +133,7 @@ def check_datasets(model: Model, out: Path) -> None:
             assert text_of(found["tokens"]) == document.text
             assert found["loss_mask"].tolist() == [False] + [True] * (len(found["tokens"]) - 1)
     for split in SPLITS:
-        folder = out / f"data/packed-64/{split}"
+        folder = out / f"data/packed-64-{split}"
         assert whole_texts(folder) == model.packed(split)
         counts = open_dataset(folder).about.counts
         assert counts["documents_read"] == len(model.read)
@@ -185,7 +185,7 @@ def test_a_month_of_nights(
         append=True,
         on_changed="ignore",
     )
-    trainer = Trainer(out / "data/packed-64/train")
+    trainer = Trainer(out / "data/packed-64-train")
     killed = locked = 0
     for night in range(NIGHTS):
         model.add(f"{night:02d}.jsonl")
@@ -217,5 +217,5 @@ def test_a_month_of_nights(
     assert model.forgotten
     assert model.frozen
     trainer.replay()
-    for folder in ("tokenized", "packed-64/train", "packed-64/validation"):
+    for folder in ("tokenized", "packed-64-train", "packed-64-validation"):
         run_cli("verify", out / "data" / folder)

@@ -298,10 +298,10 @@ def test_what_was_forgotten_stays_away_when_the_corpus_is_made_anew(
     write_lines(raw / "b.jsonl", ["two", "four"])  # it comes in again
     write_config(config, **values, on_error="skip", add_eos=True)
     run_cli("run", config)
-    texts = [*whole_texts(tmp_path / f"{PACKED}/train"), *whole_texts(tmp_path / f"{PACKED}/other")]
+    texts = [*whole_texts(tmp_path / f"{PACKED}-train"), *whole_texts(tmp_path / f"{PACKED}-other")]
     assert "two" not in texts
     assert {"one", "three", "four"} <= set(texts)
-    for folder in (TOKENIZED, f"{PACKED}/train", f"{PACKED}/other"):
+    for folder in (TOKENIZED, f"{PACKED}-train", f"{PACKED}-other"):
         assert b"two" not in b"".join(
             bytes(row["tokens"].astype("u1")) for row in _all(tmp_path / folder)
         )
