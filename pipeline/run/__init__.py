@@ -1,6 +1,6 @@
 """Datasets that grow, night after night: what comes in becomes a part, all parts a generation.
 
-config ─► chain         the steps, in order: encode and tokenize each corpus, pack it for each length
+config ─► chain         the steps, in order: encode, tokenize and pack each corpus
           encoded       what its media are now ─► the parts that its codes should have
             listed      of each part the media that it is made of, one by one
           tokenized     what its inputs name now ─► the parts that it should have
