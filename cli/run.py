@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,17 +23,16 @@ from dataprep.cli.show import Progress, echo, print_json, say_settings, scaled
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.caches import default_cache
-from dataprep.pipeline.errors import ConfigError, LockedError
+from dataprep.pipeline.errors import LockedError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
-    check_summary,
+    RunOutcome,
     figures_of,
+    run_all,
     summary_of,
     write_metrics,
-    write_summary,
 )
 
 EXAMPLE = "Example: dataprep run dataprep.yaml"
@@ -92,8 +90,6 @@ def run_command(
     settings = load_config(
         RunConfig, files=config, sets=sets or (), flags={"out": out, "workers": workers}
     )
-    if not settings.out:
-        raise ConfigError("no output folder; set out in the config, or --out")
     if verbose:
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
@@ -101,26 +97,26 @@ def run_command(
         show_plan(list(chain.foresee()), as_json=as_json)
         return
     try:
-        check_summary(Path(settings.out))
-        with locked(Path(settings.out), wait=if_locked == "wait"):
-            run_and_show(chain, metrics, as_json, quiet, verbose, log_format)
+        made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
     except LockedError:
         if if_locked != "skip":
             raise
         if not quiet:
             echo(f"another run holds {settings.out}; nothing done", err=True)
+        return
+    if metrics is not None:
+        with disk_errors_named(Path(metrics)):
+            write_metrics(Path(metrics), made.steps)
+    if as_json:
+        print_json(summary_of(made))
+    elif not quiet:
+        show_table(made.steps, chain)
 
 
-def run_and_show(
-    chain: StepChain,
-    metrics: str | None,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-    log_format: str,
-) -> None:
-    began = time.monotonic()
-    steps: list[Done] = []
+def run_shown(
+    chain: StepChain, wait: bool, quiet: bool, verbose: bool, log_format: str
+) -> RunOutcome:
+    """Do what is to be done, and show it on stderr."""
     with ExitStack() as shown:
 
         def begin(todo: Todo) -> Report:
@@ -130,21 +126,12 @@ def run_and_show(
                 progress.say(f"{todo.step.folder}: {'; '.join(todo.reasons)}")
             return shown.enter_context(progress)
 
-        for done in chain.run(begin):
+        def end(done: Done) -> None:
             shown.close()
-            steps.append(done)
             if not quiet:
                 show_step(done, Progress(quiet=False, log_format=log_format))
-    summary = summary_of(steps, time.monotonic() - began)
-    with disk_errors_named(Path(chain.config.out)):
-        write_summary(Path(chain.config.out), summary)
-    if metrics is not None:
-        with disk_errors_named(Path(metrics)):
-            write_metrics(Path(metrics), steps)
-    if as_json:
-        print_json(summary)
-    elif not quiet:
-        show_table(steps, chain)
+
+        return run_all(chain, begin, end, wait=wait)
 
 
 def show_plan(todos: Sequence[Todo], *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ Without `corpora`, the inputs of the file are one corpus, called `data`.
 
 from __future__ import annotations
 
+import os
 import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
@@ -49,7 +50,9 @@ class CorpusConfig(TokenizeConfig):
 class RunConfig(TokenizeConfig):
     """Raw data to packed datasets, again and again as the data grows."""
 
-    out: FilePath = Field("", description="folder for the datasets of all corpora")
+    out: Annotated[FilePath, AfterValidator(os.path.expanduser)] = Field(
+        "", description="folder for the datasets of all corpora"
+    )
     corpora: dict[FolderName, CorpusConfig] = Field(
         default_factory=dict,
         description="by name: inputs, and any key of tokenize, encode and pack that differs",

@@ -16,12 +16,13 @@ import pytest
 from tokenizers import Tokenizer
 
 import dataprep
-from conftest import Sample
+from conftest import RunCli, Sample
 from dataprep import ConfigError, InputError
 from dataprep.configs.base import StrategyName
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.engine import resolve
 from dataprep.pipeline.engine.hub import Fetched
+from dataprep.pipeline.jobs.workspace import locked
 from support.inprocess import write_lines
 from support.modules import ROOT
 from support.toy import write_toy_tokenizer
@@ -44,6 +45,7 @@ PUBLIC = [
     "encode",
     "open_dataset",
     "pack",
+    "run",
     "tokenize",
     "tokenize_text",
 ]
@@ -159,6 +161,31 @@ def test_the_functions_make_what_the_commands_make(
         assert isinstance(dataset, dataprep.PackedDataset)
         assert dataset[0]["tokens"].shape == (65,)
     assert tree(tmp_path / "packed-0") == tree(tmp_path / "packed-1")
+
+
+def test_run_does_what_the_command_does(tmp_path: Path, sample: Sample, run_cli: RunCli) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(f"inputs: [{sample.text}]\ntokenizer: bytes\nseq_lens: [64]\nout: by-file\n")
+    seen: list[Any] = []
+    made = dataprep.run(config, report=lambda what, values: seen.append((what, dict(values))))
+    assert made.out == tmp_path / "by-file"
+    assert [done.todo.step.folder for done in made.steps] == ["data/tokenized", "data/packed-64"]
+    assert ("step", {"step": "data/tokenized", "why": ["it is not there yet"]}) in seen
+    assert made.steps[0].counts["documents_written"] == made.steps[1].counts["documents_read"] > 0
+    assert not made.was_complete
+    assert dataprep.run(config).was_complete
+    only = dataprep.run(config, only=["tokenize"], out=tmp_path / "by-name")
+    assert tree(only.steps[0].out) == tree(made.steps[0].out)
+    run_cli("run", config, "--out", tmp_path / "by-hand")
+    for folder in ("data/tokenized/parts", "data/packed-64/parts"):
+        names = tree(made.out / folder).keys()
+        assert names == tree(tmp_path / "by-hand" / folder).keys()
+    with locked(made.out), pytest.raises(dataprep.LockedError):
+        dataprep.run(config)
+    with pytest.raises(ConfigError, match="no such step"):
+        dataprep.run(config, only=["encode"])
+    with pytest.raises(ConfigError, match="must be a local folder"):
+        dataprep.run(config, out="s3://bucket/out")
 
 
 def test_none_is_null_and_resets_what_a_file_says(tmp_path: Path, sample: Sample) -> None:

@@ -1,7 +1,8 @@
 """Datasets that grow, night after night: what comes in becomes a part, all parts a generation.
 
 config ─► chain         the steps, in order: encode, tokenize and pack each corpus
-          encoded       media ─► the parts of their codes; listed: the lists of what is in each
+          encoded       what its media are now ─► the parts that its codes should have
+            listed      of each part the media that it is made of, one by one
           tokenized     what its inputs name now ─► the parts that it should have
             changes     inputs that are new, appended to, changed, gone
           selections    documents ─► splits; duplicates that occurred before are left out
@@ -10,7 +11,7 @@ config ─► chain         the steps, in order: encode, tokenize and pack each 
           generations   publish them: the file of the generation first, manifest.json last
           forget        take documents out of all datasets: forgotten is the list of them,
                         versions of parts lack them, masking overwrites them
-          summary       what was done, for people, scripts and Prometheus
+          summary       a whole run; what was done, for people, scripts and Prometheus
           init          data ─► a config for it, by `sniff`; commented: the file that it becomes
           clean         what can be removed: unfinished work, old generations
 """

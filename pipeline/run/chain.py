@@ -128,12 +128,15 @@ class StepChain:
     only: Sequence[str] = ()  # verbs, corpora or folders; none: every step
 
     def __post_init__(self) -> None:
+        if not self.config.out:
+            raise ConfigError("no output folder; set out in the config, or --out")
+        if "://" in self.config.out:
+            raise ConfigError(f"out {self.config.out} must be a local folder; copy it afterwards")
         known = [name for step in self.steps() for name in step.names]
         unknown = [name for name in self.only if name not in known]
         if unknown:
             there = ", ".join(dict.fromkeys(known))
             raise ConfigError(f"--only {unknown[0]}: there is no such step; there are {there}")
-
         for name in self.config.names:
             config = self.config.tokenize(name)
             for given in (*(item.path for item in config.inputs), *config.encode.inputs):

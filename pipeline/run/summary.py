@@ -1,4 +1,4 @@
-"""What a run tells when it is done: summary.json, and figures for Prometheus.
+"""A whole run, and what it tells when it is done: summary.json, and figures for Prometheus.
 
 out/summary.json        each step: what was done and why, counts, generation, seconds
 --metrics FILE          dataprep_step_documents{step="web/tokenized"} 1200
@@ -7,15 +7,18 @@ out/summary.json        each step: what was done and why, counts, generation, se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import make_folder, write_atomic
+from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
 from dataprep.pipeline.guards.opening import read_bounded
-from dataprep.pipeline.run.chain import Done
+from dataprep.pipeline.jobs.workspace import locked
+from dataprep.pipeline.run.chain import Begin, Done, StepChain
 
 SUMMARY = "summary.json"
 
@@ -47,7 +50,43 @@ def figures_of(done: Done) -> dict[str, float]:
     }
 
 
-def summary_of(steps: Sequence[Done], seconds: float) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What a run did."""
+
+    out: Path
+    steps: tuple[Done, ...]
+    seconds: float
+
+    @property
+    def was_complete(self) -> bool:
+        """Return whether there was nothing to do."""
+        return not any(done.todo.reasons for done in self.steps)
+
+
+def run_all(
+    chain: StepChain,
+    begin: Begin,
+    end: Callable[[Done], None] = lambda done: None,
+    *,
+    wait: bool = False,
+) -> RunOutcome:
+    """Do the steps of a chain that have something to do, and write the summary.
+
+    `end` is called after each step; `wait` for another run to end, else that is a LockedError.
+    """
+    out, began, steps = Path(chain.config.out), time.monotonic(), list[Done]()
+    check_summary(out)
+    with locked(out, wait=wait), disk_errors_named(out):
+        for done in chain.run(begin):
+            steps.append(done)
+            end(done)
+        made = RunOutcome(out=out, steps=tuple(steps), seconds=time.monotonic() - began)
+        write_summary(out, summary_of(made))
+    return made
+
+
+def summary_of(made: RunOutcome) -> dict[str, Any]:
     return {
         "steps": [
             {
@@ -59,9 +98,9 @@ def summary_of(steps: Sequence[Done], seconds: float) -> dict[str, Any]:
                 **figures_of(done),
                 "counts": done.counts,
             }
-            for done in steps
+            for done in made.steps
         ],
-        "seconds": round(seconds, 3),
+        "seconds": round(made.seconds, 3),
     }
 
 

@@ -4,9 +4,11 @@
     tokenize(["lwm", "mine.yaml"])                         several files: later ones win
     tokenize(inputs="data/*.jsonl", tokenizer="gpt2", out="data/tokenized")
     pack(PackConfig(inputs=("data/tokenized",), seq_len=4096, out="data/packed"))
+    run("nightly.yaml")                                    all steps, as the data grows
 
 Each makes its dataset, or continues an interrupted run, or finds it complete, and returns where it
-is and its manifest. Errors are the `DataprepError`s that give a command its exit code.
+is and its manifest; `run` does so for every step. Errors are the `DataprepError`s that give a
+command its exit code.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from dataprep.configs.base import Model, SpecialInTextMode
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
+from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.encode.recipe import encode as make_encoded
@@ -44,9 +47,11 @@ from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, sho
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
+from dataprep.pipeline.run.chain import StepChain, Todo
+from dataprep.pipeline.run.summary import RunOutcome, run_all
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
-__all__ = ["detokenize", "encode", "pack", "tokenize", "tokenize_text"]
+__all__ = ["detokenize", "encode", "pack", "run", "tokenize", "tokenize_text"]
 
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
@@ -98,6 +103,30 @@ def encode(
         return make_encoded(
             model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
         )
+
+
+def run(
+    config: RunConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
+    *,
+    only: Sequence[str] = (),
+    wait: bool = False,
+    report: Report = silent,
+    **settings: Any,
+) -> RunOutcome:
+    """All steps for all corpora, as `dataprep run` does: only what is new since the last run.
+
+    `only` are steps, corpora or folders; `wait` for another run to end. `report` also gets "step"
+    with the folder and the reasons of a step that has something to do.
+    """
+    model, _ = _config(RunConfig, config, None, settings)
+
+    def begin(todo: Todo) -> Report:
+        report("step", {"step": todo.step.folder, "why": list(todo.reasons)})
+        return report
+
+    chain = StepChain(config=model, cache_dir=default_cache(), only=only)
+    return run_all(chain, begin, wait=wait)
 
 
 @overload
