@@ -270,9 +270,9 @@ def find_header(prefix: str, header: Header) -> int:
     if place >= 0:
         return place + len(wanted)
     wanted = header.prompt.lstrip()
-    length = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
-    while length and wanted[length - 1] not in MARKER_ENDS:
-        length -= 1
+    most = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
+    length = next((n for n in range(most, 0, -1) if wanted[n - 1] in MARKER_ENDS), 0)
+    length = min(most, len(with_blanks(wanted, length))) if length else 0
     blanks = len(header.prompt) - len(wanted)
     # What a user's header has, too, does not say whose turn it is.
     return prefix.rfind(wanted[:length]) + length if length + blanks > header.shared else -1

@@ -246,9 +246,9 @@ def _with_origins(
             return make(tape, [Part(value, origin, source, 0)])
         if isinstance(value, dict):
             values = {
-                named(key, field or key): inner
+                named(key, _field_of(key, field)): inner
                 if key in plain and isinstance(inner, str)
-                else given(inner, field or key, _plain_below(key, plain))
+                else given(inner, _field_of(key, field), _plain_below(key, plain))
                 for key, inner in value.items()
             }
             return MediaPart(value._number, values) if isinstance(value, MediaPart) else values
@@ -261,6 +261,19 @@ def _with_origins(
 
     found: dict[str, Any] = given(message, "", PLAIN)
     return found
+
+
+def _field_of(key: str, field: str) -> str:
+    """Return the field of what an object within a field holds: arguments are told from the rest of
+    their call, which may be told again with its result.
+
+    >>> _field_of("content", ""), _field_of("name", "tool_calls[0]")
+    ('content', 'tool_calls[0]')
+    >>> _field_of("arguments", "tool_calls[0]")
+    'tool_calls[0].arguments'
+    """
+    is_call = key == "arguments" and field.startswith("tool_calls[") and field.endswith("]")
+    return f"{field}.{key}" if is_call else field or key
 
 
 def _tools_with_origin(value: Any, tape: Tape) -> Any:

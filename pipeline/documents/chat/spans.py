@@ -10,8 +10,9 @@ text is elsewhere, or lost, or whose header is not known, is refused: there is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from dataprep.pipeline.documents.chat.cutting import (
     SpanCutter,
@@ -26,6 +27,7 @@ from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Part, TextO
 from dataprep.pipeline.documents.chat.refused import RefusedError, told
 from dataprep.pipeline.documents.chat.render import REASONING, Conversation, Rendering
 from dataprep.pipeline.documents.chat.texts import make
+from dataprep.pipeline.errors import short
 
 # What a turn consists of; other texts of a message, such as its name, belong to the header.
 SAID = (
@@ -88,8 +90,9 @@ def _add_span(
         if isinstance(origin, TextOrigin) and origin.message != number:
             other = "others or of tools" if origin.message < 0 else f"message {origin.message + 1}"
             raise RefusedError(told(conversation, number, f"holds text of {other}"))
+    inside = {owned.part.origin for owned in parts}
     for i, owned in enumerate(rendering.parts):
-        if i not in block and _says(owned.part, number):
+        if i not in block and _says(owned.part, number, inside):
             why = "has text outside of its block, which would have no loss"
             raise RefusedError(told(conversation, number, why))
     start = _start(rendering, conversation, number, block, headers, rules)
@@ -98,12 +101,14 @@ def _add_span(
         cutter.add(number, start, stop)
 
 
-def _says(part: Part, number: int) -> bool:
-    """Return whether a part is content or thinking of a message; names of its calls may be told
-    again with their results."""
+def _says(part: Part, number: int, inside: Set[Any]) -> bool:
+    """Return whether a part is content or thinking of a message, or what it calls and is not
+    `inside` of its block: that may be told again with the results."""
     origin = part.origin
-    is_own = isinstance(origin, TextOrigin) and origin.message == number
-    return is_own and isinstance(origin, TextOrigin) and _field(origin) in TOLD_ONCE
+    if not isinstance(origin, TextOrigin) or origin.message != number:
+        return False
+    field = _field(origin)
+    return field in TOLD_ONCE or (field in SAID and origin not in inside)
 
 
 def _field(origin: TextOrigin) -> str:
@@ -138,6 +143,7 @@ def _start(
     end = find_header(prefix, header)
     if end < 0:
         if not prefix.strip():
+            _check_before(rendering, conversation, number, block, header.role.strip())
             return place_of(rendering, block, 0)
         raise RefusedError(
             told(conversation, number, f"does not begin with its header {header.role!r}")
@@ -145,6 +151,21 @@ def _start(
     if rules.span == "reply":
         return _after_prompt(rendering, block, prefix, end, header.prompt[len(header.role) :])
     return place_of(rendering, block, end)
+
+
+def _check_before(
+    rendering: Rendering, conversation: Conversation, number: int, block: range, role: str
+) -> None:
+    """Raise if the header of a block is written before it, with more than blanks in between."""
+    before = ""
+    for owned in reversed(rendering.parts[: block.start]):
+        if owned.part.origin is not None:
+            break
+        before = owned.part.value + before
+    rest = before.rpartition(role)[2].strip() if role and role in before else ""
+    if rest:
+        why = f"has {short(rest)!r} between its header and its block, which would have no loss"
+        raise RefusedError(told(conversation, number, why))
 
 
 def _after_prompt(
