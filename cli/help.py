@@ -68,6 +68,7 @@ class Flags:
 def choices_in(annotation: Any) -> list[str]:
     """Return the choices of a flag, none of a key that takes other values too.
 
+    >>> from typing import Literal
     >>> choices_in(Literal["a", "b"]), choices_in(int | Literal["auto"])
     (['a', 'b'], [])
     """
