@@ -233,7 +233,7 @@ def test_an_overwrite_that_is_interrupted_anywhere_goes_on(
                 fired += 1
         make(out, corpus)
         assert tree(out) == tree(clean)
-    # Of three files of a shard, pieces.json, its manifest, what a kill may have left of that, the mark.
+    # Of three files of a shard, pieces.json, its manifest, what may be left of that, the mark.
     assert fired == 7
 
 
