@@ -70,7 +70,20 @@ ROLES_ENDED = (
     "{% if add_generation_prompt %}{{ '<|end_' + messages[-1].role + '|><|assistant|>' }}"
     "{% endif %}"
 )
+# A system prompt of the template's own ends like any turn.
+OWN_SYSTEM = (
+    "{{ bos_token }}{% if messages[0].role != 'system' %}{{ '<|system|>Be kind.<|fin|>\\n' }}"
+    "{% endif %}{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|fin|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+# The same, and the next header is written in the block before.
+OWN_SYSTEM_AFTER = "Be kind. " + AFTER_EACH
 EXPECTED = {
+    OWN_SYSTEM: (
+        "<s><|system|>Be kind.<|fin|>\n<|user|>hi<|fin|>\n<|assistant|>⟦yo<|fin|>\n⟧<|user|>and"
+        "<|fin|>\n<|assistant|>⟦so<|fin|>\n⟧"
+    ),
+    OWN_SYSTEM_AFTER: "Be kind. USER: hi\nASSISTANT: ⟦yo\n⟧USER: and\nASSISTANT: ⟦so\n⟧USER: ",
     ROLES_ENDED: (
         "<|user|>hi<|end_user|><|assistant|>⟦yo⟧<|end_assistant|><|user|>and<|end_user|>"
         "<|assistant|>⟦so⟧"

@@ -11,8 +11,9 @@ on which record comes first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
@@ -98,16 +99,34 @@ class Headers:
             ]
             first, later = found
             both = None if first is None or later is None else common_end(first, later)
+            if first and both and self._has_more(first.removesuffix(both), conversation):
+                both = both.removeprefix(self._end_in(both, conversation))
             self._introductions[role] = both
         return self._introductions[role]
 
+    def _has_more(self, before: str, conversation: Conversation) -> bool:
+        """Return whether a template writes more than BOS before the first header: a prompt of its
+        own, whose end is that of any turn."""
+        bos = str(conversation.variables.get("bos_token") or "")
+        return bool(before.strip().removeprefix(bos).strip())
+
+    def _end_in(self, introduction: str, conversation: Conversation) -> str:
+        """Return what the introduction begins with that ends an answer; '' if that is all of it."""
+        answer = {"role": "assistant", "content": _ANSWERS[0]}
+        rendering = self._rendered(replace(conversation, messages=[_USER, answer], tools=None))
+        block = block_of(rendering, 1) if rendering else None
+        if rendering is None or block is None:
+            return ""
+        after = before_text(rendering.parts[i] for i in reversed(block))
+        end = begun_at_end("".join(reversed(after)), introduction)
+        return end if end.strip() != introduction.strip() else ""
+
     def _gap(self, conversation: Conversation, number: int) -> str | None:
         """Return all that the template writes between the text of a message and the one before."""
-        try:
-            suited = replace(conversation, messages=self._traits.applied(conversation.messages))
-            parts = [owned.part for owned in self._renderer.render(suited).parts]
-        except TemplateFailedError:
+        rendering = self._rendered(conversation)
+        if rendering is None:
             return None
+        parts = [owned.part for owned in rendering.parts]
         texts = [i for i, part in enumerate(parts) if isinstance(part.origin, TextOrigin)]
         own = next((i for i in texts if _message_of(parts[i]) == number), None)
         if own is None:
@@ -169,15 +188,19 @@ class Headers:
 
     def _before_text(self, conversation: Conversation, number: int) -> str | None:
         """Return what the template itself writes before the text of a message; None if unknown."""
+        rendering = self._rendered(conversation)
+        block = block_of(rendering, number) if rendering else None
+        if rendering is None or block is None:
+            return None
+        return "".join(before_text(rendering.parts[i] for i in block))
+
+    def _rendered(self, conversation: Conversation) -> Rendering | None:
+        """Return what the template makes of a conversation; None if it fails."""
         try:
             suited = replace(conversation, messages=self._traits.applied(conversation.messages))
-            rendering = self._renderer.render(suited)
+            return self._renderer.render(suited)
         except TemplateFailedError:
             return None
-        block = block_of(rendering, number)
-        if block is None:
-            return None
-        return before_text([rendering.parts[i] for i in block], number)
 
 
 def role_header(prompt: str, *of_users: str) -> str:
@@ -278,14 +301,10 @@ def find_header(prefix: str, header: Header) -> int:
     return prefix.rfind(wanted[:length]) + length if length + blanks > header.shared else -1
 
 
-def before_text(block: Sequence[OwnedPart], number: int) -> str:
+def before_text(block: Iterable[OwnedPart]) -> list[str]:
     """Return what the template writes in a block before the first text of the message."""
-    found = []
-    for owned in block:
-        if isinstance(owned.part.origin, TextOrigin):
-            break
-        found.append(owned.part.value)
-    return "".join(found)
+    own = takewhile(lambda owned: not isinstance(owned.part.origin, TextOrigin), block)
+    return [owned.part.value for owned in own]
 
 
 def block_of(rendering: Rendering, number: int) -> range | None:

@@ -125,7 +125,7 @@ def _start(
 ) -> tuple[int, int]:
     """Return the place after the header."""
     parts = [rendering.parts[i] for i in block]
-    prefix = before_text(parts, number)
+    prefix = "".join(before_text(parts))
     first = next((p.part.origin for p in parts if isinstance(p.part.origin, TextOrigin)), None)
     if isinstance(first, TextOrigin) and _field(first) not in SAID:
         raise RefusedError(
