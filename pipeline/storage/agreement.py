@@ -62,6 +62,7 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
     elif isinstance(manifest, PackedManifest):
         yield from _wrong_ids(manifest)
         yield from _wrong_rows(manifest)
+        yield from _wrong_firsts(manifest)
     else:
         yield from _wrong_encoder(manifest)
         yield from _wrong_sources(manifest)
@@ -247,6 +248,20 @@ def _not_selected(manifest: PackedManifest) -> list[str]:
     if not isinstance(select, dict):
         return []
     return sorted({*map(str, _object(select.get("reasons")).values()), ELSEWHERE})
+
+
+def _wrong_firsts(manifest: PackedManifest) -> Iterator[str]:
+    """Yield the shards whose documents do not count from those of the parts before theirs on."""
+    parts = [(part.shards, part.sources) for part in manifest.parts]
+    sources, first = list(manifest.sources), 0
+    wanted: list[int] = []
+    for num_shards, num_sources in parts or [(len(manifest.shards), len(sources))]:
+        wanted += [first] * num_shards
+        first += sum(source.records for source in sources[:num_sources])
+        del sources[:num_sources]
+    for shard, number in zip(manifest.shards, wanted, strict=False):
+        if shard.first_document != number:
+            yield f"documents of {shard.path} count from {shard.first_document}, not {number}"
 
 
 def _wrong_encoder(manifest: EncodedManifest) -> Iterator[str]:

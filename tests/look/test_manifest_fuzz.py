@@ -65,9 +65,13 @@ def plan(folder: Path) -> Any:
     return pack_plan_of(PackConfig(inputs=(str(folder),), out="nowhere", seq_len=50))
 
 
+def count(folder: Path) -> Any:
+    return stats(folder, read_manifest(folder))
+
+
 READERS: dict[str, dict[str, Reader]] = {
-    "tokenized": {"verify": verify, "read": read_all, "stats": stats, "plan": plan},
-    "packed": {"verify": verify, "read": read_all, "stats": stats, "load": load},
+    "tokenized": {"verify": verify, "read": read_all, "stats": count, "plan": plan},
+    "packed": {"verify": verify, "read": read_all, "stats": count, "load": load},
     "encoded": {"verify": verify},
 }
 
