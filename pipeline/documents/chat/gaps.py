@@ -43,7 +43,10 @@ def with_owners(
             return rendering
         found += _split(gap, size, owner, number, rendering)
         found.append(replace(rendering.parts[place], owner=number))
-    found += [replace(owned, owner=-1) for owned in rendering.parts[texts[-1] + 1 :]]
+    rest = rendering.parts[texts[-1] + 1 :]
+    ending = headers.ending(conversation) if _is_answer(conversation, numbers[-1]) else ""
+    is_ended = "".join(owned.part.value for owned in rest).startswith(ending)
+    found += _split(rest, len(ending) if is_ended else 0, numbers[-1], -1, rendering)
     return replace(rendering, parts=tuple(found))
 
 
@@ -72,7 +75,11 @@ def _num_of_end(
         return 0 if owner < 0 and roles[number] == "system" else None
     end = text[:size].strip()
     is_end = not end or end == headers.ending(conversation).strip() or any(t in end for t in stop)
-    return size if owner < 0 or roles[owner] != "assistant" or is_end else None
+    return size if is_end or not _is_answer(conversation, owner) else None
+
+
+def _is_answer(conversation: Conversation, number: int) -> bool:
+    return number >= 0 and conversation.messages[number]["role"] == "assistant"
 
 
 def _split(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
-_WORD = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|\w+|.", re.DOTALL)  # a marker is one word
+_WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,9 +125,11 @@ class Headers:
         last = self._last(base).strip()
         if last and both.startswith(last) and both.removeprefix(last).strip():
             return both.removeprefix(last).lstrip()
+        if written.strip():
+            return both
         answered = self._gap(replace(base, messages=[_USER, _ANSWER]), 1) or ""
-        is_clear = written.strip() or not common_start(both, answered).strip()
-        return both if is_clear else None
+        is_clear = not common_start(both, answered).strip()
+        return both if is_clear and not later.removesuffix(both).strip() else None
 
     def ending(self, conversation: Conversation) -> str:
         """Return what follows an answer both before the next header and at the end of all: it ends
