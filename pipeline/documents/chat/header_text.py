@@ -127,7 +127,7 @@ def find_header(prefix: str, header: Header) -> int:
     ends with the last whole marker of that.
     """
     wanted = header.role.lstrip()
-    place = prefix.rfind(wanted)
+    place = prefix.rfind(wanted) if wanted or header.role else 0
     if place >= 0:
         return place + len(wanted)
     wanted = header.prompt.lstrip()

@@ -122,7 +122,7 @@ class Headers:
         # any turn does: then both have that end, which is no header.
         written = self._before_text(after, 2) or ""
         both = common_end(both, written) if written.strip() else both
-        last = self._last(base).strip()
+        last = self._last(replace(base, messages=[_USER, _ANSWER])).strip()
         if last and both.startswith(last) and both.removeprefix(last).strip():
             return both.removeprefix(last).lstrip()
         if written.strip():
@@ -140,12 +140,13 @@ class Headers:
             header = self.introduction("user", base)
             is_known = later is not None and header and later.endswith(header)
             between = (later or "").removesuffix(header or "") if is_known else ""
-            self._ending = common_start(between, self._last(base))
+            last = self._last(replace(base, messages=[_USER, _ANSWER]))
+            self._ending = common_start(between, last)
         return self._ending
 
-    def _last(self, base: Conversation) -> str:
-        """Return what the template writes after an answer at the end of all."""
-        rendering = self._rendered(replace(base, messages=[_USER, _ANSWER]))
+    def _last(self, conversation: Conversation) -> str:
+        """Return what the template writes after the last text of a conversation."""
+        rendering = self._rendered(conversation)
         parts = reversed(rendering.parts) if rendering else ()
         return "".join(before_text(parts, is_reversed=True))
 
@@ -222,15 +223,22 @@ class Headers:
         return after or asked.text[num_common(without.text, asked.text) :]
 
     def _without_prompt(self, base: Conversation, before: Sequence[Mapping[str, Any]]) -> Header:
-        """Return what two different answers have in common before their text."""
+        """Return what two different answers have in common before their text.
+
+        Blanks that are not there before there is an answer are the model's to write.
+        """
         answers = [{"role": "assistant", "content": answer} for answer in _ANSWERS]
         several = [replace(base, messages=[*before, answer]) for answer in answers]
         found = [self._before_text(each, len(before)) for each in several]
+        gap = self._gap(several[0], len(before))
         if None in found:  # they are in no block
             found = [self._gap(each, len(before)) for each in several]
         if None in found or len(set(found)) > 1:
             return UNKNOWN_HEADER
         text = str(found[0])
+        asked = self._last(replace(base, messages=before))
+        if gap and asked.strip() and gap.rstrip() == asked.rstrip():
+            text = text[: len(text) - max(0, len(gap) - len(asked))]
         return Header(role=text, prompt=text, shared=len(text), is_known=True)
 
     def _before_text(self, conversation: Conversation, number: int) -> str | None:
