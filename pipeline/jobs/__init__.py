@@ -1,22 +1,22 @@
 """Plan, execute, publish: how every dataset is made, written once.
 
-    make        make_dataset: how tokenize, pack and encode all run
-    recipes     Recipe: what a command must define so that its dataset can be made
-    workspace   the output folder: its lock, whether a run can be continued
-    ownership   whose files are in it: what is not ours is never removed
-    overlap     an output folder that is, holds or lies in what is read
-    plans       plans as files, by which workers know what to do
-    tasks       tasks, named by the content that they read
-    foresee     what a run would find in the output folder, for --dry-run
-    executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
-    crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
-    handed      memory that workers share with their parent
-    poison      records that kill their worker; deaths: how workers die
-    progress    how a worker reports its progress
-    commits     files of a task and their markers
-    limits      too many bad records, or nothing left
-    accounts    what became of the records of each source
-    publish     name the shards, move them, write the manifest last
+make        make_dataset: how tokenize, pack and encode all run
+recipes     Recipe: what a command must define so that its dataset can be made
+workspace   the output folder: its lock, whether a run can be continued
+ownership   whose files are in it: what is not ours is never removed
+overlap     an output folder that is, holds or lies in what is read
+plans       plans as files, by which workers know what to do
+tasks       tasks, named by the content that they read
+foresee     what a run would find in the output folder, for --dry-run
+executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
+crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
+handed      memory that workers share with their parent
+poison      records that kill their worker; deaths: how workers die
+progress    how a worker reports its progress
+commits     files of a task and their markers
+limits      too many bad records, or nothing left
+accounts    what became of the records of each source
+publish     name the shards, move them, write the manifest last
 """
 
 from __future__ import annotations

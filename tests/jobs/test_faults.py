@@ -20,8 +20,8 @@ import pytest
 from conftest import RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.jobs import make
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.jobs import make
 from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
