@@ -89,6 +89,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Itera
     """Forks run commands in a fifth of the time; without threads of packages, they are safe."""
     with ForkServer(tmp_path_factory.mktemp("commands"), eager=False) as server:
         yield server
+        # Since then all commands were started anew, which takes ten times as long.
+        assert server.is_current, f"a package sets {server.changed()}; see NOT_OF_TESTS"
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ def serve(
     keeps_safe_path: bool,
 ) -> None:
     """Run the jobs that the connection brings until it brings None."""
+    gc.disable()  # imports leave no garbage
     _die_with_parent(parent)
     _die_first()
     _become_ordinary(keeps_safe_path)
@@ -100,6 +101,7 @@ def serve(
         addresses.close()
         run: RunJob = import_module(worker).begin(work)
         gc.freeze()  # what all jobs need stays to the end: garbage is not looked for in it
+        gc.enable()
         run_in_turn(run, iter(receive, None), send, work, trail)
 
 

@@ -30,6 +30,8 @@ from support.installed import python_path
 
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT = 60.0  # seconds; a run that takes longer hangs
+# Variables that no test sets: pytest does, and jax when it is imported, by whatever test is first.
+NOT_OF_TESTS = {"PYTEST_CURRENT_TEST", "TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY"}
 
 # Run by `main` below in the server: what commands import, before the first fork.
 PRELOAD = (
@@ -116,7 +118,11 @@ class ForkServer:
     @property
     def is_current(self) -> bool:
         """Whether its forks have the environment of this process."""
-        return self._environ == _environ()
+        return not self.changed()
+
+    def changed(self) -> set[str]:
+        """Return the variables that this process has by now, and its forks have not."""
+        return {name for name, _ in self._environ.items() ^ _environ().items()}
 
     def start(
         self,
@@ -180,7 +186,7 @@ class ForkServer:
 
 
 def _environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {name: value for name, value in os.environ.items() if name not in NOT_OF_TESTS}
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
