@@ -33,7 +33,7 @@ from dataprep.pipeline.storage.masks import (
 from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
-PAD = 3
+PAD, EOS = 3, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ def _write(
         )
     identity = {"seed": seed, "shards": [entry.xxh3_128 for entry in entries]}
     tokenizer = TokenizerEntry(
-        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine="bytes"
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=EOS, pad=None, engine="bytes"
     )
     tags: dict[str, Any] = {
         mask: BlockTags(start=(), end=(), named=True) for mask in blocks_among(masks)
