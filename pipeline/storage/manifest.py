@@ -60,7 +60,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
