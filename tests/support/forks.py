@@ -36,10 +36,12 @@ NOT_OF_TESTS = {"PYTEST_CURRENT_TEST", "TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUE
 # Run by `main` below in the server: what commands import, before the first fork.
 PRELOAD = (
     *("cli.tokenize", "cli.pack", "cli.encode", "cli.verify", "cli.stats", "cli.inspect"),
-    *("cli.run", "cli.forget", "cli.log"),
+    *("cli.run", "cli.forget", "cli.log", "cli.clean", "cli.init", "cli.previews"),
     *("pipeline.tokenize.worker", "pipeline.pack.worker", "pipeline.encode.worker"),
     *("pipeline.jobs.processes", "pipeline.look.verify"),
 )
+# Packages that they import later, and that start no threads.
+QUIET_PACKAGES = ("tokenizers", "fsspec.implementations.zip", "dataprep.loaders.bus_errors")
 # What these import when they first need it; it is imported ahead if the server is to be `eager`.
 PACKAGES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "PIL.PngImagePlugin", "PIL.ImageOps")
 
@@ -204,7 +206,7 @@ def main() -> None:
 
     for name in PRELOAD:
         import_module(f"dataprep.{name}")
-    for name in PACKAGES if "eager" in sys.argv else ():
+    for name in (*QUIET_PACKAGES, *(PACKAGES if "eager" in sys.argv else ())):
         with suppress(ImportError):
             import_module(name)
     # Workers are forked.
