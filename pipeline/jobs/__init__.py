@@ -10,7 +10,7 @@ tasks       tasks, named by the content that they read
 foresee     what a run would find in the output folder, for --dry-run
 executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
 crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
-handed      memory that workers share with their parent
+handed      memory that workers share with their parent; kept: workers for the next run
 poison      records that kill their worker; deaths: how workers die
 progress    how a worker reports its progress
 commits     files of a task and their markers
