@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dataprep.loaders import DataLoader, PackedDataset, open_dataset
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
 from support.packed import Packed, write_packed
 
 
@@ -189,3 +190,55 @@ def test_torch_rows_can_be_verified_when_they_are_opened(tmp_path: Path) -> None
         PackedRows(folder, verify="open")
     with pytest.raises(CorruptError, match=shard.name):
         PackedBatches(folder, batch_size=2, verify="open")
+
+
+class AwaitedFolder:
+    """As orbax passes it: a folder that may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def await_creation(self) -> Path:
+        self._path.mkdir(parents=True)
+        return self._path
+
+
+def test_a_loader_saves_and_loads_itself_as_orbax_asks(packed: Packed, tmp_path: Path) -> None:
+    """Its protocol of version 1: `save` and `load` return what is left to do."""
+    loader = DataLoader(packed.folder, batch_size=4)
+    next(loader)
+    state = loader.get_state()
+
+    async def save() -> None:
+        rest = await loader.save(AwaitedFolder(tmp_path / "data"))
+        next(loader)  # which the state does not know of
+        await rest
+
+    async def load(into: Any, folder: Path) -> None:
+        await (await into.load(folder))
+
+    asyncio.run(save())
+    again = DataLoader(packed.folder, batch_size=4)
+    asyncio.run(load(iter(again), tmp_path / "data"))
+    assert again.get_state() == state
+    assert np.array_equal(next(iter(again))["inputs"], loader[1]["inputs"])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConflictError, match="holds no state of a loader"):
+        asyncio.run(load(again, tmp_path / "none"))
+    for one in (loader, again):
+        one.close()
+
+
+def test_orbax_saves_a_loader_beside_a_model(packed: Packed, tmp_path: Path) -> None:
+    orbax = pytest.importorskip("orbax.checkpoint.experimental.v1")
+    loader = DataLoader(packed.folder, batch_size=4)
+    next(loader)
+    for name, item in (("a", loader), ("b", iter(loader))):
+        next(item)
+        orbax.save_checkpointables(tmp_path / name, {"data": item, "model": {"w": np.ones(3)}})
+        again = DataLoader(packed.folder, batch_size=4)
+        orbax.load_checkpointables(tmp_path / name, {"data": again})
+        assert again.get_state() == loader.get_state()
+        assert np.array_equal(next(iter(again))["inputs"], next(loader)["inputs"])
+        again.close()
+    loader.close()
