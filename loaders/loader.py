@@ -168,6 +168,12 @@ class DataLoader:
             f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}{grown}>"
         )
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a DataLoader has a thread and a place, and cannot be pickled; pickle its get_state(), "
+            "make a loader where it is needed, and set the state there"
+        )
+
     def has(self, step: int) -> bool:
         """Return whether there is a batch for this step."""
         return 0 <= step < (last_step(self._sizes) if self._num_steps is None else self._num_steps)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from dataprep.loaders import DataLoader, PackedDataset, open_dataset
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
+from support.datasets import pack_here
+from support.inprocess import tokenize_here, write_lines
 from support.packed import Packed, write_packed
 
 
@@ -108,6 +111,58 @@ def test_the_json_handler_of_orbax_saves_our_state(packed: Packed, tmp_path: Pat
         checkpointer.save(tmp_path / "s", args=orbax.args.JsonSave(loader.get_state()))
         again.set_state(checkpointer.restore(tmp_path / "s"))
     assert again.get_state() == loader.get_state()
+
+
+def test_grain_reads_our_documents_and_resumes_where_they_have_moved(tmp_path: Path) -> None:
+    import grain
+
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "a" * n} for n in range(1, 20)])
+    tokenize_here(tmp_path / "one", inputs=[str(lines)], tokenizer="bytes", fields="text")
+
+    def batches(folder: Path) -> Any:
+        source = grain.MapDataset.source(cast(Any, open_dataset(folder)))
+        return iter(source.shuffle(seed=1).map(lambda d: d["tokens"]).to_iter_dataset())
+
+    found = batches(tmp_path / "one")
+    next(found)
+    state = found.get_state()
+    rest = [tokens.tolist() for tokens in found]
+    before = open_dataset(tmp_path / "one")
+    (tmp_path / "one").rename(tmp_path / "two")
+    after = open_dataset(tmp_path / "two")
+    assert repr(before) == repr(after)  # which grain compares
+    assert before.manifest["fingerprint"] in repr(after)
+    assert str(tmp_path / "two") in str(after)
+    again = batches(tmp_path / "two")
+    again.set_state(state)
+    assert [tokens.tolist() for tokens in again] == rest
+    assert after[3]["tokens"].dtype == np.int32
+
+
+@pytest.mark.parametrize("kind", ["tokenized", "packed"])
+def test_a_dataset_goes_to_another_process_by_its_folder(tmp_path: Path, kind: str) -> None:
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "ab" * n} for n in range(1, 20)])
+    folders = {name: tmp_path / name for name in ("tokenized", "packed")}
+    tokenize_here(folders["tokenized"], inputs=[str(lines)], tokenizer="bytes", fields="text")
+    pack_here(folders["packed"], folders["tokenized"], seq_len=40)
+    dataset = open_dataset(folders[kind])
+    dataset[1]
+    sent = pickle.dumps(dataset)
+    arrived = pickle.loads(sent)
+    assert repr(arrived) == repr(dataset)
+    for one, other in zip(arrived.__getitems__([1, 0]), dataset.__getitems__([1, 0]), strict=True):
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    # Other data at the same place is not taken for it.
+    shard = folders[kind] / dataset.about.shards[0].path
+    shard.write_bytes(shard.read_bytes()[::-1])
+    with pytest.raises(CorruptError):
+        pickle.loads(sent)[0]
+
+
+def test_what_cannot_be_pickled_says_what_to_do(packed: Packed) -> None:
+    with pytest.raises(TypeError, match=r"pickle its get_state\(\)"):
+        pickle.dumps(DataLoader(packed.folder, batch_size=4))
 
 
 # --- torch ---
