@@ -106,13 +106,36 @@ def test_an_endless_loader_has_no_length(packed: Packed) -> None:
     assert len(DataLoader(packed.folder, batch_size=8, max_steps=70, epochs=1)) == 12
 
 
-def test_a_loop_that_ended_starts_over_and_one_that_was_left_goes_on(packed: Packed) -> None:
-    with DataLoader(packed.folder, batch_size=25, epochs=1) as loader:
-        first = [batch["inputs"][0, 0] for batch in loader]
-        assert [batch["inputs"][0, 0] for batch in loader] == first
-        for _ in loader:
-            break
-        assert [batch["inputs"][0, 0] for batch in loader] == first[1:]
+@pytest.mark.parametrize("depth", [0, 2])
+def test_every_loop_starts_over_but_the_one_after_a_state(packed: Packed, depth: int) -> None:
+    """As evaluations need it, which loop over some batches again and again."""
+
+    def seen(batches: Any) -> list[int]:
+        return [int(batch["inputs"][0, 0]) for batch in batches]
+
+    with DataLoader(packed.folder, batch_size=12, epochs=1, prefetch=depth) as loader:
+        whole = seen(loader)
+        assert seen(loader) == whole
+        assert seen(itertools.islice(loader, 3)) == seen(itertools.islice(loader, 3)) == whole[:3]
+        state = loader.get_state()
+        next(loader)
+        assert seen(loader) == whole
+        loader.set_state(state)
+        assert seen(loader) == whole[3:]
+        assert seen(loader) == whole
+
+
+def test_an_iterator_goes_on_and_knows_the_state(packed: Packed) -> None:
+    with DataLoader(packed.folder, batch_size=12, epochs=1) as loader:
+        whole = [batch["inputs"] for batch in loader]
+        batches = iter(loader)
+        next(batches)
+        state = batches.get_state()
+        assert state == loader.get_state()
+        assert np.array_equal([batch["inputs"] for batch in batches], whole[1:])
+        batches.set_state(state)
+        assert np.array_equal([batch["inputs"] for batch in batches], whole[1:])
+        assert batches.element_spec == loader.element_spec
 
 
 def test_parts_of_a_batch_are_its_rows(packed: Packed) -> None:
