@@ -1,10 +1,14 @@
-"""EXPORTS: the formats by name. A new one is a file and a line."""
+"""EXPORTS: the formats by name. A new one is a file, a line here, and its name in the config."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from dataprep.pipeline.export.format import Export
+from dataprep.pipeline.export.maxtext import MAXTEXT
 from dataprep.pipeline.export.megatron import MEGATRON
 
-EXPORTS: Mapping[str, Export] = {export.name: export for export in (MEGATRON,)}
+EXPORTS: Mapping[str, Export] = {
+    export.name: export
+    for export in (MAXTEXT, MEGATRON)
+}
