@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.maxtext import MAXTEXT
 from dataprep.pipeline.export.megatron import MEGATRON
+from dataprep.pipeline.export.olmo import OLMO
 from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON)
+    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO)
 }
