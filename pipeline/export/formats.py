@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dataprep.pipeline.export.datatrove import DATATROVE
 from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.maxtext import MAXTEXT
 from dataprep.pipeline.export.megatron import MEGATRON
@@ -12,5 +13,5 @@ from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO)
+    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO, DATATROVE)
 }
