@@ -8,10 +8,11 @@ from dataprep.pipeline.export.datatrove import DATATROVE
 from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.maxtext import MAXTEXT
 from dataprep.pipeline.export.megatron import MEGATRON
+from dataprep.pipeline.export.nanogpt import NANOGPT
 from dataprep.pipeline.export.olmo import OLMO
 from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO, DATATROVE)
+    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO, DATATROVE, NANOGPT)
 }
