@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dataprep.pipeline.export.datatrove import DATATROVE
 from dataprep.pipeline.export.format import Export
+from dataprep.pipeline.export.hf import HF
 from dataprep.pipeline.export.maxtext import MAXTEXT
 from dataprep.pipeline.export.megatron import MEGATRON
 from dataprep.pipeline.export.nanogpt import NANOGPT
@@ -14,5 +15,5 @@ from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON, OLMO, DATATROVE, NANOGPT)
+    for export in (MAXTEXT, XLSTM, MEGATRON, HF, OLMO, DATATROVE, NANOGPT)
 }
