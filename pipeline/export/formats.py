@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dataprep.pipeline.export.bridge import BRIDGE
 from dataprep.pipeline.export.datatrove import DATATROVE
 from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.hf import HF
@@ -15,5 +16,5 @@ from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON, HF, OLMO, DATATROVE, NANOGPT)
+    for export in (MAXTEXT, XLSTM, MEGATRON, BRIDGE, HF, OLMO, DATATROVE, NANOGPT)
 }
