@@ -9,6 +9,7 @@ from dataprep.pipeline.export.datatrove import DATATROVE
 from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.hf import HF
 from dataprep.pipeline.export.maxtext import MAXTEXT
+from dataprep.pipeline.export.mds import MDS
 from dataprep.pipeline.export.megatron import MEGATRON
 from dataprep.pipeline.export.nanogpt import NANOGPT
 from dataprep.pipeline.export.olmo import OLMO
@@ -16,5 +17,5 @@ from dataprep.pipeline.export.xlstm import XLSTM
 
 EXPORTS: Mapping[str, Export] = {
     export.name: export
-    for export in (MAXTEXT, XLSTM, MEGATRON, BRIDGE, HF, OLMO, DATATROVE, NANOGPT)
+    for export in (MAXTEXT, XLSTM, MEGATRON, BRIDGE, HF, OLMO, DATATROVE, MDS, NANOGPT)
 }
