@@ -93,9 +93,7 @@ def export_command(
     """
     given = locals()
     flags = {key: value for key, value in given.items() if key in ExportConfig.model_fields}
-    settings = load_config(
-        ExportConfig, files=config or (), section="export", sets=sets or (), flags=flags
-    )
+    settings = load_config(ExportConfig, files=config or (), sets=sets or (), flags=flags)
     if verbose and not quiet:
         say_settings(settings)
     if dry_run:

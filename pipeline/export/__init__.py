@@ -7,7 +7,18 @@ format       Export: what a format must define
 formats      EXPORTS: the formats by name
 worker       a task: some shards of the dataset ─► the files of one shard
 manifest     markers of the tasks ─► the manifest, and where files go
-megatron     Megatron-LM: .bin and .idx
+pieces       documents as pieces of at most some tokens
+flat         files of nothing but ids      parquet  files of lists, a row a sequence
+
+maxtext      ArrayRecord of tf.train.Example
+xlstm        ArrayRecord of int32, documents or rows
+megatron     .bin and .idx of Megatron-LM
+bridge       packed rows of Megatron-Bridge
+hf           Parquet for datasets, Trainer, TRL
+olmo         flat .npy and label masks
+datatrove    .ds, .ds.index, .ds.loss
+mds          shards of mosaicml-streaming
+nanogpt      .bin, with the header of llm.c or without
 
 Other trainers' bytes are in `storage.foreign`: imports read what exports write.
 """

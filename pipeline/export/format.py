@@ -74,15 +74,25 @@ class Export:
     why_not: str = ""  # why datasets of the other kind cannot be exported, and what can
     masks: frozenset[str] = frozenset()  # that its files can carry
     endings: Mapping[str, str]  # of the files of a shard, by role; MAIN is one
+    only_with: Mapping[str, str] = field(default_factory=dict)  # roles of files for a mask
     name_of: Callable[[str, int, int, ExportConfig], str]  # role, number, count -> path in the out
-    open: Callable[[Facts, Mapping[str, Path]], ShardWriter]
+    # Called with the number of sequences that are to come.
+    open: Callable[[Facts, Mapping[str, Path], int], ShardWriter]
     token_type: Callable[[Facts], TokenType]
     usage: Callable[[Path, ExportedManifest], Sequence[str]]  # what to tell the trainer
     check: Callable[[Facts], None] = lambda facts: None  # raise ConfigError if it cannot be done
     one_file: Callable[[ExportConfig], bool] = lambda config: False
     notes: Callable[[Facts, Mapping[str, int]], Iterator[str]] = lambda facts, counts: iter(())
     # Files beside the shards, by name: README.md, index.json …
-    texts: Callable[[ExportedManifest], Mapping[str, str]] = field(default=lambda manifest: {})
+    texts: Callable[[ExportedManifest], Mapping[str, str]] = lambda manifest: {}
+
+    def endings_of(self, facts: Facts) -> dict[str, str]:
+        """Return the endings of the files of a shard: one for a mask only if that goes along."""
+        return {
+            role: ending
+            for role, ending in self.endings.items()
+            if self.only_with.get(role) in (None, *facts.masks)
+        }
 
 
 def in_shards(what: str, endings: Mapping[str, str]) -> Callable[[str, int, int, Any], str]:

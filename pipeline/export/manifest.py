@@ -43,7 +43,7 @@ def make_draft(
     moves = [
         Move(path=path, name=_name(exported, role, number, len(full)), file=marker.files[role])
         for number, (task, marker) in enumerate(full)
-        for role, path in paths_of(stem_of(work, task_name(task)), exported.format).items()
+        for role, path in paths_of(stem_of(work, task_name(task)), exported).items()
     ]
     folders = {move.name.partition("/")[0] for move in moves if "/" in move.name}
     return Draft(
@@ -72,6 +72,7 @@ def _manifest(
         format=exported.format.name,
         config=facts.config.model_dump(mode="json", exclude=NEUTRAL),
         tokenizer=own.tokenizer,
+        seq_len=own.seq_len,
         masks=facts.masks,
         token_dtype=exported.format.token_type(facts),
         sources=(
@@ -105,7 +106,7 @@ def _counts(exported: Exported, markers: Sequence[ExportMarker]) -> dict[str, in
 
 
 def _entry(exported: Exported, marker: ExportMarker, number: int, count: int) -> ExportShard:
-    names = {role: _name(exported, role, number, count) for role in exported.format.endings}
+    names = {role: _name(exported, role, number, count) for role in marker.files}
     files = {role: FileEntry(path=names[role], **asdict(marker.files[role])) for role in names}
     return ExportShard(
         **asdict(files.pop(MAIN)),

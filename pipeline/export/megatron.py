@@ -36,7 +36,7 @@ MOST_NAMED = 4  # prefixes that a command line shows
 
 
 class MegatronFiles:
-    def __init__(self, facts: Facts, paths: Mapping[str, Path]) -> None:
+    def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._eos = facts.eos
         self._dtype = token_type(facts.num_ids)
         self._file = open(paths[MAIN], "wb", buffering=0)  # noqa: SIM115

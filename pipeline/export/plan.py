@@ -136,8 +136,10 @@ def _generation(manifest: TokensManifest) -> int:
 
 
 def _is_used(mask: str, manifest: TokensManifest) -> bool:
-    """Return whether a mask says anything: `loss` always does."""
-    return mask == "loss" or manifest.counts.get(MASKS[mask].count, 1) > 0
+    """Return whether a mask says anything."""
+    if mask == "loss":
+        return manifest.counts["target_tokens"] != manifest.counts["tokens"]
+    return manifest.counts.get(MASKS[mask].count, 1) > 0
 
 
 def _refuse_lost_masks(

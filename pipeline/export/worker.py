@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from dataprep.pipeline.export.format import Export
 from dataprep.pipeline.export.plan import Exported, ExportPlan, ExportTask, opened
 from dataprep.pipeline.export.sequences import read_sequences
 from dataprep.pipeline.files import Written, commit_files, temporary
@@ -21,6 +20,7 @@ from dataprep.pipeline.jobs.commits import (
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
+from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,9 @@ def task_name(task: ExportTask) -> str:
     return f"{task.index:06d}"
 
 
-def paths_of(stem: Path, format: Export) -> dict[str, Path]:
-    return {role: shard_file(stem, 0, ending) for role, ending in format.endings.items()}
+def paths_of(stem: Path, exported: Exported) -> dict[str, Path]:
+    endings = exported.format.endings_of(exported.facts)
+    return {role: shard_file(stem, 0, ending) for role, ending in endings.items()}
 
 
 def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Commit:
@@ -52,10 +53,12 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
         return lambda: None
     remove_leftovers(stem, 0, exported.format.endings.values())
     facts = exported.facts
-    paths = paths_of(stem, exported.format)
-    writer = exported.format.open(facts, {role: temporary(p) for role, p in paths.items()})
+    paths = paths_of(stem, exported)
+    temporaries = {role: temporary(path) for role, path in paths.items()}
+    count = sum(_sequences_in(s) for s in exported.manifest.shards[task.start : task.stop])
+    writer = exported.format.open(facts, temporaries, count)
     report, counts = Reporter(task.index, send), Counter[str]()
-    keeps_loss = "loss" not in exported.format.masks and not facts.config.drop_masks
+    keeps_loss = "loss" not in facts.masks and not facts.config.drop_masks
     for number in range(task.start, task.stop):
         shard = exported.manifest.shards[number]
         tokens = max(1, shard.num_tokens)
@@ -75,6 +78,10 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
         write_marker(stem, 0, ExportMarker(counts=dict(counts), files=commit_files(paths)))
 
     return commit
+
+
+def _sequences_in(shard: DocumentShard | RowShard) -> int:
+    return shard.num_documents if isinstance(shard, DocumentShard) else shard.num_records
 
 
 def begin(work: Path) -> RunJob:

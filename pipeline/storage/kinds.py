@@ -143,6 +143,7 @@ class ExportedManifest:
     format: Text  # megatron, hf …
     config: Json
     tokenizer: TokenizerEntry
+    seq_len: SeqLen | None = None  # of rows
     masks: tuple[str, ...]  # that went along
     token_dtype: Literal["uint16", "uint32", "int32", "varint"]  # of ids in its files
     sources: tuple[DatasetSource, ...]

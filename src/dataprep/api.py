@@ -118,7 +118,7 @@ def export(
 ) -> Outcome:
     """A dataset to the files of another trainer, as `dataprep export` does."""
     with _told_in_python(ExportConfig):
-        model, files = _config(ExportConfig, config, "export", settings)
+        model, files = _config(ExportConfig, config, None, settings)
         return make_export(model, overwrite=overwrite, report=report, reads=files)
 
 
