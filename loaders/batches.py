@@ -109,7 +109,7 @@ class BatchReader:
             out.tokens[:, missing] = opened[0].pad
             for array in (out.segments, out.positions, out.masks, out.weights):
                 array[:, missing] = 0
-        return self._view.name(out)
+        return self._view.name(out, start)
 
     def _wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
         datasets, rows = self.rows(step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.prefetch import Prefetch
 from dataprep.pipeline.errors import ConfigError
-from support.packed import PAD, Packed, write_packed
+from support.packed import EOS, PAD, Packed, write_packed
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +177,14 @@ def expected_views(packed: Packed, rows: list[int]) -> dict[str, Batch]:
             "targets_position": positions[:, :-1],
             "targets_segmentation": np.where(loss, segments, 0)[:, 1:],
         },
+        "xlstm": {
+            "inputs": np.insert(tokens, 0, EOS, axis=1)[:, :-1],
+            "targets": tokens,
+            "inputs_position": positions,
+            "inputs_segmentation": segments,
+            "targets_position": positions,
+            "targets_segmentation": np.where(packed.own_loss[rows], segments, 0),
+        },
         "hf": {
             "input_ids": tokens,
             "labels": np.where(loss, tokens, -100),
@@ -184,7 +193,7 @@ def expected_views(packed: Packed, rows: list[int]) -> dict[str, Batch]:
     }
 
 
-@pytest.mark.parametrize("view", ["default", "lwm", "maxtext", "hf"])
+@pytest.mark.parametrize("view", ["default", "lwm", "maxtext", "xlstm", "hf"])
 def test_views_name_shift_and_type_as_documented(packed: Packed, text: Packed, view: Any) -> None:
     for data in (packed, text):
         loader = DataLoader(data.folder, batch_size=11, view=view, prefetch=0)
@@ -199,6 +208,27 @@ def test_views_name_shift_and_type_as_documented(packed: Packed, text: Packed, v
         assert {n: (s.shape, s.dtype) for n, s in spec.items()} == {
             n: (a.shape, a.dtype) for n, a in batch.items()
         }
+
+
+@pytest.mark.parametrize("view", ["maxtext", "xlstm", "hf"])
+def test_columns_of_a_view_are_those_of_the_whole(packed: Packed, view: Any) -> None:
+    reader = DataLoader(packed.folder, batch_size=11, view=view, prefetch=0)._make.reader
+    width = packed.tokens.shape[1] - (view == "maxtext")
+    whole = reader.read(2, (0, width))
+    for start, stop in itertools.combinations(range(0, width + 1, 3), 2):
+        part = reader.read(2, (start, stop))
+        assert_equal(part, {name: array[:, start:stop] for name, array in whole.items()})
+
+
+def test_the_first_token_of_a_document_has_its_weight_where_it_is_a_target(tmp_path: Path) -> None:
+    data = write_packed(tmp_path / "d", num_rows=20, masks=("loss", "weight"))
+    batch = DataLoader(data.folder, batch_size=20, view="xlstm", shuffle=False, prefetch=0)[0]
+    assert np.array_equal(batch["loss_weights"], data.masks["weight"] * data.own_loss)
+    padded = DataLoader(
+        data.folder, batch_size=50, view="xlstm", epochs=1, remainder="pad", prefetch=0
+    )[0]
+    assert not padded["targets_segmentation"][20:].any()
+    assert not padded["loss_weights"][20:].any()
 
 
 def test_a_view_of_ones_own_gets_the_rows_as_the_dataset_gives_them(packed: Packed) -> None:
