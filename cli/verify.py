@@ -18,7 +18,7 @@ from dataprep.pipeline.run.forget import codes_in
 from dataprep.pipeline.run.forgotten import read_ledger
 from dataprep.pipeline.storage.places import dataset_folder
 
-NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
+NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record", "exported": "record"}
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -76,6 +76,7 @@ def serve(
 ) -> None:
     """Run what the connection brings until it brings None: a worker module and the work folder, the
     numbers of jobs, REST, and so on."""
+    gc.disable()  # imports leave no garbage
     _die_with_parent(parent)
     _die_first()
     _become_ordinary(keeps_safe_path)
@@ -118,6 +119,7 @@ def _serve_run(
         run: RunJob = import_module(worker).begin(work)
         if freezes:  # what all jobs need stays to the end: garbage is not looked for in it
             gc.freeze()
+            gc.enable()
         is_well = run_in_turn(run, jobs, send, work, trail)
     return is_well  # noqa: RET504 (after an error that was told it is still False)
 

@@ -1,7 +1,9 @@
 """manifest.json: what a dataset holds, where it came from, and proof that it is whole.
 
-    read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest, every value typed
-    kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", without a check
+    read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest | ExportedManifest,
+                            every value typed
+    kind_of(folder)         "tokenized", "packed", "encoded", "exported", "unfinished" or "",
+                            without a check
 
 Written last and atomically, so that its presence means: complete and verified. Holds no clock
 time, host, worker count or output path: equal input and config give equal bytes. `checksum` is the
@@ -30,6 +32,7 @@ from dataprep.pipeline.storage.kinds import (
     AnyFile,
     AnyShard,
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -48,6 +51,7 @@ __all__ = [
     "AnyFile",
     "AnyShard",
     "EncodedManifest",
+    "ExportedManifest",
     "Manifest",
     "PackedManifest",
     "TokenizedManifest",
@@ -64,7 +68,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -185,7 +189,7 @@ def _other_key(wanted: Json, found: Json) -> str:
 
 
 def kind_of(folder: Path | str) -> str:
-    """Return what dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
+    """Return what dataprep wrote in a folder: one of KINDS, unfinished or ''."""
     place = Path(folder)
     try:
         with open_regular(place / MANIFEST) as file:
