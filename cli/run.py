@@ -29,6 +29,7 @@ from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.chain import Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
     RunOutcome,
+    check_metrics,
     figures_of,
     run_all,
     summary_of,
@@ -96,6 +97,8 @@ def run_command(
     if dry_run or why:
         show_plan(list(chain.foresee()), as_json=as_json)
         return
+    if metrics is not None:
+        check_metrics(Path(metrics))
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
     except LockedError:
