@@ -29,6 +29,7 @@ from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.chain import ChainStep, Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
     RunOutcome,
+    check_metrics,
     figures_of,
     foresee_all,
     run_all,
@@ -97,6 +98,8 @@ def run_command(
     if dry_run or why:
         show_plan(foresee_all(chain), as_json=as_json)
         return
+    if metrics is not None:
+        check_metrics(Path(metrics))
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
     except LockedError:
