@@ -168,7 +168,7 @@ class PackedStream(IterableDataset):  # type: ignore[misc]
 
     def __init__(self, data: Data | Mix, *, batch_size: int, **options: Any) -> None:
         self._batches = PackedBatches(data, batch_size=batch_size, **options)
-        self._size = batch_size // options.get("world_size", 1)
+        self._size: int = batch_size // options.get("world_size", 1)
         # Of the iterator that came last: where it was before its batch, and the rows given since.
         self._before, self._given = self._batches.state_dict(), 0
 
