@@ -38,7 +38,7 @@ WORK_FILES = {
     "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
     "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
-    "texts": r"errors\.jsonl(\.tmp)?|provenance",
+    "texts": r"(errors\.jsonl|README\.md)(\.tmp)?|provenance",
     "texts/provenance": r"[a-z]+\.jsonl?(\.tmp)?",
 }
 

@@ -31,6 +31,7 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.provenance import LOST
+from dataprep.pipeline.storage.readme import README, README_TEXT
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
@@ -86,11 +87,15 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
 
 def _texts(
     corpus: Corpus, plan: PackPlan, work: Path, counts: Mapping[str, int]
-) -> dict[str, Iterator[str]]:
-    """Return the list of documents of which tokens are lost, if there are any."""
+) -> dict[str, Iterable[str]]:
+    """Return the card, and the list of documents of which tokens are lost, if there are any."""
+    card = {README: [README_TEXT]}
     if not counts["documents_truncated"] + counts["documents_dropped"]:
-        return {}
-    return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work), corpus.selection))}
+        return {**card}
+    return {
+        **card,
+        LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work), corpus.selection)),
+    }
 
 
 def _windows(plan: PackPlan, work: Path) -> Iterator[DocumentPieces]:
