@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dataprep import __version__
-from dataprep.cli.help import by_task
+from dataprep.cli.help import PlainCommand, by_task
 
 # What `dataprep --help` says of each command, by task; a command's module has its name.
 TASKS = {
@@ -77,6 +77,9 @@ def app_for(words: list[str]) -> typer.Typer:
             import_module(f"dataprep.cli.{name}").add_commands(app)
         else:
             app.command(name, help=about)(lambda: None)
+    for command in app.registered_commands:
+        if not issubclass(command.cls or object, PlainCommand):
+            command.cls = PlainCommand
     return app
 
 

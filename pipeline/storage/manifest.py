@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,12 +62,13 @@ __all__ = [
     "kind_of",
     "kind_told",
     "manifest_text",
+    "manifests_remembered",
     "read_manifest",
     "sealed",
     "size_of",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -106,6 +110,29 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
     `name` is another than manifest.json for an earlier generation (`parts`).
     """
     path, data = folder / name, _read(folder, name)
+    known = _remembered.get()
+    if known is None:
+        return _manifest_in(path, data)
+    if data not in known:
+        known[data] = _manifest_in(path, data)
+    return known[data]
+
+
+# By their bytes, which decide all that is checked.
+_remembered: ContextVar[dict[bytes, Manifest] | None] = ContextVar("remembered", default=None)
+
+
+@contextmanager
+def manifests_remembered() -> Iterator[None]:
+    """Check each manifest once in this block, however often it is read."""
+    before = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(before)
+
+
+def _manifest_in(path: Path, data: bytes) -> Manifest:
     kind = _kind_in(path, data)
     try:
         values = msgspec.json.decode(data)
