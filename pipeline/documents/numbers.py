@@ -96,7 +96,9 @@ def numbers_of(value: Any, key: str, role: str) -> NDArray[Any]:
             raise ValueError(f"field {key!r} holds a number that does not fit 64 bits") from None
     if not isinstance(value, np.ndarray):
         got = "null" if value is None else f"{type(value).__name__} {short(repr(value))}"
-        raise ValueError(f"field {key!r} must be a list of {_noun(role)}, got {got}")
+        fix = "; if they are raw ids in MDS, set records to their type" if role == "tokens" else ""
+        hint = fix if isinstance(value, bytes) else ""
+        raise ValueError(f"field {key!r} must be a list of {_noun(role)}, got {got}{hint}")
     if value.ndim != 1:
         raise ValueError(_nested(key, role))
     if role not in WHOLE:

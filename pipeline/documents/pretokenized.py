@@ -176,7 +176,7 @@ def _why_labels(record: Flat, place: int, vocab_size: int) -> str:
 _WHY: Mapping[str, Callable[[Flat, int, int], str]] = {
     "tokens": lambda record, place, vocab_size: (
         f"has id {record['tokens'][place]} at position {place}, outside the vocabulary of "
-        f"{vocab_size}; is it another tokenizer's?"
+        f"{vocab_size}; name the tokenizer that made the ids"
     ),
     "labels": _why_labels,
     "loss_mask": lambda record, place, _: (

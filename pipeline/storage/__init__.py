@@ -19,5 +19,6 @@ parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
+foreign/      the formats of other trainers, arrays ↔ bytes
 reasons       why records are bad, counted
 """
