@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dataprep.cli.items import read_item, show_item
-from dataprep.cli.options import Dataset, Json, OnlyShown, whole_number
+from dataprep.cli.options import Json, OnlyShown, whole_number
 from dataprep.cli.records import show_record
 from dataprep.cli.steps import LoaderSettings, find_step, generation_of
 from dataprep.cli.traces import show_found, show_listed, show_step
@@ -36,7 +36,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def inspect_command(
-    dataset: Dataset,
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET", help="Folder of a dataset; not needed with --mix."),
+    ] = "",
     doc: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +177,8 @@ def inspect_command(
     given = [flag for flag, is_given in chosen.items() if is_given]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} ask for different things; give one of them")
+    if not dataset and not (by_step and mix):
+        raise ConfigError("no dataset; name its folder, as in: dataprep inspect data/packed")
     wanted = None if doc is None else parse_doc(doc)
     find = decoder_finder(media, encoder, weights, sets or ())
     kind = "" if by_step else kind_of(dataset_folder(dataset))

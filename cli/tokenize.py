@@ -23,11 +23,11 @@ from dataprep.cli.options import (
     Set,
     Verbose,
 )
-from dataprep.cli.previews import documents_of, say_complete, show_plan
 from dataprep.cli.show import (
     Progress,
     print_json,
     say_settings,
+    show_complete,
     show_findings,
     show_next,
     speed_of,
@@ -168,6 +168,8 @@ def tokenize_command(
     if verbose and not quiet:
         say_settings(settings)
     if dry_run:
+        from dataprep.cli.previews import show_plan  # and all that shows documents
+
         about = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
         with about as (plan, outcome):
             show_plan(plan, outcome, as_json=as_json)
@@ -227,6 +229,16 @@ def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress)
         f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}"
     )
     show_findings(outcome)
+
+
+def say_complete(outcome: Outcome) -> None:
+    show_complete(outcome, documents_of(outcome))
+
+
+def documents_of(outcome: Outcome) -> str:
+    counts = outcome.manifest.counts
+    documents, tokens = counts["documents_written"], counts["tokens"]
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
 
 
 def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> Iterator[str]:

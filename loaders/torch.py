@@ -17,8 +17,14 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+try:
+    import torch
+    from torch.utils.data import Dataset, IterableDataset, get_worker_info
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"dataprep.loaders.torch needs torch ({error}); pip install torch", name=error.name
+    ) from None
 
 from dataprep.loaders.generations import Generation
 from dataprep.loaders.loader import DataLoader
@@ -59,7 +65,7 @@ class PackedRows(Dataset):  # type: ignore[misc]
         request = view.request(0, dataset.seq_len + view.more_columns, dataset.masks)
         out = empty_arrays(request, len(rows))
         dataset.read(dataset.checked(rows), request, out, np.arange(len(rows)))
-        tensors = _tensors(view.name(out))
+        tensors = _tensors(view.name(out, 0))
         return [{name: tensor[i] for name, tensor in tensors.items()} for i in range(len(rows))]
 
 

@@ -11,7 +11,7 @@
 
 What is inside, in the order of the data:
 
-    find (patterns)  endings  remote  hub       names to sources
+    find (patterns)  endings  remote  hub (reached)   names to sources
     tail                                       what is new in a file that was appended to
     stdin                                      kept in a file, so that it is a source like others
     fingerprint                                of the content, for identities

@@ -266,12 +266,23 @@ def _in_folder(folder: str) -> FoundPaths:
     left_out: list[str] = []
     files = sorted(_walk(folder, set(), left_out))
     refuse_orphans(files, folder)
+    others = [path.removeprefix(f"{folder}/") for path in left_out]
     if not files:
-        raise InputError(
-            f"no readable file in {folder}; name the files: {folder}/*.jsonl "
-            f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
-        )
-    return FoundPaths(paths=files, left_out=[path.removeprefix(f"{folder}/") for path in left_out])
+        raise InputError(f"no readable file in {folder}{_instead(folder, others)}")
+    return FoundPaths(paths=files, left_out=others)
+
+
+def _instead(folder: str, others: list[str]) -> str:
+    """Return what a folder without readable files has, and what to do about it."""
+    if not others:
+        return ": it is empty"
+    if not others[0]:
+        return f": it is a {kind_of(folder)} dataset, made by dataprep already"
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return (
+        f", only {others[0]}{more}; name the files: {folder}/*.jsonl "
+        f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
+    )
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:

@@ -9,10 +9,12 @@ from dataprep.pipeline.documents.rules import (
     adds_bos,
     blocks_of,
     chat_of,
+    modalities_of_input,
     named_modalities,
     optional_keys,
     pretokenized_of,
 )
+from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.engine import Selection
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
@@ -31,6 +33,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *_on_chats(plan),
         *_on_token_ids(plan),
         *_on_codes(plan),
+        *_on_unread_codes(plan),
     ]
 
 
@@ -148,3 +151,17 @@ def _on_codes(plan: TokenizePlan) -> Iterator[str]:
             f"{codes} are ids {lowest}..{block.max_code_id}, which are text ids too; "
             f"modalities.{modality}.code_offset moves them"
         )
+
+
+def _on_unread_codes(plan: TokenizePlan) -> Iterator[str]:
+    """Say if an input holds codes of `dataprep encode` and no field names them."""
+    first = {i: source for source, i in zip(plan.sources[::-1], plan.inputs[::-1], strict=True)}
+    for i, source in sorted(first.items()):
+        if chat_of(plan.config, i) is None and not modalities_of_input(plan.config, i):
+            columns = sorted({maker.column for maker in read_made(source).makers})
+            if columns:
+                named = ",".join(f"[{column}]" for column in columns)
+                yield (
+                    f"{plan.config.inputs[i].path} holds codes ({', '.join(columns)}) that are not "
+                    f"read, since no field names them: --fields '{named},text'"
+                )

@@ -19,7 +19,7 @@ import yaml
 import dataprep
 from conftest import RunCli, Sample
 from dataprep.cli import encode, pack, tokenize
-from dataprep.cli.app import COMMANDS
+from dataprep.cli.app import COMMANDS, app_for
 from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
 from support.installed import COMMAND
@@ -58,6 +58,16 @@ def test_help_tells_defaults_letters_and_readable_usage(run_cli: RunCli) -> None
     assert "list[" not in text
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_calls_its_arguments_by_their_names(name: str) -> None:
+    group: Any = typer.main.get_command(app_for([name]))
+    command = group.commands[name]
+    text = command.get_help(typer.Context(command, info_name=f"dataprep {name}"))
+    usage = " ".join(text.partition("\n\n")[0].split())
+    assert re.fullmatch(rf"Usage: dataprep {name} \[OPTIONS\]( \[?[A-Z]+\]?(\.\.\.)?)?", usage)
+    assert not re.search(r"<(str|int|float|list)\b", text)
+
+
 def complete(line: str, shell: str = "bash") -> str:
     number = len(line.split()) if line.endswith(" ") else len(line.split()) - 1
     env = {"COMP_WORDS": line, "COMP_CWORD": str(number), "_TYPER_COMPLETE_ARGS": line}
@@ -75,6 +85,7 @@ def test_shells_complete_commands_and_their_flags(shell: str) -> None:
     assert "tokenize" in complete("dataprep tok", shell)
     assert "--strategy" in complete("dataprep pack --str", shell)
     assert "best_fit" in complete("dataprep pack --strategy ", shell)
+    assert "pretrain" in complete("dataprep pack --config p", shell)
 
 
 def test_the_script_for_a_shell_is_shown_to_that_shell() -> None:

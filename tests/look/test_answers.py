@@ -172,6 +172,8 @@ def test_a_mixture_is_told_by_its_settings_or_its_state(
     loader = DataLoader(shares, batch_size=8, seed=1, prefetch=0)
     mix = ["--mix", f"web=0:0.75,6:0.5@{packed_alone}", "--mix", f"code=0.25@{tmp_path / 'code'}"]
     shown = rows_shown(run_cli, packed_alone, "--step", 9, "--batch-size", 8, "--seed", 1, *mix)
+    of_all = [*map(str, ("--step", 9, "--batch-size", 8, "--seed", 1)), *mix]
+    assert shown == rows_shown(run_cli, *of_all)  # a mixture names its datasets itself
     assert [(row["dataset"], row["row"]) for row in shown["rows"]] == loader.rows_of(9)
     assert all(row["segments"] for row in shown["rows"])
     assert shown["epochs"] == loader.epochs_at(9)
@@ -569,6 +571,6 @@ def test_loaders_and_datasets_say_what_they_are(home: Path, tmp_path: Path) -> N
     )
     tokenized = open_dataset(home / "tok-code")
     tokens = tokenized.manifest["counts"]["tokens"]
-    assert repr(tokenized) == (
+    assert str(tokenized) == (
         f"<TokenizedDataset {home / 'tok-code'}: documents=58, tokens={tokens}>"
     )
