@@ -24,7 +24,9 @@ from dataprep.pipeline.errors import short
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.types import Offsets, Record, Records
 
-WHOLE = frozenset(("tokens", "labels"))  # lists of whole numbers; others may be floats or bools
+WHOLE = frozenset(
+    ("tokens", "labels", "lengths")
+)  # lists of whole numbers; others may be floats or bools
 FLAGS = {"tokens": "--pretokenized"}  # the others are set as pretokenized.KEY
 
 

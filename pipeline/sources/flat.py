@@ -5,7 +5,7 @@
 
     raw            the ids alone: `records` says their type      OLMo's .npy, nanoGPT's .bin
     .npy           a header, then the ids of one array
-    llm.c's .bin   1,024 bytes of header with 20240520, version, count
+    llm.c's .bin   1,024 bytes of header: magic, version, count
 
 Pieces are ranges of bytes; a document is in the piece in which it starts.
 """
@@ -36,8 +36,8 @@ from dataprep.pipeline.sources.tables import cut_rows
 from dataprep.pipeline.sources.token_files import id_records, open_ids, read_ids
 from dataprep.pipeline.types import Offsets, Piece, Records, Source
 
-LLMC_MAGIC, LLMC_BYTES = 20240520, 1024
-LLMC_TYPES = {1: "<u2", 7: "<u4"}  # by version
+LLMC_BYTES = 1024
+LLMC_TYPES = {(20240520, 1): "<u2", (20240801, 7): "<u4"}  # by magic and version
 ENDS = ("document_end", "document_start")
 _LOOKED_AT = 1 << 12  # ids, by which a wrong type is told
 
@@ -189,8 +189,8 @@ def _told(file: Any, head: bytes, size: int, path: str) -> tuple[np.dtype[Any] |
         return header.dtype, header.position, header.shape[0]
     if len(head) == LLMC_BYTES:
         magic, version, count = np.frombuffer(head, "<i4", 3).tolist()
-        if magic == LLMC_MAGIC and version in LLMC_TYPES:
-            return np.dtype(LLMC_TYPES[version]), LLMC_BYTES, count
+        if (magic, version) in LLMC_TYPES:
+            return np.dtype(LLMC_TYPES[magic, version]), LLMC_BYTES, count
     return None, 0, -1
 
 

@@ -32,6 +32,7 @@ from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import naming, open_stream
 from dataprep.pipeline.sources.token_files import open_ids
+from dataprep.pipeline.storage.foreign.mds import INDEX
 from dataprep.pipeline.storage.foreign.mds_read import (
     MdsHead,
     cut_columns,
@@ -42,7 +43,6 @@ from dataprep.pipeline.storage.foreign.mds_read import (
 from dataprep.pipeline.storage.foreign.megatron_read import read_exactly
 from dataprep.pipeline.types import Piece, Records, Source
 
-INDEX = "index.json"
 _READ_BYTES = 4 << 20
 
 

@@ -159,7 +159,7 @@ def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
     ids = np.array([5, 9, 0, 7, 8], np.int64)
     np.save(tmp_path / "a.npy", ids)
     head = np.zeros(256, "<i4")
-    head[:3] = 20240520, 7, len(ids)
+    head[:3] = 20240801, 7, len(ids)
     (tmp_path / "b.bin").write_bytes(head.tobytes() + ids.astype("<u4").tobytes())
     for name in ("a.npy", "b.bin"):
         assert ids_of(read_all(tmp_path / name, document_end="0")) == [[5, 9, 0], [7, 8]]

@@ -18,10 +18,10 @@ from dataprep.pipeline.storage.foreign.tfexample_read import (
     NONE,
     Feature,
     decode_example,
-    decode_varints,
     float_lists,
     integer_lists,
 )
+from dataprep.pipeline.storage.foreign.varints import decode_varints, encode_varints
 from support.foreign import example_bytes, example_class, mds_array, mds_shard, write_megatron
 
 INTS = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -122,6 +122,13 @@ def test_integers_of_many_features_are_decoded_together() -> None:
         decode_varints(b"\xff" * 10 + b"\x01")
     assert decode_varints(b"\xff" * 9 + b"\x01")[0].tolist() == [-1]
     assert decode_example(example_bytes({"a": [b"x"]})) == {"a": Feature(BYTES, (b"x",))}
+
+
+@settings(max_examples=50, deadline=None)
+@given(numbers=st.lists(st.integers(0, (1 << 63) - 1)))
+def test_varints_are_the_numbers_that_were_encoded(numbers: list[int]) -> None:
+    data, _ = encode_varints(np.array(numbers, np.int64))
+    assert decode_varints(data.tobytes())[0].tolist() == numbers
 
 
 # --- Megatron ---

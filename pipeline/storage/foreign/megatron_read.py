@@ -12,15 +12,14 @@ Only ranges of the arrays are read, so that memory does not depend on the number
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAGIC = b"MMIDIDX\x00\x00"
-HEAD = struct.Struct("<9sQBQQ")
+from dataprep.pipeline.storage.foreign.megatron import HEAD, MAGIC, VERSION
+
 TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
 
 
@@ -81,8 +80,8 @@ def read_index(file: BinaryIO, num_bytes: int) -> MegatronIndex:
     if len(head) < HEAD.size or not head.startswith(MAGIC):
         raise ValueError("it does not begin like an index of Megatron-LM (MMIDIDX)")
     _, version, code, num_sequences, count = HEAD.unpack(head)
-    if version != 1:
-        raise ValueError(f"it has version {version}; only version 1 is known")
+    if version != VERSION:
+        raise ValueError(f"it has version {version}; only version {VERSION} is known")
     if code not in TYPES:
         raise ValueError(f"its ids have the type {code}; known are 1 to {max(TYPES)}")
     dtype = np.dtype(TYPES[code])

@@ -15,17 +15,15 @@ parts, and of a key that comes twice the last counts. A ValueError says where by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.storage.foreign.varints import MOST_BYTES, decode_varints
 
 NONE, BYTES, FLOATS, INTEGERS = 0, 1, 2, 3  # the numbers of the lists in a Feature
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # how a field is stored
-_MOST_VARINT = 10  # bytes
 _DEEPEST = 99  # groups inside each other, which nobody writes any more
 
 
@@ -159,7 +157,7 @@ def _varint(data: bytes, place: int, stop: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place
         shift += 7
-        if shift == 7 * _MOST_VARINT:
+        if shift == 7 * MOST_BYTES:
             break
     raise ValueError(f"no number at byte {first}")
 
@@ -185,27 +183,3 @@ def float_lists(features: Sequence[Feature]) -> IntegerLists:
     stored = [b"".join(feature.parts) for feature in features]
     sizes = [len(each) // 4 for each in stored]
     return IntegerLists(np.frombuffer(b"".join(stored), "<f4"), offsets_of(sizes))
-
-
-def decode_varints(data: bytes) -> tuple[NDArray[np.int64], Offsets]:
-    r"""Return the numbers that follow each other, and the place of the last byte of each.
-
-    >>> decode_varints(b"\x05\xac\x02")
-    (array([  5, 300]), array([0, 2]))
-    """
-    codes = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(codes < 0x80)
-    starts = np.concatenate(([0], ends[:-1] + 1))[: len(ends)]
-    sizes = ends - starts + 1
-    longest = int(sizes.max(initial=0))
-    if longest > _MOST_VARINT:
-        place = int(starts[sizes > _MOST_VARINT][0])
-        raise ValueError(f"an integer at byte {place} of its list has more than 64 bits")
-    # The bytes after the last number are looked at, but never count.
-    padded = np.concatenate((codes & 0x7F, np.zeros(_MOST_VARINT, np.uint8)))
-    kind: Any = np.uint32 if longest <= 4 else np.uint64  # enough for most, and twice as fast
-    values = padded[starts].astype(kind)
-    for number in range(1, longest):
-        more = padded[starts + number].astype(kind) * (sizes > number)
-        values |= more << kind(7 * number)
-    return values.astype(np.uint64).view(np.int64), ends
