@@ -23,6 +23,7 @@ TASKS = {
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
+        "export": "A dataset to the files of another trainer.",
         "forget": "Take documents out of what run made, in a new generation.",
         "clean": "Remove unfinished work and what only old generations need.",
     },

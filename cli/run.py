@@ -30,6 +30,7 @@ from dataprep.pipeline.run.chain import Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
     RunOutcome,
     figures_of,
+    foresee_all,
     run_all,
     summary_of,
     write_metrics,
@@ -94,7 +95,7 @@ def run_command(
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
-        show_plan(list(chain.foresee()), as_json=as_json)
+        show_plan(foresee_all(chain), as_json=as_json)
         return
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)

@@ -13,7 +13,7 @@ from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.verify import Verified, bytes_of, compare, verify
 from dataprep.pipeline.storage.places import dataset_folder
 
-NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
+NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record", "exported": "record"}
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -42,6 +42,20 @@ TurnsKept = Literal["drop_oldest", "cut", "drop"]
 Side = Literal["left", "right"]
 Compression = Literal["none", "zstd"]
 
+# export
+ExportName = Literal[
+    "maxtext",
+    "xlstm",
+    "megatron",
+    "megatron-bridge",
+    "hf",
+    "olmo",
+    "datatrove",
+    "mds",
+    "nanogpt",
+]
+BinHeader = Literal["none", "llm.c"]
+
 # encode
 Loudness = Literal["peak", "rms", "none"]
 
@@ -97,10 +111,12 @@ def _at_most_all(value: str | None) -> str | None:
 # 100 or "0.1%"
 _MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
 _KEYS = r"^(content|key:.+)$"
+SPLIT_NAME = r"^[a-z][a-z0-9_]{0,40}$"
 COUNT_NAME = r"^documents_[a-z_]{1,40}$"
 PATTERNS = {
     _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
     COUNT_NAME: "the name of a count, such as documents_forgotten",
+    SPLIT_NAME: "a name of small letters, digits and _, such as train",
     _KEYS: "content, or key:NAME with the name of a key of the records",
 }
 _MaxErrorsText = Annotated[str, Field(pattern=_MAX_ERRORS)]

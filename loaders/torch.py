@@ -65,7 +65,7 @@ class PackedRows(Dataset):  # type: ignore[misc]
         request = view.request(0, dataset.seq_len + view.more_columns, dataset.masks)
         out = empty_arrays(request, len(rows))
         dataset.read(dataset.checked(rows), request, out, np.arange(len(rows)))
-        tensors = _tensors(view.name(out))
+        tensors = _tensors(view.name(out, 0))
         return [{name: tensor[i] for name, tensor in tensors.items()} for i in range(len(rows))]
 
 

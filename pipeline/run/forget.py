@@ -139,6 +139,8 @@ def without(
     out: Path, chosen: Sequence[Chosen[TokenizedManifest]], ledger: Sequence[ForgetRequest]
 ) -> list[Chosen[TokenizedManifest]]:
     """Return the parts of a tokenized dataset without what is on the list."""
+    if not ledger:
+        return [*chosen]
     return [
         version_without(out, name, part, DocumentFinder(out / name, part).find(ledger))
         for name, part in chosen

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -202,4 +202,4 @@ def _write(path: Path, numbers: Numbers) -> None:
     save_array(temporary(path), numbers)
     written = commit_files({"numbers": path})["numbers"]
     sync_folder(path.parent)
-    write_sealed(path.with_suffix(".json"), json.dumps(asdict(written)).encode())
+    write_sealed(path.with_suffix(".json"), json.dumps(written.listed).encode())

@@ -17,8 +17,10 @@ from typing import Any
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
 from dataprep.pipeline.guards.opening import read_bounded
+from dataprep.pipeline.jobs.kept import workers_kept
 from dataprep.pipeline.jobs.workspace import locked
-from dataprep.pipeline.run.chain import Begin, Done, StepChain
+from dataprep.pipeline.run.chain import Begin, Done, StepChain, Todo
+from dataprep.pipeline.storage.manifest import manifests_remembered
 
 SUMMARY = "summary.json"
 
@@ -77,13 +79,19 @@ def run_all(
     """
     out, began, steps = Path(chain.config.out), time.monotonic(), list[Done]()
     check_summary(out)
-    with locked(out, wait=wait), disk_errors_named(out):
+    with locked(out, wait=wait), disk_errors_named(out), workers_kept(), manifests_remembered():
         for done in chain.run(begin):
             steps.append(done)
             end(done)
         made = RunOutcome(out=out, steps=tuple(steps), seconds=time.monotonic() - began)
         write_summary(out, summary_of(made))
     return made
+
+
+def foresee_all(chain: StepChain) -> list[Todo]:
+    """Return what each step would do; nothing is written."""
+    with manifests_remembered():
+        return list(chain.foresee())
 
 
 def summary_of(made: RunOutcome) -> dict[str, Any]:

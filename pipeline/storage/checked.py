@@ -1,6 +1,8 @@
 """Read the files of a dataset only if they are what its manifest lists.
 
     check_file      a plain file of the right size and hash
+    whole_while     the same, and nothing writes to it while something else reads it
+    read_whole      the bytes of a small file, by their hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
     read_items      some items of such an array, if the file was checked before
     map_array       all of it, mapped: for files that are large, and checked before
@@ -47,6 +49,39 @@ def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None 
     check_hash(path, entry, digest)
 
 
+@contextmanager
+def whole_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
+    """Check files before the body reads them, and that nothing has written to them when it ends.
+
+    What is made of other bytes may fail in any way: then too the change is what went wrong.
+    """
+    states = [state_of(folder, entry) for entry in entries]
+    for entry in entries:
+        check_file(folder, entry)
+
+    def check_unchanged() -> None:
+        for entry, state in zip(entries, states, strict=True):
+            if state_of(folder, entry) != state:
+                raise CorruptError(
+                    f"{folder / entry.path} changed while it was read; run the same command again "
+                    "when nothing writes to it"
+                )
+
+    try:
+        yield
+    except Exception:
+        check_unchanged()
+        raise
+    check_unchanged()
+
+
+def state_of(folder: Path, entry: AnyFile) -> tuple[int, int, int]:
+    """Return what is different after the file was written to or replaced; raise CorruptError if it
+    is no plain file of the right size."""
+    found = check_size(folder, entry)
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
 def check_hash(path: Path, entry: AnyFile, digest: str) -> None:
     """Raise CorruptError unless the hash that was found is the one of the manifest."""
     if digest != entry.xxh3_128:
@@ -81,6 +116,23 @@ def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
 # --- arrays ---
 
 
+def read_whole(folder: Path, entry: AnyFile) -> bytes:
+    """Return the bytes of a file, which have the hash of the manifest."""
+    path = folder / entry.path
+    data = _read(folder, entry)
+    check_hash(path, entry, hash_bytes(data))
+    return data
+
+
+def _read(folder: Path, entry: AnyFile) -> bytes:
+    path = folder / entry.path
+    check_size(folder, entry)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
+
+
 def read_array(
     folder: Path,
     entry: AnyFile,
@@ -91,15 +143,8 @@ def read_array(
 ) -> NDArray[Any]:
     """Return the array of an .npy file, whose bytes have the hash of the manifest if it is asked
     for; None: of any length."""
-    path = folder / entry.path
-    check_size(folder, entry)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
-    if is_hashed:
-        check_hash(path, entry, hash_bytes(data))
-    return array_in(path, data, dtype, length)
+    data = read_whole(folder, entry) if is_hashed else _read(folder, entry)
+    return array_in(folder / entry.path, data, dtype, length)
 
 
 def array_in(

@@ -12,6 +12,7 @@ from dataprep.pipeline.documents.rules import (
     modalities_of_input,
     named_modalities,
     optional_keys,
+    pretokenized_of,
 )
 from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.engine import Selection
@@ -30,6 +31,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *_on_randomness(plan),
         *(_on_bos(plan) if has_fields(plan.config) else ()),
         *_on_chats(plan),
+        *_on_token_ids(plan),
         *_on_codes(plan),
         *_on_unread_codes(plan),
     ]
@@ -58,8 +60,11 @@ def notes_on_result(
 
 
 def has_fields(config: TokenizeConfig) -> bool:
-    """Return whether the records of some input have fields, and are no conversations."""
-    return any(chat_of(config, i) is None for i in range(len(config.inputs)))
+    """Return whether the records of some input have fields: no conversations, no token ids."""
+    return any(
+        chat_of(config, i) is None and pretokenized_of(config, i) is None
+        for i in range(len(config.inputs))
+    )
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
@@ -118,6 +123,16 @@ def _on_chats(plan: TokenizePlan) -> Iterator[str]:
                     f"chat.stop {token!r} is no special token of this tokenizer, but text of "
                     "several tokens; generation must stop at that text"
                 )
+
+
+def _on_token_ids(plan: TokenizePlan) -> Iterator[str]:
+    """Say that token ids are taken as they are, where nobody said what to add to them."""
+    config = plan.config
+    for i, item in enumerate(config.inputs):
+        if pretokenized_of(config, i) and "auto" in (config.add_bos, config.add_eos):
+            ends = [("BOS", config.add_bos), ("EOS", config.add_eos)]
+            names = " or ".join(name for name, value in ends if value == "auto")
+            yield f"{item.path} has token ids, to which no {names} is added"
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

@@ -25,6 +25,7 @@ from dataprep.pipeline.documents.rules import (
     keys_wanted,
     make_rules,
     masks_of,
+    pretokenized_of,
 )
 from dataprep.pipeline.engine import SpecialInText
 from dataprep.pipeline.errors import ConfigError, InputError
@@ -42,7 +43,7 @@ from dataprep.pipeline.sources import (
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
-from dataprep.pipeline.tokenize.objectives import check_budget, check_objective
+from dataprep.pipeline.tokenize.objectives import check_budget, check_objective, check_pretokenized
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
@@ -93,6 +94,12 @@ class TokenizePlan:
     @property
     def fingerprint(self) -> str:
         return fingerprint(self.identity)
+
+    @property
+    def has_texts(self) -> bool:
+        """Return whether the records of any input are more than token ids."""
+        inputs = range(len(self.config.inputs))
+        return any(pretokenized_of(self.config, i) is None for i in inputs)
 
 
 def find_all_sources(
@@ -166,6 +173,7 @@ def make_plan(
         chats=chats,
     )
     for i in range(len(config.inputs)):
+        check_pretokenized(config, i)
         check_objective(config, i)
         check_budget(config, i)
         _check_rules(rules_of(draft, i))
@@ -206,7 +214,7 @@ def _identity(
     masks: Sequence[str],
     chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
-    own = ("fields", "fields_from", "text_separator", "chat", "objective")
+    own = ("fields", "fields_from", "text_separator", "chat", "objective", "pretokenized")
     items = [
         item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
         for item in config.inputs

@@ -571,7 +571,7 @@ def test_loaders_and_datasets_say_what_they_are(home: Path, tmp_path: Path) -> N
     )
     tokenized = open_dataset(home / "tok-code")
     tokens = tokenized.manifest["counts"]["tokens"]
-    assert repr(tokenized) == (
+    assert str(tokenized) == (
         f"<TokenizedDataset {home / 'tok-code'}: documents=58, tokens={tokens}>"
     )
 
