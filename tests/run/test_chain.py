@@ -77,7 +77,7 @@ def test_all_that_failed_is_told_with_the_exit_code_of_the_first(live: Live) -> 
     raw("a", ["other"])
     Path("raw/b.jsonl").unlink()
     raw("b3", ["three"])
-    with pytest.raises(ConflictError, match="a.jsonl changed.*and of b/tokenized: .* is gone"):
+    with pytest.raises(ConflictError, match=r"a.jsonl changed.*and of b/tokenized: .* is gone"):
         live(corpora=AB)
 
 
@@ -215,7 +215,7 @@ def test_a_last_line_that_goes_on_has_changed(live: Live) -> None:
     values = {"inputs": ["raw/*.jsonl"], "append": True}
     Path("raw").mkdir()
     Path("raw/a.jsonl").write_text('{"text": "one"}\n17')
-    with pytest.raises(Exception, match="17|object"):
+    with pytest.raises(Exception, match=r"17|object"):
         live(**values)
     Path("raw/a.jsonl").write_text('{"text": "one"}\n{"text": "two"}')
     live(**values)
