@@ -95,7 +95,10 @@ def run_command(
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
-        show_plan(foresee_all(chain), as_json=as_json)
+        todos, failure = foresee_all(chain)
+        show_plan(todos, as_json=as_json)
+        if failure is not None:
+            raise failure
         return
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
