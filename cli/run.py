@@ -29,6 +29,7 @@ from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.chain import ChainStep, Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
     RunOutcome,
+    check_metrics,
     figures_of,
     foresee_all,
     run_all,
@@ -100,6 +101,8 @@ def run_command(
         if failure is not None:
             raise failure
         return
+    if metrics is not None:
+        check_metrics(Path(metrics))
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
     except LockedError:

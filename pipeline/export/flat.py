@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
+from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Facts, ends_of
 from dataprep.pipeline.export.sequences import Sequences
 
@@ -23,15 +23,13 @@ LOSS = "loss"  # the role of the file of the loss mask
 class FlatFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._eos = facts.eos
-        self.tokens: IO[bytes] = open(paths[MAIN], "wb", buffering=0)  # noqa: SIM115
-        self._loss: IO[bytes] | None = None
-        if LOSS in paths:
-            self._loss = open(paths[LOSS], "wb", buffering=0)  # noqa: SIM115
+        self.tokens = OutFile(paths[MAIN])
+        self._loss = OutFile(paths[LOSS]) if LOSS in paths else None
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
-        self.tokens.write(np.ascontiguousarray(sequences.tokens).data)
+        self.tokens.write(np.ascontiguousarray(sequences.tokens))
         if self._loss is not None:
-            self._loss.write(sequences.masks["loss"].view(np.uint8).data)
+            self._loss.write(np.ascontiguousarray(sequences.masks["loss"]))
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}
 

@@ -107,7 +107,7 @@ def _counts(exported: Exported, markers: Sequence[ExportMarker]) -> dict[str, in
 
 def _entry(exported: Exported, marker: ExportMarker, number: int, count: int) -> ExportShard:
     names = {role: _name(exported, role, number, count) for role in marker.files}
-    files = {role: FileEntry(path=names[role], **asdict(marker.files[role])) for role in names}
+    files = {role: FileEntry(path=names[role], **marker.files[role].listed) for role in names}
     return ExportShard(
         **asdict(files.pop(MAIN)),
         num_records=marker.counts["records"],

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Export, Facts
 from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.storage.foreign.mds import (
@@ -48,7 +49,7 @@ class MdsFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._path = paths[MAIN]
         self._settings = settings_of(encodings_of(facts.masks, is_packed=facts.is_packed))
-        self._file = open(self._path, "wb", buffering=1 << 20)  # noqa: SIM115
+        self._file = OutFile(self._path)
         self._head = head_size(count, self._settings)
         self._file.seek(self._head)
         self._sizes: list[int] = []
@@ -56,7 +57,7 @@ class MdsFiles:
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         columns = _columns(sequences)
         samples = encode_samples([columns[name] for name in sorted(columns)])
-        self._file.writelines(samples)
+        self._file.write(b"".join(samples))
         self._sizes += map(len, samples)
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 

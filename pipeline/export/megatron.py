@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import counted
+from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import (
     MAIN,
     Export,
@@ -39,12 +40,12 @@ class MegatronFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._eos = facts.eos
         self._dtype = token_type(facts.num_ids)
-        self._file = open(paths[MAIN], "wb", buffering=0)  # noqa: SIM115
+        self._file = OutFile(paths[MAIN])
         self._index = paths["index"]
         self._lengths: list[NDArray[Any]] = [np.zeros(0, np.int64)]
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
-        self._file.write(np.ascontiguousarray(sequences.tokens, self._dtype).data)
+        self._file.write(np.ascontiguousarray(sequences.tokens, self._dtype))
         self._lengths.append(np.diff(sequences.offsets))
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}

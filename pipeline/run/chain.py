@@ -12,6 +12,7 @@ So a run that is killed goes on where it was, and one that finds nothing new doe
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +29,10 @@ from dataprep.pipeline.errors import (
     InputError,
     counted,
 )
-from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.files import disk_errors_named, local_paths
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.overlap import lies_in
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
 from dataprep.pipeline.run.forgotten import keys_needed, read_ledger
@@ -151,6 +153,7 @@ class StepChain:
             config = self.config.tokenize(name)
             for given in (*(item.path for item in config.inputs), *config.encode.inputs):
                 _refuse_around(Path(self.config.out), given)
+                _refuse_inside(Path(self.config.out), given)
 
     def steps(self) -> Iterator[ChainStep]:
         """Yield the steps, in order.
@@ -324,10 +327,21 @@ def _of_parts(out: Path, planned: PlannedParts[G]) -> PlannedStep:
 def _refuse_around(out: Path, given: str) -> None:
     """Raise a ConfigError if an input is a folder, or all files below one, that `out` lies in."""
     above, stars, _ = given.partition("**")
-    folder = os.path.realpath(os.path.expanduser((above or os.curdir) if stars else given))
-    is_folder = os.path.isdir(folder)
-    if is_folder and Path(os.path.realpath(out)).is_relative_to(folder):
+    folder = os.path.expanduser((above or os.curdir) if stars else given)
+    if os.path.isdir(folder) and lies_in(str(out), folder):
         raise ConfigError(
             f"out {out} lies in the input {given}, so that a run would read what the last one "
             f"wrote; name another out, or the files: {os.path.join(given, '*.jsonl')}"
         )
+
+
+def _refuse_inside(out: Path, given: str) -> None:
+    """Raise a ConfigError if an input lies in `out`, by whatever name."""
+    for path in local_paths(given):
+        fixed = re.split(r"[*?[]", path)[0]
+        place = path if fixed == path else os.path.dirname(fixed)
+        if os.path.lexists(place) and out.exists() and lies_in(place or os.curdir, str(out)):
+            raise ConfigError(
+                f"the input {given} lies in out {out}, whose files are dataprep's; move it away, "
+                "or name another out"
+            )

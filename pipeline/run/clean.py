@@ -159,14 +159,21 @@ def _left_in_grown(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
     is_there = (dataset / MANIFEST).exists()
     newest, named = _named_by(dataset, MANIFEST) if is_there else (-1, set[str]())
     oldest = 0 if keep is None else newest - keep + 1
+    strays = list[Path]()
     for number, file in _generations(dataset):
         if number > newest or file.suffix == ".tmp":  # never published: the next run writes it
-            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+            strays.append(file)
         elif number >= oldest:
             named |= _named_by(dataset, f"{GENERATIONS}/{file.name}")[1]
     stray = temporary(dataset / MANIFEST)
     if stray.is_file() and not stray.is_symlink():
-        yield Leftover(path=stray, reason=UNFINISHED, remove=partial(_remove_file, stray))
+        strays.append(stray)
+    is_ours = is_there or any(map(_is_whole, part_folders(dataset)))
+    for file in strays:
+        if is_ours:
+            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+        else:
+            kept_back.append(f"{file} is beside no part that dataprep wrote")
     for part in part_folders(dataset):
         if f"{PARTS}/{part.name}" in named:
             yield from _work_in(part, kept_back)
@@ -187,6 +194,14 @@ def _left_in_codes(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
         else:
             file = list_of(part)
             yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+
+
+def _is_whole(part: Path) -> bool:
+    """Return whether a part has a manifest of dataprep."""
+    with suppress(DataprepError):
+        read_manifest(part)
+        return True
+    return False
 
 
 def _generations(dataset: Path) -> Iterator[tuple[int, Path]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, DataprepError
 from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
-from dataprep.pipeline.guards.opening import read_bounded
+from dataprep.pipeline.guards.opening import open_regular, read_bounded
 from dataprep.pipeline.jobs.kept import workers_kept
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import Begin, ChainStep, Done, Fail, StepChain, Todo
@@ -24,6 +24,7 @@ from dataprep.pipeline.run.clean import free_replaced
 from dataprep.pipeline.storage.manifest import manifests_remembered
 
 SUMMARY = "summary.json"
+OUR_FIGURES = b"# HELP dataprep_"  # what a file of figures begins with
 
 # Figures of a step, and what they are.
 FIGURES: Mapping[str, str] = {
@@ -159,6 +160,26 @@ def write_summary(out: Path, summary: Mapping[str, Any]) -> None:
     text = json.dumps({"ended": now, **summary}, indent=1, ensure_ascii=False)
     make_folder(out)
     write_atomic(out / SUMMARY, f"{text}\n".encode())
+
+
+def check_metrics(path: Path) -> None:
+    """Raise ConfigError if a file of somebody else stands where the figures go."""
+    if path.is_dir():
+        raise ConfigError(f"--metrics {path} is a folder; name a file")
+    try:
+        begins = _beginning(path) if path.exists() else b""
+    except OSError as error:
+        raise ConfigError(f"cannot use --metrics {path}: {error.strerror}") from None
+    if begins and not begins.startswith(OUR_FIGURES):
+        raise ConfigError(
+            f"--metrics {path} was not written by dataprep run, which would replace it; move it "
+            "away, or name another file"
+        )
+
+
+def _beginning(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read(len(OUR_FIGURES)) or b""
 
 
 def write_metrics(path: Path, steps: Sequence[Done]) -> None:
