@@ -140,7 +140,7 @@ def run_shown(
 
         def fail(step: ChainStep, error: DataprepError) -> None:
             shown.close()
-            if len(chain.config.names) > 1:
+            if len(chain.config.names) > 1 and not quiet:
                 progress = Progress(quiet=quiet, log_format=log_format)
                 progress.say(f"{step.folder}: failed, the other corpora go on: {error}")
 
