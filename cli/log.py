@@ -63,7 +63,8 @@ def sentences_of(one: Published) -> Iterator[str]:
     if one.left:
         yield f"without {', '.join(one.left)}"
     if one.missing:
-        yield f"cannot be read any more: {', '.join(one.missing)} was removed"
+        removed = "was removed" if len(one.missing) == 1 else "were removed"
+        yield f"cannot be read any more: {', '.join(one.missing)} {removed}"
 
 
 def _told(part: Incoming) -> str:

@@ -96,7 +96,10 @@ def run_command(
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
-        show_plan(foresee_all(chain), as_json=as_json)
+        todos, failure = foresee_all(chain)
+        show_plan(todos, as_json=as_json)
+        if failure is not None:
+            raise failure
         return
     if metrics is not None:
         check_metrics(Path(metrics))
@@ -137,7 +140,7 @@ def run_shown(
 
         def fail(step: ChainStep, error: DataprepError) -> None:
             shown.close()
-            if len(chain.config.names) > 1:
+            if len(chain.config.names) > 1 and not quiet:
                 progress = Progress(quiet=quiet, log_format=log_format)
                 progress.say(f"{step.folder}: failed, the other corpora go on: {error}")
 

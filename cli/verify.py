@@ -79,11 +79,21 @@ def _verified(dataset: str, against: str | None, *, as_json: bool, quiet: bool) 
             f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
             f"{counted(result.num_items, NOUNS[result.kind])}, "
             f"{counted(result.num_tokens, 'token')}, {megabytes(result.num_bytes)} on disk"
-            f"{grown(result)}"
+            f"{grown(result)}{without(result)}"
         )
         if against:
             typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")
     return {**asdict(result), "folder": dataset, "files_equal": files}
+
+
+def without(result: Verified) -> str:
+    """Return what is said of documents that were taken out."""
+    if not result.num_forgotten:
+        return ""
+    is_older_there = result.num_generations - len(result.unreadable) > 1
+    where = " in the newest generation (older ones: dataprep clean --keep 1)"
+    what = counted(result.num_forgotten, "forgotten document")
+    return f"; nothing is left of {what}{where if is_older_there else ''}"
 
 
 def grown(result: Verified) -> str:

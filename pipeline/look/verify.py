@@ -60,6 +60,7 @@ class Verified:
     num_bytes: int
     num_generations: int = 1
     unreadable: tuple[int, ...] = ()  # generations of which a part was removed
+    num_forgotten: int = 0  # documents that were taken out, and are not there
 
 
 def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
@@ -87,6 +88,7 @@ def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
         num_bytes=sum(part.num_bytes for part in newest),
         num_generations=len(generations),
         unreadable=tuple(unreadable),
+        num_forgotten=manifest.counts.get("documents_masked", 0),
     )
 
 

@@ -177,14 +177,22 @@ class StepChain:
                         verb="pack", corpus=corpus, folder=folder, pack=pack, split=split
                     )
 
-    def foresee(self) -> Iterator[Todo]:
+    def foresee(self, fail: Fail) -> Iterator[Todo]:
         """Yield what each step would do; nothing is written."""
         changing: dict[str, str] = {}  # what is about to change, by corpus
+        failed = set[str]()
         for step in self._chosen():
+            if step.corpus in failed:
+                continue
             if step.corpus in changing:
                 todo = Todo(step=step, reasons=(f"{changing[step.corpus]} changes",))
             else:
-                planned = self._plan(step, writes=False)
+                try:
+                    planned = self._plan(step, writes=False)
+                except OF_A_CORPUS as error:
+                    failed.add(step.corpus)
+                    fail(step, error)
+                    continue
                 todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
             yield todo
             if todo.reasons and step.verb != "pack":

@@ -77,9 +77,14 @@ class Selections:
         return bool(self.config.splits) or self.config.dedup != "none"
 
     def find(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected | None:
-        """Return the selections of a part, if they are there and whole."""
+        """Return the selections of a part, if they are there and whole.
+
+        What was forgotten since may not be taken from them yet: rows do not depend on that.
+        """
         before, now = self._paths(corpus, place, part)
-        return Selected(before=before, now=now) if _is_whole(before) and _is_whole(now) else None
+        if not _is_whole(before):
+            return None
+        return Selected(before=before, now=now if _is_whole(now) else before)
 
     def make(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected:
         """Return the selections of a part; write them if they are missing."""

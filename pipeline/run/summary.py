@@ -110,10 +110,12 @@ def _in_all(failed: Sequence[tuple[ChainStep, DataprepError]]) -> DataprepError:
     return type(first)("; ".join([str(first), *(f"and of {s.folder}: {e}" for s, e in more)]))
 
 
-def foresee_all(chain: StepChain) -> list[Todo]:
-    """Return what each step would do; nothing is written."""
+def foresee_all(chain: StepChain) -> tuple[list[Todo], DataprepError | None]:
+    """Return what each step would do, and how corpora would fail; nothing is written."""
+    failed: list[tuple[ChainStep, DataprepError]] = []
     with manifests_remembered():
-        return list(chain.foresee())
+        todos = list(chain.foresee(lambda step, error: failed.append((step, error))))
+    return todos, _in_all(failed) if failed else None
 
 
 def summary_of(made: RunOutcome) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def _on_bos(plan: TokenizePlan) -> Iterator[str]:
         token = f"{files.eos_token!r} " if files.eos_token else ""
         yield (
             f"BOS and EOS are the same token, {token}(id {files.eos_id}), so no BOS is added; "
-            "--add-bos adds it before each document too"
+            "add_bos: true (--add-bos) adds it before each document too"
         )
     if files.eos_id is None and plan.config.add_eos == "auto":
         yield "the tokenizer names no EOS, so documents end without one; --eos-token names it"

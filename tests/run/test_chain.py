@@ -50,7 +50,7 @@ def packed(corpus: str, ending: str = "") -> list[str]:
 
 
 def why(chain: StepChain) -> dict[str, tuple[str, ...]]:
-    return {todo.step.folder: todo.reasons for todo in foresee_all(chain)}
+    return {todo.step.folder: todo.reasons for todo in foresee_all(chain)[0]}
 
 
 # --- a corpus that fails ---
@@ -237,6 +237,12 @@ def test_why_tells_more_than_that_nothing_is_selected(chain: Callable[..., StepC
     split = {**values, "splits": {"train": 0.5, "validation": 0.5}}
     assert why(chain(**split))[f"{folder}-train"] == ("it is not there yet",)
     assert why(chain(**values))[folder] == ()
+    forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=1)])
+    assert not any(why(chain(**values)).values())
+    raw("b", ["changed"])
+    todos, failure = foresee_all(chain(**values))
+    assert [todo.step.folder for todo in todos] == ["a/tokenized", folder]
+    assert isinstance(failure, ConflictError)
 
 
 def test_verify_and_log_take_the_folder_of_a_run(
