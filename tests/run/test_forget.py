@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from conftest import RunCli
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.run import masking
+from dataprep.pipeline.run.forgotten import read_requests
 from dataprep.pipeline.run.versions import write_without
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.datasets import pack_here
@@ -141,3 +142,15 @@ def test_a_shard_that_changes_while_documents_are_taken_out_becomes_no_part(
         write_without(folders[kind], manifest, np.array([3]), tmp_path / "new")  # type: ignore[arg-type]
     assert fired
     assert not (tmp_path / "new/manifest.json").exists()
+
+
+def test_a_list_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ConfigError, match="cannot read --documents"):
+            read_requests(str(path))
+
+
+def test_lines_of_a_list_end_at_newlines_alone(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("name=a\u2028b\r\n\nid=7\n", "utf-8", newline="")
+    assert [r.value for r in read_requests(str(tmp_path / "list"))] == ["a\u2028b", "7"]
