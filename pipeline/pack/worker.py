@@ -85,9 +85,15 @@ def run_task(
     sums = _Sums()
     batch_rows = max(1, BATCH_TOKENS // plan.capacity)
     with corpus.unchanged(), planned.mapped(task.window) as arrays:
-        for pieces, row_offsets in _in_batches(task, arrays, batch_rows):
+        for first, pieces, row_offsets in _in_batches(task, arrays, batch_rows):
             rows, num_targets = build_rows(
-                corpus, pieces, row_offsets, capacity=plan.capacity, pad=plan.pad, quirks=quirks
+                corpus,
+                pieces,
+                row_offsets,
+                capacity=plan.capacity,
+                pad=plan.pad,
+                quirks=quirks,
+                is_first=task.index == 0 and first == task.start,
             )
             records = encode_rows(rows, layout)
             drop = plan.config.drop_empty_targets
@@ -108,15 +114,16 @@ def run_task(
 
 def _in_batches(
     task: PackTask, arrays: dict[str, NDArray[Any]], batch_rows: int
-) -> Iterator[tuple[DocumentPieces, Offsets]]:
-    """Yield the pieces of a task's rows, and the offsets that cut them into rows, in batches."""
+) -> Iterator[tuple[int, DocumentPieces, Offsets]]:
+    """Yield the first row of each batch in its window, the pieces of the rows, and the offsets that
+    cut them into rows."""
     row_offsets = arrays.pop("row_offsets")
     for first in range(task.start, task.stop, batch_rows):
         offsets = np.array(row_offsets[first : min(first + batch_rows, task.stop) + 1], np.int64)
         pieces = DocumentPieces(
             **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
         )
-        yield pieces, offsets - offsets[0]
+        yield first, pieces, offsets - offsets[0]
 
 
 class _Sums:

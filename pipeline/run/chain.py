@@ -21,7 +21,14 @@ from pathlib import Path
 
 from dataprep.configs.pack import PackConfig, SelectConfig
 from dataprep.configs.run import RunConfig
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptError,
+    DataprepError,
+    InputError,
+    counted,
+)
 from dataprep.pipeline.files import disk_errors_named, local_paths
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
@@ -45,6 +52,7 @@ from dataprep.pipeline.storage.parts import G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 
 CODES, TOKENIZED, PACKED = "codes", "tokenized", "packed"
+OF_A_CORPUS = (ConfigError, InputError, ConflictError, CorruptError)  # others can go on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +127,8 @@ class PlannedStep:
 
 # Called when a step is about to work; returns what its progress is reported to.
 Begin = Callable[[Todo], Report]
+# Called when a step fails: then the other corpora go on.
+Fail = Callable[[ChainStep, DataprepError], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +156,16 @@ class StepChain:
                 _refuse_inside(Path(self.config.out), given)
 
     def steps(self) -> Iterator[ChainStep]:
-        """Yield the steps, in order."""
+        """Yield the steps, in order.
+
+        Whether a document is a duplicate is known when all documents are there: then all are
+        tokenized before the first are packed.
+        """
+        found = self._by_corpus()
+        is_last = self.config.dedup != "none"
+        return iter(sorted(found, key=lambda step: is_last and step.verb == "pack"))
+
+    def _by_corpus(self) -> Iterator[ChainStep]:
         for corpus in self.config.names:
             if self.config.tokenize(corpus).encode.inputs:
                 yield ChainStep(verb="encode", corpus=corpus, folder=f"{corpus}/{CODES}")
@@ -171,17 +190,32 @@ class StepChain:
             if todo.reasons and step.verb != "pack":
                 changing[step.corpus] = step.folder
 
-    def run(self, begin: Begin) -> Iterator[Done]:
+    def run(self, begin: Begin, fail: Fail) -> Iterator[Done]:
         """Do what is to be done; yield each step when it is done. The caller holds the lock."""
+        failed = set[str]()
         for step in self._chosen():
-            began = time.monotonic()
-            out = self._place(step.folder)
-            with disk_errors_named(Path(self.config.out)):
-                planned = self._plan(step, writes=True)
-                todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
-                manifests = planned.settle(begin(todo) if planned.reasons else silent)
-            seconds = time.monotonic() - began
-            yield Done(todo=todo, out=out, manifests=manifests, seconds=seconds)
+            if step.corpus in failed:
+                continue
+            try:
+                done = self._do(step, begin)
+            except OF_A_CORPUS as error:
+                failed.add(step.corpus)
+                fail(step, error)
+            else:
+                yield done
+
+    def _do(self, step: ChainStep, begin: Begin) -> Done:
+        began = time.monotonic()
+        with disk_errors_named(Path(self.config.out)):
+            planned = self._plan(step, writes=True)
+            todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+            manifests = planned.settle(begin(todo) if planned.reasons else silent)
+        return Done(
+            todo=todo,
+            out=self._place(step.folder),
+            manifests=manifests,
+            seconds=time.monotonic() - began,
+        )
 
     def _chosen(self) -> Iterator[ChainStep]:
         return (step for step in self.steps() if not self.only or {*step.names} & {*self.only})
@@ -224,15 +258,16 @@ class StepChain:
         if documents is None:
             raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
         assert step.pack is not None
+        if writes:
+            Selections(config=self.config).replace_lost()
         wanted = []
         finished = finished_parts(place, TokenizedManifest)
         originals = {part.fingerprint: place / name for name, part in finished}
         for folder, part in parts_of(place, documents):
             chosen = self._selected(step, folder, part, writes=writes)
             if chosen is None:
-                return PlannedParts(
-                    kind=PackedManifest, parts=(), reasons=("documents that are not selected yet",)
-                )
+                why = self._why_unselected(step, documents)
+                return PlannedParts(kind=PackedManifest, parts=(), reasons=(why,))
             now, before = (
                 step.pack.model_copy(
                     update={"inputs": (str(folder),), "all_masks": True, "select": select}
@@ -243,6 +278,16 @@ class StepChain:
             original = originals.get(origin_of(part)["fingerprint"]) if len(gone) else None
             wanted.append(PackOf(config=now, before=before, forgotten=gone, original=original))
         return plan_packed(self._place(step.folder), wanted)
+
+    def _why_unselected(self, step: ChainStep, documents: TokenizedManifest) -> str:
+        """Return why it is not known yet which documents are packed."""
+        have = current(self._place(step.folder), PackedManifest)
+        if have is None:
+            return "it is not there yet"
+        more = len(documents.parts) - len(have.parts)
+        if more > 0:
+            return f"{counted(more, 'part')} more"
+        return "splits or dedup are others than before, or what they selected is lost"
 
     def _selected(
         self, step: ChainStep, folder: Path, part: TokenizedManifest, *, writes: bool

@@ -182,7 +182,8 @@ def _masked_rows(
                 values=np.concatenate(stored), offsets=offsets_of([len(part) for part in stored])
             )
         )
-    return replace(rows, tokens=tokens, masks=tuple(masks))
+    first_loss = rows.first_loss & ~is_gone
+    return replace(rows, tokens=tokens, first_loss=first_loss, masks=tuple(masks))
 
 
 def _lists(numbers: IntegerLists) -> Iterator[Offsets]:
