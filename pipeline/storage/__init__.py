@@ -20,4 +20,5 @@ checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
 reasons       why records are bad, counted
+readme        the card of a folder, which keeps `datasets` from taking the manifest for data
 """
