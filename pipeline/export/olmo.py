@@ -1,4 +1,4 @@
-"""OLMo-core, and MaxText's `olmo_grain`, whose tool makes an index of them: flat files of ids, which are called .npy.
+"""OLMo-core, and MaxText's `olmo_grain`: flat files of ids, which are called .npy.
 
     shards/documents-00000-of-00002.npy    ids, without a header
     masks/documents-00000-of-00002.npy     a byte for each: whether it has loss
