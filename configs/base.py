@@ -35,6 +35,11 @@ PartialFrame = Literal["drop", "error"]
 CodebookLayout = Literal["flatten", "delay", "first"]
 RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
+RecordForm = Literal[
+    "text", "example", "sequences", "tokens_uint16", "tokens_int32", "tokens_uint32", "tokens_int64"
+]
+Bound = Literal["bos", "eos"]
+
 # pack
 StrategyName = Literal["best_fit", "first_fit", "concat", "pad"]
 Overflow = Literal["split", "truncate", "drop", "turns"]

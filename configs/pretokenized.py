@@ -16,7 +16,7 @@ _Key = Annotated[str, Field(min_length=1)]
 
 
 class PretokenizedConfig(Model):
-    """Token ids instead of fields; every list of a record is as long as that of its tokens."""
+    """Token ids instead of fields; each list but `lengths` is as long as that of the tokens."""
 
     tokens: _Key = Field(description="key of the token ids: a list of whole numbers")
     labels: _Key | None = Field(
@@ -32,6 +32,18 @@ class PretokenizedConfig(Model):
     attention_mask: _Key | None = Field(
         None, description="key of the attention mask: tokens with 0 are padding, and left out"
     )
+
+    lengths: _Key | None = Field(
+        None,
+        description="of records that are packed rows: key of the lengths of their documents, into "
+        "which they are cut; not with attention_mask",
+    )
+
+    @model_validator(mode="after")
+    def _cuts_what_is_not_padded(self) -> Self:
+        if self.lengths is not None and self.attention_mask is not None:
+            raise ValueError("has both lengths and attention_mask; leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _says_loss_once(self) -> Self:

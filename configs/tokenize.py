@@ -17,6 +17,7 @@ from dataprep.configs.base import (
     TASK_TIMEOUT,
     AllowDuplicates,
     Auto,
+    Bound,
     Compat,
     Count,
     DocumentKeys,
@@ -28,6 +29,7 @@ from dataprep.configs.base import (
     NameOrPath,
     Needs,
     OnError,
+    RecordForm,
     ShardBytes,
     SpecialInTextMode,
     TaskTimeout,
@@ -45,6 +47,9 @@ from dataprep.configs.pretokenized import Pretokenized
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
+
+# Keys that say how files without a schema are read.
+HOW_READ = ("records", "document_end", "document_start")
 
 M = TypeVar("M", bound="InputConfig | TokenizeConfig")
 
@@ -72,6 +77,16 @@ def _is_of_one_kind(config: M) -> M:
     return config
 
 
+def _is_bounded_once(config: M) -> M:
+    """Raise if documents of a flat file are to end at a token, and to start at one as well."""
+    if config.document_end is not None and config.document_start is not None:
+        raise ValueError(
+            f"has both document_end {config.document_end} and document_start "
+            f"{config.document_start}; leave one of them out"
+        )
+    return config
+
+
 class InputConfig(Model):
     """One input with settings of its own; a plain string is an input without any."""
 
@@ -88,6 +103,15 @@ class InputConfig(Model):
     pretokenized: Pretokenized | None = Field(
         None, description="overrides the top-level pretokenized"
     )
+    records: RecordForm | None = Field(None, description="overrides the top-level records")
+    document_end: TokenId | Bound | None = Field(
+        None, description="overrides the top-level document_end and document_start"
+    )
+    document_start: TokenId | Bound | None = Field(
+        None, description="overrides the top-level document_end and document_start"
+    )
+
+    _bounded = model_validator(mode="after")(_is_bounded_once)
 
     @model_validator(mode="after")
     def _has_one_kind_of_fields(self) -> Self:
@@ -128,6 +152,7 @@ class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
 
     _one_kind = model_validator(mode="after")(_is_of_one_kind)
+    _bounded = model_validator(mode="after")(_is_bounded_once)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from)
@@ -202,6 +227,18 @@ class TokenizeConfig(Model):
     text_separator: str = Field(
         "", description="splits .txt files into documents; '': one document"
     )
+    records: RecordForm | None = Field(
+        None,
+        description="what files without a schema hold: of ArrayRecord text, example or "
+        "tokens_int32 and the like, default: as some records tell; the type of raw token ids "
+        "(.npy, .bin) and of bytes in MDS; of Megatron sequences, default: documents",
+    )
+    document_end: TokenId | Bound | None = Field(
+        None, description="of flat files of token ids: the token that ends a document, eos or an id"
+    )
+    document_start: TokenId | Bound | None = Field(
+        None, description="the same for a token that starts a document"
+    )
     field_special_tokens: bool | Auto = Field(
         "auto",
         description="let the tokenizer add its own special tokens around every text field; "
@@ -245,3 +282,12 @@ class TokenizeConfig(Model):
     pack: PackConfig = Field(
         default_factory=lambda: PackConfig(), description="settings of dataprep pack"
     )
+
+    def how_read(self, index: int) -> dict[str, str]:
+        """Return how files without a schema of an input are read, as far as is said."""
+        item = self.inputs[index]
+        has_own = item.document_end is not None or item.document_start is not None
+        ends = item if has_own else self
+        given = (item.records or self.records, ends.document_end, ends.document_start)
+        named = zip(HOW_READ, given, strict=True)
+        return {name: str(value) for name, value in named if value is not None}

@@ -24,7 +24,9 @@ from dataprep.pipeline.errors import short
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.types import Offsets, Record, Records
 
-WHOLE = frozenset(("tokens", "labels"))  # lists of whole numbers; others may be floats or bools
+WHOLE = frozenset(
+    ("tokens", "labels", "lengths")
+)  # lists of whole numbers; others may be floats or bools
 FLAGS = {"tokens": "--pretokenized"}  # the others are set as pretokenized.KEY
 
 
@@ -96,7 +98,9 @@ def numbers_of(value: Any, key: str, role: str) -> NDArray[Any]:
             raise ValueError(f"field {key!r} holds a number that does not fit 64 bits") from None
     if not isinstance(value, np.ndarray):
         got = "null" if value is None else f"{type(value).__name__} {short(repr(value))}"
-        raise ValueError(f"field {key!r} must be a list of {_noun(role)}, got {got}")
+        fix = "; if they are raw ids in MDS, set records to their type" if role == "tokens" else ""
+        hint = fix if isinstance(value, bytes) else ""
+        raise ValueError(f"field {key!r} must be a list of {_noun(role)}, got {got}{hint}")
     if value.ndim != 1:
         raise ValueError(_nested(key, role))
     if role not in WHOLE:

@@ -5,8 +5,9 @@
     document    5    9   2  | 7  8
     loss        0    1   1  | 1  1
 
-All records of a batch are checked and copied as arrays; only what is wrong with a record is put
-into words by itself. `numbers` has the arrays, whatever the source.
+Of a packed row, `lengths` says which documents it is cut into. All records of a batch are checked
+and copied as arrays; only what is wrong with a record is put into words by itself. `numbers` has
+the arrays, whatever the source.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dataprep.pipeline.documents.parts import NO_IDS
 from dataprep.pipeline.documents.process import ORIGIN, Processed
 from dataprep.pipeline.documents.rule_set import Rules, TokenKeys
 from dataprep.pipeline.errors import counted
-from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.ragged import offsets_of, owner_of
 from dataprep.pipeline.storage.documents import Documents
 from dataprep.pipeline.storage.keys import part_of_numbers, part_of_text
 from dataprep.pipeline.storage.masks import MASKS, WEIGHT_DTYPE, MaskRuns, runs_of_dense
@@ -53,16 +54,21 @@ def process_pretokenized(records: Records, rules: Rules, keys: TokenKeys) -> Pro
         before = np.concatenate(([0], np.cumsum(is_own)))
         lengths = np.diff(before[offsets_of(lengths)])
         given = {role: values[is_own] for role, values in given.items()}
+    owner = np.arange(len(lengths))  # the record of each document
+    if "lengths" in given:
+        owner = owner_of(np.diff(columns.lists["lengths"].offsets))
+        lengths = given.pop("lengths").astype(np.int64)
     has_tokens = lengths > 0
     origins = np.zeros(len(columns.kept), ORIGIN)
     origins["line"] = records.lines[columns.kept]
     origins["offset"] = records.offsets[columns.kept]
+    is_empty = np.bincount(owner, lengths, len(origins)) == 0
     errors = [*records.errors, *records.errors_at(columns.reasons)]
     return Processed(
         documents=_documents(given, lengths[has_tokens], rules),
-        origins=origins[has_tokens],
+        origins=origins[owner[has_tokens]],
         errors=tuple(sorted(errors, key=lambda e: e.line)),
-        empty_lines=origins["line"][~has_tokens],
+        empty_lines=origins["line"][is_empty],
         next_line=records.next_line,
         num_bytes=records.num_bytes,
     )
@@ -92,6 +98,15 @@ def _misshapen(columns: NumberColumns, keys: TokenKeys) -> dict[int, str]:
         if role in WHOLE and values.dtype.kind not in "iu" and len(values):
             reason = not_whole(named[role], role, values.dtype)
             reasons = dict.fromkeys(np.flatnonzero(own).tolist(), reason) | reasons
+        if role == "lengths":
+            before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
+            total = np.diff(before[offsets_of(own)])
+            reasons = {
+                i: f"field {named[role]!r} has lengths of {total[i]} tokens in all, but "
+                f"{named['tokens']!r} has {lengths[i]}"
+                for i in np.flatnonzero(total != lengths).tolist()
+            } | reasons
+            continue
         for i in np.flatnonzero(own != lengths).tolist():
             tokens = counted(int(lengths[i]), "token")
             reason = f"field {named[role]!r} has {counted(int(own[i]), 'value')} for {tokens}"
@@ -105,17 +120,19 @@ def _faults(columns: NumberColumns, keys: TokenKeys, vocab_size: int) -> dict[in
     _, lengths = flat(columns.lists["tokens"])
     offsets = offsets_of(lengths)
     given = {role: flat(lists)[0] for role, lists in columns.lists.items()}
+    bounds = {role: offsets_of(flat(lists)[1]) for role, lists in columns.lists.items()}
     for role, key in keys.roles:
         bad = _BAD[role](given, vocab_size)
         if bad is None:
             continue
         places = np.flatnonzero(bad)
-        owners = np.searchsorted(offsets, places, side="right") - 1
+        owners = np.searchsorted(bounds[role], places, side="right") - 1
         each, first = np.unique(owners, return_index=True)
         for i, place in zip(each.tolist(), places[first].tolist(), strict=True):
-            own = slice(int(offsets[i]), int(offsets[i + 1]))
-            record = {name: values[own] for name, values in given.items()}
-            why = _WHY[role](record, place - int(offsets[i]), vocab_size)
+            record = {
+                name: given[name][int(own[i]) : int(own[i + 1])] for name, own in bounds.items()
+            }
+            why = _WHY[role](record, place - int(bounds[role][i]), vocab_size)
             reasons.setdefault(i, f"field {key!r} {why}")
     if "attention_mask" in given:
         reasons = _holes(given["attention_mask"], offsets, dict(keys.roles)) | reasons
@@ -160,6 +177,7 @@ _BAD: Mapping[str, Callable[[Flat, int], Mask | None]] = {
     "loss_mask": _not_0_or_1("loss_mask"),
     "weights": _bad_weights,
     "attention_mask": _not_0_or_1("attention_mask"),
+    "lengths": lambda given, _: _any(given["lengths"] < 1),
 }
 
 
@@ -176,7 +194,7 @@ def _why_labels(record: Flat, place: int, vocab_size: int) -> str:
 _WHY: Mapping[str, Callable[[Flat, int, int], str]] = {
     "tokens": lambda record, place, vocab_size: (
         f"has id {record['tokens'][place]} at position {place}, outside the vocabulary of "
-        f"{vocab_size}; is it another tokenizer's?"
+        f"{vocab_size}; name the tokenizer that made the ids"
     ),
     "labels": _why_labels,
     "loss_mask": lambda record, place, _: (
@@ -189,6 +207,9 @@ _WHY: Mapping[str, Callable[[Flat, int, int], str]] = {
     "attention_mask": lambda record, place, _: (
         f"has {float(record['attention_mask'][place]):g} at position {place}; use 1 for tokens, "
         "0 for padding"
+    ),
+    "lengths": lambda record, place, _: (
+        f"has {record['lengths'][place]} at position {place}; documents have at least 1 token"
     ),
 }
 

@@ -24,6 +24,7 @@ from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.ragged import numbers_within
 from dataprep.pipeline.storage.kinds import ExportedManifest
 from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.storage.readme import README
 
 NO_LOSS = -100
 
@@ -60,7 +61,7 @@ def _texts(manifest: ExportedManifest) -> Mapping[str, str]:
     split, counts = manifest.config["split"], manifest.counts
     what = "documents" if manifest.seq_len is None else f"rows of {manifest.seq_len + 1} tokens"
     return {
-        "README.md": f"""---
+        README: f"""---
 configs:
 - config_name: default
   data_files:

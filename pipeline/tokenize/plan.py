@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.tokenize import HOW_READ, TokenizeConfig
 from dataprep.pipeline.documents.kinds import NoSpecialTokenError
 from dataprep.pipeline.documents.lay_out import add_document
 from dataprep.pipeline.documents.parts import Parts
@@ -44,6 +44,7 @@ from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
 from dataprep.pipeline.tokenize.objectives import check_budget, check_objective, check_pretokenized
+from dataprep.pipeline.tokenize.reading import refuse_unused
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
@@ -119,9 +120,11 @@ def find_all_sources(
             cache_dir=cache_dir,
             left_out=left_out,
             spool=spool,
+            options=config.how_read(i),
         )
         sources += found
         inputs += [i] * len(found)
+    refuse_unused(config, sources, inputs)
     if not config.allow_duplicates:
         pairs = zip(sources, inputs, strict=True)
         refuse_twice((config.inputs[i].path, source.path) for source, i in pairs)
@@ -216,7 +219,7 @@ def _identity(
 ) -> dict[str, Any]:
     own = ("fields", "fields_from", "text_separator", "chat", "objective", "pretokenized")
     items = [
-        item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
+        item.model_dump(mode="json", include={*own, *HOW_READ}, exclude={"chat": CHAT_NEUTRAL})
         for item in config.inputs
     ]
     return {
@@ -243,7 +246,7 @@ def _identity(
                 "compression": source.compression,
                 "separator": source.separator,
                 **({"start": source.start} if source.start else {}),
-                **{key: items[i][key] for key in own},
+                **{key: items[i][key] for key in (*own, *HOW_READ)},
             }
             for source, i in zip(sources, inputs, strict=True)
         ],

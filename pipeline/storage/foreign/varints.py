@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Offsets
 
+MOST_BYTES = 10  # of a number of 64 bits
 _TABLE_LIMIT = 1 << 21
 _AT_ONCE = 1 << 16  # numbers, so that what is computed of them stays near
 # Which of four bytes are there, by how many there are.
@@ -45,6 +46,30 @@ def encode_varints(values: NDArray[Any]) -> tuple[NDArray[np.uint8], Offsets]:
         part = values[first : first + _AT_ONCE]
         parts.append(words[part].view(np.uint8)[present[part].view(np.bool_)])
     return np.concatenate(parts), offsets_of(sizes[values])
+
+
+def decode_varints(data: bytes) -> tuple[NDArray[np.int64], Offsets]:
+    r"""Return the numbers that follow each other, and the place of the last byte of each.
+
+    >>> decode_varints(b"\x05\xac\x02")
+    (array([  5, 300]), array([0, 2]))
+    """
+    codes = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(codes < 0x80)
+    starts = np.concatenate(([0], ends[:-1] + 1))[: len(ends)]
+    sizes = ends - starts + 1
+    longest = int(sizes.max(initial=0))
+    if longest > MOST_BYTES:
+        place = int(starts[sizes > MOST_BYTES][0])
+        raise ValueError(f"an integer at byte {place} of its list has more than 64 bits")
+    # The bytes after the last number are looked at, but never count.
+    padded = np.concatenate((codes & 0x7F, np.zeros(MOST_BYTES, np.uint8)))
+    kind: Any = np.uint32 if longest <= 4 else np.uint64  # enough for most, and twice as fast
+    values = padded[starts].astype(kind)
+    for number in range(1, longest):
+        more = padded[starts + number].astype(kind) * (sizes > number)
+        values |= more << kind(7 * number)
+    return values.astype(np.uint64).view(np.int64), ends
 
 
 def varint(value: int) -> bytes:
