@@ -44,7 +44,9 @@ def encode_varints(values: NDArray[Any]) -> tuple[NDArray[np.uint8], Offsets]:
     parts = []
     for first in range(0, len(values), _AT_ONCE):
         part = values[first : first + _AT_ONCE]
-        parts.append(words[part].view(np.uint8)[present[part].view(np.bool_)])
+        # Twice as fast as to index by the booleans themselves.
+        places = np.flatnonzero(present[part].view(np.bool_))
+        parts.append(words[part].view(np.uint8).take(places))
     return np.concatenate(parts), offsets_of(sizes[values])
 
 
