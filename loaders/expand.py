@@ -107,8 +107,8 @@ def expand(
         if wanted == ABSENT:
             target[places] = absent
     if request.first_loss:
-        values = bits_of(tails, starts[:, 1], documents)
-        _set_firsts(head[:, 1], ends, documents, values, request, out, places)
+        bits = bits_of(tails, starts[:, 1], documents)
+        _set_firsts(head[:, 1], ends, documents, bits, request, out, places)
 
 
 def _weights(bits: Offsets) -> NDArray[np.float32]:

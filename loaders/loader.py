@@ -227,7 +227,12 @@ class DataLoader:
 
     def get_state(self) -> State:
         """Return the state after the batches handed out so far; those made ahead do not count."""
-        return self._state_at(self._step)
+        return self.state_at(self._step)
+
+    def state_at(self, step: int) -> State:
+        """Return the state after the batches before a step."""
+        read = {name: member.before(step) for name, member in self._members.items()}
+        return make_state(step, self._sizes, self._mixture, read)
 
     def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
         """Go on where the loader of this state was; other data or another order is an error."""
@@ -236,7 +241,7 @@ class DataLoader:
         if step > last_step(self._sizes):
             raise ConflictError(f"the state has step {shown(step)}, which no loader reaches")
         check_generations(parsed, self._members)
-        check_state(parsed, self._state_at(step), self._sizes.first_row(step))
+        check_state(parsed, self.state_at(step), self._sizes.first_row(step))
         self._goes_on = True
         self._move(step)
 
@@ -296,10 +301,6 @@ class DataLoader:
         maker = BatchMaker(reader, self._sizes, width, placement, whole_rows=named.whole_rows)
         maker.check()
         return maker
-
-    def _state_at(self, step: int) -> State:
-        read = {name: member.before(step) for name, member in self._members.items()}
-        return make_state(step, self._sizes, self._mixture, read)
 
     def _move(self, step: int) -> None:
         self.close()

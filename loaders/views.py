@@ -5,7 +5,8 @@ its `finish` does to the finished arrays. A view of the user's own is a function
 as `dataset[[…]]` returns them, S + 1 columns of each array, and returns arrays of S columns.
 
     default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
-    lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks
+    lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks; of rows that
+              were padded under `compat: lwm`, no input has the last token of a padded row
     maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; targets have the positions
               of the inputs, and segment 0 without loss, which is where MaxText looks
     xlstm     inputs, targets, {inputs,targets}_{position,segmentation}, all of S + 1 columns: the
@@ -24,7 +25,8 @@ has them in loss_masks instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -129,6 +131,14 @@ def _finish_lwm(batch: Batch) -> Batch:
     return {**batch, "loss_masks": weights}
 
 
+def _finish_lwm_pad(pad: int, batch: Batch) -> Batch:
+    """LWM pads inputs and targets by themselves: what predicts no token is padding, too."""
+    is_last = (batch.pop("segments") > 0) & (batch.pop("next_segments") == 0)
+    batch["input_tokens"][is_last] = pad
+    batch["input_vision_masks"][is_last] = False
+    return _finish_lwm(batch)
+
+
 def _finish_segmented(batch: Batch) -> Batch:
     """MaxText and xlstm-jax have loss where targets have a segment."""
     loss = batch.pop("loss")
@@ -215,6 +225,17 @@ VIEWS: dict[ViewName, Table] = {
 }
 
 
+def _table_of(view: ViewName, datasets: Sequence[PackedManifest]) -> Table:
+    table = VIEWS[view]
+    if view != "lwm" or not all(dataset.pads_like_lwm for dataset in datasets):
+        return table
+    return replace(
+        table,
+        columns=table.columns | {"segments": ("segments", 0), "next_segments": ("segments", 1)},
+        finish=partial(_finish_lwm_pad, datasets[0].pad),
+    )
+
+
 def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> View:
     """Return a view of these datasets."""
     masks = tuple(dict.fromkeys(mask for dataset in datasets for mask in dataset.masks))
@@ -227,7 +248,7 @@ def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> 
     if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
         names = ", ".join((*VIEWS, *SIDED))
         raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
-    table = VIEWS[view]
+    table = _table_of(view, datasets)
     eos = datasets[0].tokenizer.eos
     if table.after_eos and eos is None:
         raise ConfigError(

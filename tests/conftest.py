@@ -128,6 +128,24 @@ def run_cli(tmp_path: Path, commands: ForkServer) -> RunCli:
     return run
 
 
+@pytest.fixture
+def run_installed(tmp_path: Path) -> RunCli:
+    """The same with the installed command, in an interpreter of its own."""
+
+    def run(
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        check: bool = True,
+        timeout: float = 120,
+    ) -> Finished:
+        words = list(map(str, args))
+        finished = run_for_real(words, env or {}, cwd or tmp_path, timeout)
+        return checked(finished, words) if check else finished
+
+    return run
+
+
 def run_for_real(
     words: list[str], env: Mapping[str, str], cwd: Path, timeout: float = 120
 ) -> Finished:

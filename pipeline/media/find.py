@@ -141,6 +141,8 @@ def _in_folder(path: str, spec: str, search: _Search) -> list[FoundMedia]:
         )
     if hub.is_saved(path) or dataset_around(path):
         return _tables(path, search)
+    if kind_of(path):
+        raise InputError(f"{spec} is a {kind_of(path)} dataset, which holds tokens and no media")
     names = list(walk(path, search.left_out))
     refuse_orphans([os.path.join(path, name) for name in names], spec)
     found = _sorted(path, names, names, spec, search)

@@ -33,6 +33,7 @@ from dataprep.pipeline.storage.manifest import (
 )
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
+from dataprep.pipeline.storage.readme import README, README_TEXT
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
@@ -85,12 +86,13 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
 
 def _texts(
     corpus: Corpus, committed: Sequence[Committed], work: Path, counts: Mapping[str, int]
-) -> dict[str, Iterator[str]]:
-    """Return the list of documents of which tokens are lost, if there are any."""
+) -> dict[str, Iterable[str]]:
+    """Return the card, and the list of documents of which tokens are lost, if there are any."""
+    card = {README: [README_TEXT]}
     if not counts["documents_truncated"] + counts["documents_dropped"]:
-        return {}
+        return {**card}
     windows = _windows(committed, work)
-    return {LOST: lost_lines(corpus, find_lost(corpus, windows, corpus.selection))}
+    return {**card, LOST: lost_lines(corpus, find_lost(corpus, windows, corpus.selection))}
 
 
 def _windows(committed: Sequence[Committed], work: Path) -> Iterator[DocumentPieces]:

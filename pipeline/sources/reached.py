@@ -55,6 +55,10 @@ def reached(name: str, place: str) -> Iterator[None]:
             f"{place} is a reader of `datasets`, not a dataset: it would read what is in the "
             "working folder; name the files instead, such as 'data/*.jsonl'"
         )
+    if not (is_hub_name(name) or os.path.exists(name) or name.startswith("buckets/")):
+        raise InputError(
+            f"{place}: no such folder, and no name of the hub; write hf:ORG/NAME[:CONFIG][@SPLIT]"
+        )
     unanswered = _ask(name) if is_hub_name(name) else ""
     if not unanswered:
         yield

@@ -36,10 +36,11 @@ from dataprep.pipeline.storage.kinds import (
     files_of_shard,
 )
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
+from dataprep.pipeline.storage.readme import README
 from dataprep.pipeline.types import MODALITIES
 
 ERRORS = "errors.jsonl"
-_FILE_NAME = re.compile(r"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+")
+_FILE_NAME = re.compile(rf"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+|{re.escape(README)}")
 _PART_NAME = re.compile(r"parts/[0-9]{5,}(-[0-9]+)?")
 _SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
 _SUMMED = ("tokens", "frames", "codes")  # over the sources

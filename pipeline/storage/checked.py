@@ -31,6 +31,10 @@ from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.storage.kinds import AnyFile
 from dataprep.pipeline.types import Offsets
 
+AGAIN = (
+    "make the dataset again: with --overwrite, or, if dataprep run made it, move its folder away "
+    "and run again"
+)
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_FIRST = len(_NPY_MAGIC) + 2  # the magic, then the length of the header in two bytes
 
@@ -87,7 +91,7 @@ def check_hash(path: Path, entry: AnyFile, digest: str) -> None:
     if digest != entry.xxh3_128:
         raise CorruptError(
             f"{path} is damaged: its xxh3-128 is {digest}, its manifest says {entry.xxh3_128}; "
-            "copy it again from where it is whole, or make the dataset again with --overwrite"
+            f"copy it again from where it is whole, or {AGAIN}"
         )
 
 
@@ -101,14 +105,13 @@ def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         cause = "is missing" if is_gone else f"cannot be read: {error.strerror}"
-        raise CorruptError(f"{path} {cause}; make the dataset again with --overwrite") from None
+        raise CorruptError(f"{path} {cause}; {AGAIN}") from None
     if is_link or not stat.S_ISREG(found.st_mode):
         what = "is or lies behind a link" if is_link else "is not a file"
         raise CorruptError(f"{path} {what}; a dataset must hold its files itself")
     if found.st_size != entry.num_bytes:
         raise CorruptError(
-            f"{path} has {found.st_size} bytes, the manifest says {entry.num_bytes}; "
-            "make the dataset again with --overwrite"
+            f"{path} has {found.st_size} bytes, the manifest says {entry.num_bytes}; " + AGAIN
         )
     return found
 

@@ -104,6 +104,11 @@ class PackedManifest:
     def one_document_a_row(self) -> bool:
         return self.strategy == "pad"
 
+    @property
+    def pads_like_lwm(self) -> bool:
+        pack = self.config.get("pack")
+        return self.strategy == "pad" and isinstance(pack, dict) and pack.get("compat") == "lwm"
+
     def tags_of(self, modality: str) -> BlockTags | None:
         return _tags(self, modality)
 

@@ -29,6 +29,7 @@ from dataprep.pipeline.storage.entries import (
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.storage.readme import README, README_TEXT
 from dataprep.pipeline.storage.reasons import count_reasons
 from dataprep.pipeline.tokenize.media import write_media_of
 from dataprep.pipeline.tokenize.notes import notes_on_result
@@ -94,7 +95,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
-        texts={PIECES: [json.dumps(pieces, indent=0)], **errors},
+        texts={README: [README_TEXT], PIECES: [json.dumps(pieces, indent=0)], **errors},
         found=Findings(
             reasons=tuple(count_reasons(entries)) if dropped else (),
             notes=tuple(notes_on_result(plan, manifest.sources, there)),

@@ -26,8 +26,8 @@ from support.installed import COMMAND
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_the_version_is_told(run_cli: RunCli, flag: str) -> None:
-    assert run_cli(flag).stdout == f"dataprep {dataprep.__version__}\n"
+def test_the_version_is_told(run_installed: RunCli, flag: str) -> None:
+    assert run_installed(flag).stdout == f"dataprep {dataprep.__version__}\n"
 
 
 @pytest.mark.parametrize("module", [tokenize, pack, encode])
@@ -192,8 +192,8 @@ def test_a_summary_tells_size_speed_and_what_to_type_next(
     assert summary["bytes"] == listed
 
 
-def test_commands_that_the_demo_prints_can_be_pasted(run_cli: RunCli, tmp_path: Path) -> None:
-    shown = run_cli("demo", "--out", tmp_path / "it's").stdout
+def test_commands_that_the_demo_prints_can_be_pasted(run_installed: RunCli, tmp_path: Path) -> None:
+    shown = run_installed("demo", "--out", tmp_path / "it's").stdout
     commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
     assert len(commands) == 9
     for command in commands:
@@ -203,4 +203,4 @@ def test_commands_that_the_demo_prints_can_be_pasted(run_cli: RunCli, tmp_path: 
             assert "inputs" in subprocess.run(code, capture_output=True, text=True).stdout
         else:
             assert words[0] in COMMANDS
-            run_cli(*words)
+            run_installed(*words)

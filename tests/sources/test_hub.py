@@ -399,6 +399,12 @@ def test_without_the_hub_a_dataset_of_the_cache_is_read(
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "a/b/c", "//datasets/org/name"])
+def test_what_cannot_be_a_name_of_the_hub_is_not_asked_for(name: str, hub_url: Any) -> None:
+    with pytest.raises(InputError, match=f"hf:{name}: no such folder, and no name of the hub"):
+        find_sources(f"hf:{name}")
+
+
 @pytest.mark.parametrize("name", ["json", "text", "imagefolder"])
 def test_a_reader_of_datasets_does_not_read_the_working_folder(name: str) -> None:
     with pytest.raises(InputError, match=f"hf:{name} is a reader of `datasets`.*name the files"):
