@@ -210,7 +210,7 @@ class DataLoader:
         step on at which the loader moved to it, where it is 0."""
         number = whole_number("step", step)
         if number:
-            self._checked(number - 1)
+            self._checked(number - 1 if number > 0 else number)
         return epochs_before(self._mixture, self._sizes.first_row(number))
 
     @property

@@ -17,8 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+try:
+    import torch
+    from torch.utils.data import Dataset, IterableDataset, get_worker_info
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"dataprep.loaders.torch needs torch ({error}); pip install torch", name=error.name
+    ) from None
 
 from dataprep.loaders.generations import Generation
 from dataprep.loaders.loader import DataLoader

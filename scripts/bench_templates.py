@@ -5,11 +5,16 @@
 FOLDER has chat templates, *.jinja. For every template and conversation:
 
     text      that of `transformers`, to the character; where it raises, so do we
-    masks     on something; never on a word of a user, system or tool message; every word of what an
-              assistant says in the text is in a span (words are unique, so this needs no template)
+    words     the loss is on something; never on a word of a user, system or tool message; every
+              word of what an assistant says in the text has it (words are unique)
+    turns     role headers have no loss, the ends of turns have: see `chat_oracle`, which asks
+              `transformers` alone
     tags      where the template has {% generation %}, spans are its own
     replay    a conversation of a shape that was seen gives the same as the template itself
     refused   by reason; what the template itself loses is counted apart
+
+Each is tried under several tokenizers: one whose stop tokens are known, one whose EOS is none of
+what the template writes, one that has no BOS and whose EOS is `<|im_end|>`, one without any.
 """
 
 from __future__ import annotations
@@ -18,11 +23,11 @@ import argparse
 import datetime
 import json
 import random
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from chat_oracle import WORD, Turn, fault, turns_of
 from transformers.utils import chat_template_utils as transformers_chat
 
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
@@ -32,7 +37,6 @@ from dataprep.pipeline.documents.chat.render import Conversation, Renderer
 from dataprep.pipeline.documents.chat.spans import SpanRules
 
 NOW = datetime.datetime(2025, 1, 2, 3, 4, 5)
-TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 STOP = (
     *(
         "</s>",
@@ -45,6 +49,13 @@ STOP = (
     ),
     *("<|endoftext|>", "<turn|>", "<|assistant_end|>", "<|eot|>", "<|end_of_text|>", "<|return|>"),
 )
+# By name: the special tokens of a tokenizer, and those that are known to end a turn.
+TOKENIZERS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "known": ({"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}, STOP),
+    "other": ({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}, ("<|endoftext|>",)),
+    "no bos": ({"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}, ("<|im_end|>",)),
+    "none": ({}, ()),
+}
 TOOL = {
     "type": "function",
     "function": {
@@ -67,7 +78,6 @@ ODD = (
     "\\n",
     "None",
 )
-WORD = re.compile(r"[usatz]\d+w\d+q")
 
 
 class Frozen(datetime.datetime):
@@ -135,62 +145,87 @@ def check(laid: Laid, has_tags: bool) -> str:
 
 def tried(path: Path, count: int, seed: int) -> Counter[str]:
     source = path.read_bytes().decode()
-    has_tags = "endgeneration" in source
     renderer = Renderer(source, NOW)
-    layer = Layer(renderer, SpanRules(stop=STOP))
-    without = Layer(renderer, SpanRules(stop=STOP), replay=False)
     found: Counter[str] = Counter()
-    rng = random.Random(f"{seed} {path.name}")
-    for number in range(count):
-        messages, tools = conversation_of(rng)
-        given = Conversation(messages=messages, tools=tools, variables=TOKENS)
-        text, indices = expected(source, messages, tools)
+    for name, (tokens, stop) in TOKENIZERS.items():
+        layers = [Layer(renderer, SpanRules(stop=stop), replay=replay) for replay in (True, False)]
+        rng = random.Random(f"{seed} {path.name} {name}")
+        for number in range(count):
+            one = Trial(source, tokens, stop, *conversation_of(rng))
+            found["texts"] += 1
+            what, told = one.outcome(renderer, layers)
+            found[what] += 1
+            found["turns"] += len(one.turns)
+            found["headers known"] += sum(turn.header is not None for turn in one.turns)
+            found["ends known"] += sum(turn.end is not None for turn in one.turns)
+            if told:
+                print(f"{path.name} ({name}) #{number}: {what}: {told}")
+    return found
+
+
+class Trial:
+    """One conversation, laid out by dataprep and held against transformers."""
+
+    def __init__(
+        self, source: str, tokens: dict[str, str], stop: tuple[str, ...], messages: Any, tools: Any
+    ) -> None:
+        self.turns: list[Turn] = []
+        self._source, self._tokens, self._stop = source, tokens, stop
+        self._messages, self._tools = messages, tools
+
+    def outcome(self, renderer: Renderer, layers: list[Layer]) -> tuple[str, str]:
+        """Return what became of it, and what is to be told about that."""
+        messages, tools = self._messages, self._tools
+        given = Conversation(messages=messages, tools=tools, variables=self._tokens)
+        text, tags = self._expected(messages)
         try:
             mine: str | None = renderer.render(given).text
         except TemplateFailedError:
             mine = None
-        found["texts"] += 1
-        found["texts that differ"] += mine != text
         if mine != text:
-            print(f"{path.name} #{number}: text differs: {text!r:.200} {mine!r:.200}")
+            return "text differs", f"{text!r:.200} {mine!r:.200}"
         weights = [float(message["role"] == "assistant") for message in messages]
         try:
-            laid = layer.lay(given, weights)
+            laid, again = (layer.lay(given, weights) for layer in layers)
         except TemplateFailedError:
-            found["raised"] += 1
-            continue
+            return "raised", ""
         except RefusedError as error:
             lost = "leaves out" in str(error)
-            found["lost by the template" if lost else "refused"] += 1
-            if not lost:
-                print(f"{path.name} #{number}: refused: {error}")
-            continue
-        found["laid out"] += 1
-        again = without.lay(given, weights)
+            return ("lost by the template", "") if lost else ("refused", str(error))
         if (laid.strings, laid.weights) != (again.strings, again.weights):
-            found["replays that differ"] += 1
-            print(f"{path.name} #{number}: replay differs")
-        wrong = check(laid, has_tags)
-        if not wrong and has_tags and text is not None and "".join(laid.strings) == text:
-            wrong = "" if marked(laid) == tagged(text, indices) else "spans are not the tags"
-        if wrong:
-            found["wrong"] += 1
-            print(f"{path.name} #{number}: {wrong}: {shown(laid)[-400:]!r}")
-    return found
+            return "replay differs", shown(laid)
+        wrong = self._wrong(laid, text or "", tags)
+        return ("wrong", f"{wrong}: {shown(laid)[-600:]!r}") if wrong else ("laid out", "")
 
-
-def expected(source: str, messages: Any, tools: Any) -> tuple[str | None, list[tuple[int, int]]]:
-    try:
-        texts, indices = transformers_chat.render_jinja_template(
-            [messages],
-            tools=tools,
-            chat_template=source,
-            return_assistant_tokens_mask="endgeneration" in source,
-            **TOKENS,
+    def _wrong(self, laid: Laid, text: str, tags: list[tuple[int, int]]) -> str:
+        has_tags = "endgeneration" in self._source
+        if "".join(laid.strings) != text:
+            # Contents or arguments are given in the form that the template takes.
+            return check(laid, has_tags)
+        mask = marked(laid)
+        if has_tags:
+            return check(laid, has_tags) or ("" if mask == tagged(text, tags) else "not the tags")
+        self.turns = turns_of(
+            self._messages, text, lambda given, prompt: self._expected(given, prompt)[0]
         )
-    except Exception:
-        return None, []
-    return texts[0], indices[0] if indices else []
+        faults = (fault(turn, text, mask, self._stop) for turn in self.turns)
+        return check(laid, has_tags) or next(filter(None, faults), "")
+
+    def _expected(
+        self, messages: Any, prompt: bool = False
+    ) -> tuple[str | None, list[tuple[int, int]]]:
+        try:
+            texts, indices = transformers_chat.render_jinja_template(
+                [messages],
+                tools=self._tools,
+                chat_template=self._source,
+                return_assistant_tokens_mask="endgeneration" in self._source,
+                add_generation_prompt=prompt,
+                **self._tokens,
+            )
+        except Exception:
+            return None, []
+        return texts[0], indices[0] if indices else []
 
 
 def marked(laid: Laid) -> list[bool]:
@@ -217,7 +252,7 @@ def main() -> None:
     for path in sorted(args.folder.glob("*.jinja")):
         total += tried(path, args.conversations, args.seed)
     print(json.dumps(total, indent=1))
-    proven = total["laid out"] + total["refused"]
+    proven = total["laid out"] + total["wrong"] + total["refused"]
     print(f"refused: {total['refused'] / max(proven, 1):.2%} of those that lose nothing")
 
 

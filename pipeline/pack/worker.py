@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import CHECKED
+from dataprep.pipeline.pack.inputs import CHECKED, changed_input, contents_of
 from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
@@ -83,7 +83,7 @@ def run_task(
     )
     sums = _Sums()
     batch_rows = max(1, BATCH_TOKENS // plan.capacity)
-    with planned.mapped(task.window) as arrays:
+    with corpus.unchanged(), planned.mapped(task.window) as arrays:
         for first, pieces, row_offsets in _in_batches(task, arrays, batch_rows):
             rows, num_targets = build_rows(
                 corpus,
@@ -103,7 +103,6 @@ def run_task(
             report.count(rows=len(records), num_bytes=sum(map(len, records)))
             send(at(None))
     report.flush()
-    corpus.check_unchanged()
 
     def commit() -> None:
         writer.close()
@@ -191,6 +190,11 @@ def begin(work: Path) -> RunJob:
         maps=True,
         all_masks=plan.config.all_masks,
     )
+    for folder, manifest, planned_of in zip(
+        corpus.folders, corpus.manifests, plan.contents, strict=True
+    ):
+        if contents_of(manifest) != planned_of:
+            raise changed_input(folder)
     planned = PlannedRows(plan, work)
 
     def run(job: int, send: Send) -> Commit:

@@ -141,7 +141,7 @@ def _manifest(
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
         counts=_counts(plan, total_of(sums), sources),
         identity=plan.identity,
-        files=tuple(FileEntry(path=name, **asdict(file)) for name, file in media.items()),
+        files=tuple(FileEntry(path=name, **file.listed) for name, file in media.items()),
     )
 
 
@@ -175,7 +175,7 @@ def _name(role: str, number: int, count: int) -> str:
 
 
 def _shard_entry(c: _Committed, number: int, count: int) -> DocumentShard:
-    files = {role: asdict(written) for role, written in c.marker.files.items()}
+    files = {role: written.listed for role, written in c.marker.files.items()}
     keys = files.get("keys")
     return DocumentShard(
         path=_name("shards", number, count),
@@ -267,3 +267,4 @@ def _error_entries(
                     reason=error["reason"],
                     excerpt=error["excerpt"],
                 )
+        c.marker.files["errors"].check_untouched_at(c.path("errors"))

@@ -78,7 +78,71 @@ OWN_SYSTEM = (
 )
 # The same, and the next header is written in the block before.
 OWN_SYSTEM_AFTER = "Be kind. " + AFTER_EACH
+# The same, but an answer at the end of all is not ended.
+OWN_SYSTEM_OPEN = (
+    "{{ '<|system|>Be kind.<|fin|>\\n' }}{% for m in messages %}"
+    "{{ '<|' + m.role + '|>' + m.content }}"
+    "{% if not loop.last %}{{ '<|fin|>\\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|fin|>\\n<|assistant|>' }}{% endif %}"
+)
+# BOS ends turns.
+BOS_ENDS = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role + ': ' + m.content + bos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+# A turn is ended at the next message, or after all.
+ENDED_LATE = (
+    "<|system|>{% for m in messages %}{{ '<|fin|>\\n<|' + m.role + '|>' + m.content }}{% endfor %}"
+    "{{ '<|fin|>\\n' }}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+NUMBERED = (
+    "{% for m in messages %}{{ '<|' ~ m.role ~ ' ' ~ loop.index ~ '|>' ~ m.content ~ '<|fin|>' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant ' ~ (messages|length + 1) ~ '|>' }}"
+    "{% endif %}"
+)
+# Blanks that are not there before there is an answer.
+SPACED = (
+    "{% for m in messages %}{{ 'Q: ' + m.content + '\\nA:' if m.role == 'user' else "
+    "' ' + m.content + eos_token }}{% endfor %}"
+)
+# Messages that no loop is at.
+MARKED = "{{ '<|' + m.role + '|>' + m.content + '<|fin|>\\n' }}"
+PROMPTED = "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+IN_NO_LOOP = {
+    "copied": (
+        "{% set ns = namespace(all=[]) %}{% for m in messages %}"
+        "{% set ns.all = ns.all + [{'role': m.role, 'content': m.content}] %}{% endfor %}"
+        "{% for m in ns.all %}" + MARKED + "{% endfor %}"
+    ),
+    "pairs": (
+        "{% set ns = namespace(all=[]) %}{% for m in messages %}"
+        "{% set ns.all = ns.all + [(m.role, m.content)] %}{% endfor %}"
+        "{% for role, text in ns.all %}{{ '<|' + role + '|>' + text + '<|fin|>\\n' }}{% endfor %}"
+    ),
+    "numbers": (
+        "{% for i in range(messages | length) %}"
+        "{{ '<|' + messages[i].role + '|>' + messages[i].content + '<|fin|>\\n' }}{% endfor %}"
+    ),
+    "recursive": (
+        "{% macro rest(all) %}{% if all %}{{ '<|' + all[0].role + '|>' + all[0].content }}"
+        "{{ '<|fin|>\\n' }}{{ rest(all[1:]) }}{% endif %}{% endmacro %}{{ rest(messages) }}"
+    ),
+}
 EXPECTED = {
+    OWN_SYSTEM_OPEN: (
+        "<|system|>Be kind.<|fin|>\n<|user|>hi<|fin|>\n<|assistant|>⟦yo<|fin|>\n⟧<|user|>and"
+        "<|fin|>\n<|assistant|>⟦so⟧"
+    ),
+    BOS_ENDS: "<s>user: hi<s>assistant: ⟦yo<s>⟧user: and<s>assistant: ⟦so<s>⟧",
+    ENDED_LATE: (
+        "<|system|><|fin|>\n<|user|>hi<|fin|>\n<|assistant|>⟦yo<|fin|>\n⟧<|user|>and<|fin|>\n"
+        "<|assistant|>⟦so<|fin|>\n⟧"
+    ),
+    NUMBERED: (
+        "<|user 1|>hi<|fin|><|assistant 2|>⟦yo<|fin|>⟧<|user 3|>and<|fin|>"
+        "<|assistant 4|>⟦so<|fin|>⟧"
+    ),
+    SPACED: "Q: hi\nA:⟦ yo</s>⟧Q: and\nA:⟦ so</s>⟧",
     OWN_SYSTEM: (
         "<s><|system|>Be kind.<|fin|>\n<|user|>hi<|fin|>\n<|assistant|>⟦yo<|fin|>\n⟧<|user|>and"
         "<|fin|>\n<|assistant|>⟦so<|fin|>\n⟧"
@@ -128,3 +192,49 @@ def test_a_mark_that_ends_turns_is_no_header() -> None:
         "{% endfor %}"
     )
     assert shown(lay(source, TURNS)) == "hi -> ⟦yo | ⟧and -> ⟦so | ⟧"
+
+
+@pytest.mark.parametrize("stop", [(), ("</s>",), ("<|fin|>",)])
+@pytest.mark.parametrize("name", IN_NO_LOOP)
+def test_messages_that_no_loop_is_at_have_their_spans(name: str, stop: Any) -> None:
+    laid = lay(IN_NO_LOOP[name] + PROMPTED, TURNS, stop=stop)
+    assert shown(laid) == (
+        "<|user|>hi<|fin|>\n<|assistant|>⟦yo<|fin|>\n⟧<|user|>and<|fin|>\n<|assistant|>⟦so<|fin|>\n⟧"
+    )
+    turns = [
+        "".join(s for s, m in zip(laid.strings, laid.messages, strict=True) if m == i)
+        for i in range(3)
+    ]
+    assert turns == ["<|user|>hi<|fin|>\n", "<|assistant|>yo<|fin|>\n", "<|user|>and<|fin|>\n"]
+
+
+def test_an_end_that_cannot_be_told_from_a_header_in_no_block_is_refused() -> None:
+    own = "{{ '<|system|>Be kind.<|fin|>\\n' }}"
+    with pytest.raises(RefusedError, match="stands in no block of its own"):
+        lay(own + IN_NO_LOOP["numbers"].replace("<|fin|>", "<|fin|><|next|>"), TURNS)
+
+
+def test_an_end_that_the_first_header_has_too_is_refused_unless_it_is_known() -> None:
+    source = (
+        "<|system|>Be kind.<|fin|><|user|>{% for m in messages %}{{ m.content + '<|fin|>' }}"
+        "{{ '<|bot|>' if m.role == 'user' else '<|user|>' }}{% endfor %}"
+    )
+    with pytest.raises(RefusedError, match=r"may be the header of the next; .*chat\.stop"):
+        lay(source, TURNS)
+    assert shown(lay(source, TURNS, stop=("<|fin|>",))).endswith("<|bot|>⟦so<|fin|>⟧<|user|>")
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("<|fin|>\\n", "⟦yo<|fin|>\n⟧<|user|>"),  # the newline goes with the token
+        ("", "⟦yo<|user|>⟧and"),  # the header is the token
+    ],
+)
+def test_blanks_go_with_a_stop_token_in_the_next_header(between: str, found: str) -> None:
+    source = (
+        f"{{% for m in messages %}}{{{{ '{between}' if not loop.first else '' }}}}"
+        "{{ '<|' + m.role + '|>' + m.content }}{% endfor %}"
+        f"{{% if add_generation_prompt %}}{{{{ '{between}<|assistant|>' }}}}{{% endif %}}"
+    )
+    assert found in shown(lay(source, TURNS, stop=("<|fin|>", "<|user|>")))

@@ -172,7 +172,7 @@ TURNS = [
                 "⟦<think>\n\n</think>\n\nso<|im_end|>\n⟧"
             ),
         ),
-        ("instruction", "<s>[INST] hi [/INST] ⟦yo</s>⟧[INST] and [/INST] ⟦so</s>⟧"),
+        ("instruction", "<s>[INST] hi [/INST]⟦ yo</s>⟧[INST] and [/INST]⟦ so</s>⟧"),
         (
             "no_prompt",
             "### User:\nhi\n\n### Assistant:\n⟦yo\n\n⟧### User:\nand\n\n### Assistant:\n⟦so\n\n⟧",

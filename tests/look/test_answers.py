@@ -172,6 +172,8 @@ def test_a_mixture_is_told_by_its_settings_or_its_state(
     loader = DataLoader(shares, batch_size=8, seed=1, prefetch=0)
     mix = ["--mix", f"web=0:0.75,6:0.5@{packed_alone}", "--mix", f"code=0.25@{tmp_path / 'code'}"]
     shown = rows_shown(run_cli, packed_alone, "--step", 9, "--batch-size", 8, "--seed", 1, *mix)
+    of_all = [*map(str, ("--step", 9, "--batch-size", 8, "--seed", 1)), *mix]
+    assert shown == rows_shown(run_cli, *of_all)  # a mixture names its datasets itself
     assert [(row["dataset"], row["row"]) for row in shown["rows"]] == loader.rows_of(9)
     assert all(row["segments"] for row in shown["rows"])
     assert shown["epochs"] == loader.epochs_at(9)
@@ -572,3 +574,21 @@ def test_loaders_and_datasets_say_what_they_are(home: Path, tmp_path: Path) -> N
     assert str(tokenized) == (
         f"<TokenizedDataset {home / 'tok-code'}: documents=58, tokens={tokens}>"
     )
+
+
+def test_every_token_has_a_line_with_its_id_its_loss_and_its_text(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"p": "hi", "a": "é\\n", "b": "x"}\n')
+    fields = ("--fields", "[p],a*0.5,b", "--no-add-bos")
+    run_cli("tokenize", "in.jsonl", "--tokenizer", "bytes", *fields, "--out", "out")
+    lines = run_cli("inspect", "out", "--doc", "0", "--tokens", "-q").stdout.splitlines()
+    texts = ["h", "i", "\ufffd", "\ufffd", "\n", "x", "<eos>"]
+    losses = ["", "", "0.5", "0.5", "0.5", "loss", "loss"]
+    ids = [104, 105, 195, 169, 10, 120, 257]
+    expected = zip(range(7), ids, losses, texts, strict=True)
+    assert lines == [f"{i}  {id:>3}  {loss:>4}  {text!r}" for i, id, loss, text in expected]
+    told = json.loads(run_cli("inspect", "out", "--tokens", "--json").stdout)
+    assert (told["tokens"], told["texts"]) == (ids, texts)
+    refused = run_cli("inspect", "out", "--tokens", "--list", "split", check=False)
+    assert (refused.code, "--tokens has no effect" in refused.stderr) == (2, True)

@@ -1,7 +1,8 @@
 """Find where a turn ends: after the token that ends it, before the header of the next.
 
 yo<|im_end|>\\n            the token that ends a turn, and the blanks that go with it
-yo | <|user|>and?        a token that the template writes at the next message, or after all
+yo | <|user|>and?        a token that the template writes at the next message, or after all: it is
+                         known to end turns, or does so at the end of all, too
 yo\\n | USER:             no such token, but the header of the next message in this block
 """
 
@@ -11,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dataprep.pipeline.documents.chat.cutting import place_of
-from dataprep.pipeline.documents.chat.headers import Headers, begun_at_end, common_end
+from dataprep.pipeline.documents.chat.header_text import begun_at_end, common_end
+from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.refused import RefusedError, told
 from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Rendering
 from dataprep.pipeline.errors import short
@@ -42,10 +44,28 @@ def end_of(
         return place_of(rendering, range(last + 1, block.stop), end)
     after = _after_block(parts, block, with_next=not ends)
     begins = len(after) - len(after.lstrip())
-    token = next((t for t in stop if after[begins:].startswith(t)), "")
+    if conversation.messages[number].get("role") == "assistant":
+        ending = headers.ending(conversation).strip()
+        stop = stop if ending in tail else (*stop, ending)
+    token = next((t for t in stop if t and after[begins:].startswith(t)), "")
     if not token:
         return block.stop, 0
-    return place_of(rendering, range(block.stop, len(parts)), begins + len(token))
+    end = begins + len(token)
+    end += _blanks_with(after, end, conversation, number, headers)
+    return place_of(rendering, range(block.stop, len(parts)), end)
+
+
+def _blanks_with(
+    after: str, end: int, conversation: Conversation, number: int, headers: Headers
+) -> int:
+    """Return how many blanks go with a token that ends a turn, but stands after its block: those
+    that are not of the next header."""
+    rest = conversation.messages[number + 1 : number + 2]
+    header = headers.introduction(str(rest[0]["role"]), conversation) if rest else ""
+    if header is None or not after.endswith(header):
+        return 0
+    between = after[end : max(end, len(after) - len(header))]
+    return len(between) - len(between.lstrip())
 
 
 def _introducing(

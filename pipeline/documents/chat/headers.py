@@ -10,15 +10,26 @@ on which record comes first.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from dataprep.pipeline.documents.chat.blocks import before_text, block_of, message_of
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
-from dataprep.pipeline.documents.chat.origins import Part, TextOrigin
-from dataprep.pipeline.documents.chat.render import Conversation, OwnedPart, Renderer, Rendering
+from dataprep.pipeline.documents.chat.header_text import (
+    UNKNOWN_HEADER,
+    Header,
+    common_end,
+    common_start,
+    find_header,
+    has_other_separator,
+    num_common,
+    num_shared,
+    role_header,
+    with_blanks,
+)
+from dataprep.pipeline.documents.chat.origins import TextOrigin
+from dataprep.pipeline.documents.chat.render import Conversation, Renderer, Rendering
 from dataprep.pipeline.documents.chat.traits import SYNTHETIC_TOOL, Traits
 
 _USER = {"role": "user", "content": "What is it?"}
@@ -33,22 +44,9 @@ _CONTEXTS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "user": [_USER],
     "tool": [_USER, _CALLING, _TOOL],
 }
-MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
 _ANSWERS = ("Yes, it is.", "Not at all")
-_WORD = re.compile(r"<[^<>\s]*>|\[[^\[\]\s]*\]|\w+|.", re.DOTALL)  # a marker is one word
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """What stands before the text of an assistant's message."""
-
-    role: str  # of its role alone
-    prompt: str  # the generation prompt, which may hold more
-    shared: int  # how much of it the header of a user has, too
-    is_known: bool  # False: the template writes no prompt, and what it writes instead differs
-
-
-UNKNOWN_HEADER = Header(role="", prompt="", shared=0, is_known=False)
+_ANSWER = {"role": "assistant", "content": _ANSWERS[0]}
+MAX_PLACES = 256  # of which the header is kept
 
 
 class Headers:
@@ -60,24 +58,39 @@ class Headers:
         self._known: dict[str, Header] = {}
         self._of_user: str | None = None
         self._introductions: dict[str, str | None] = {}
+        self._ending: str | None = None
+        self._at_place: dict[tuple[str, ...], Header] = {}
 
     def after(self, role: str, conversation: Conversation) -> Header:
         """Return the header of an assistant's message that follows one of this role."""
         context = role if role in _CONTEXTS else "user"
         if context not in self._known:
             bare = replace(conversation, tools=None)
-            found = self._find(context, bare)
+            found = self._find(_CONTEXTS[context], bare)
             if not found.is_known:  # some templates are for conversations with tools only
-                found = self._find(context, replace(bare, tools=[SYNTHETIC_TOOL]))
+                found = self._find(_CONTEXTS[context], replace(bare, tools=[SYNTHETIC_TOOL]))
             self._known[context] = found
         return self._known[context]
+
+    def at_place(self, roles: Sequence[str], conversation: Conversation) -> Header:
+        """Return the header of an assistant's message after messages of these roles: some
+        templates number them."""
+        key = tuple(roles)
+        if key not in self._at_place:
+            if len(self._at_place) >= MAX_PLACES:
+                self._at_place.pop(next(iter(self._at_place)))
+            before = [
+                _CALLING if (role, following) == ("assistant", "tool") else _message(role)
+                for role, following in zip(key, (*key[1:], ""), strict=True)
+            ]
+            self._at_place[key] = self._find(before, replace(conversation, tools=None))
+        return self._at_place[key]
 
     def of_user(self, conversation: Conversation) -> str:
         """Return what stands before the text of a user's message that is not the first; '' if it is
         not known."""
         if self._of_user is None:
-            messages = [_USER, {"role": "assistant", "content": _ANSWERS[0]}, _USER]
-            asked = replace(conversation, messages=messages, tools=None)
+            asked = replace(conversation, messages=[_USER, _ANSWER, _USER], tools=None)
             self._of_user = self._before_text(asked, 2) or ""
         return self._of_user
 
@@ -91,35 +104,51 @@ class Headers:
             header = self.after("user", conversation)
             return header.role if header.is_known and header.role.strip() else None
         if role not in self._introductions:
-            own = _TOOL if role == "tool" else {**_USER, "role": role}
-            answer = {"role": "assistant", "content": _ANSWERS[0]}
-            found = [
-                self._gap(replace(conversation, messages=[*before, own], tools=None), len(before))
-                for before in ((), (_USER, answer))
-            ]
-            first, later = found
-            both = None if first is None or later is None else common_end(first, later)
-            if first and both and self._has_more(first.removesuffix(both), conversation):
-                both = both.removeprefix(self._end_in(both, conversation))
-            self._introductions[role] = both
+            self._introductions[role] = self._introduction(role, replace(conversation, tools=None))
         return self._introductions[role]
 
-    def _has_more(self, before: str, conversation: Conversation) -> bool:
-        """Return whether a template writes more than BOS before the first header: a prompt of its
-        own, whose end is that of any turn."""
-        bos = str(conversation.variables.get("bos_token") or "")
-        return bool(before.strip().removeprefix(bos).strip())
+    def _introduction(self, role: str, base: Conversation) -> str | None:
+        own = _message(role)
+        after = replace(base, messages=[_USER, _ANSWER, own])
+        first, later = self._gap(replace(base, messages=[own]), 0), self._gap(after, 2)
+        if first is None or later is None:
+            return None
+        both = common_end(first, later)
+        bos = str(base.variables.get("bos_token") or "")
+        before = first.removesuffix(both).strip().removeprefix(bos).strip()
+        if not before and not (bos and both.lstrip().startswith(bos)):
+            return both
+        # What stands before the first header, such as a prompt of the template's own, may end as
+        # any turn does: then both have that end, which is no header.
+        written = self._before_text(after, 2) or ""
+        both = common_end(both, written) if written.strip() else both
+        last = self._last(replace(base, messages=[_USER, _ANSWER])).strip()
+        if last and both.startswith(last) and both.removeprefix(last).strip():
+            return both.removeprefix(last).lstrip()
+        if written.strip():
+            return both
+        answered = self._gap(replace(base, messages=[_USER, _ANSWER]), 1) or ""
+        is_clear = not common_start(both, answered).strip()
+        return both if is_clear and not later.removesuffix(both).strip() else None
 
-    def _end_in(self, introduction: str, conversation: Conversation) -> str:
-        """Return what the introduction begins with that ends an answer; '' if that is all of it."""
-        answer = {"role": "assistant", "content": _ANSWERS[0]}
-        rendering = self._rendered(replace(conversation, messages=[_USER, answer], tools=None))
-        block = block_of(rendering, 1) if rendering else None
-        if rendering is None or block is None:
-            return ""
-        after = before_text(rendering.parts[i] for i in reversed(block))
-        end = begun_at_end("".join(reversed(after)), introduction)
-        return end if end.strip() != introduction.strip() else ""
+    def ending(self, conversation: Conversation) -> str:
+        """Return what follows an answer both before the next header and at the end of all: it ends
+        a turn, wherever a template writes it; '' if there is nothing of that kind."""
+        if self._ending is None:
+            base = replace(conversation, tools=None)
+            later = self._gap(replace(base, messages=[_USER, _ANSWER, _USER]), 2)
+            header = self.introduction("user", base)
+            is_known = later is not None and header and later.endswith(header)
+            between = (later or "").removesuffix(header or "") if is_known else ""
+            last = self._last(replace(base, messages=[_USER, _ANSWER]))
+            self._ending = common_start(between, last)
+        return self._ending
+
+    def _last(self, conversation: Conversation) -> str:
+        """Return what the template writes after the last text of a conversation."""
+        rendering = self._rendered(conversation)
+        parts = reversed(rendering.parts) if rendering else ()
+        return "".join(before_text(parts, is_reversed=True))
 
     def _gap(self, conversation: Conversation, number: int) -> str | None:
         """Return all that the template writes between the text of a message and the one before."""
@@ -128,21 +157,22 @@ class Headers:
             return None
         parts = [owned.part for owned in rendering.parts]
         texts = [i for i, part in enumerate(parts) if isinstance(part.origin, TextOrigin)]
-        own = next((i for i in texts if _message_of(parts[i]) == number), None)
+        own = next((i for i in texts if message_of(parts[i]) == number), None)
         if own is None:
             return None
         before = max((i for i in texts if i < own), default=-1)
         return "".join(part.value for part in parts[before + 1 : own])
 
-    def _find(self, context: str, base: Conversation) -> Header:
+    def _find(self, before: Sequence[Mapping[str, Any]], base: Conversation) -> Header:
+        """Return the header of an answer to these messages."""
         try:
-            prompt = self._prompt(replace(base, messages=_CONTEXTS[context]))
+            prompt = self._prompt(replace(base, messages=before))
         except TemplateFailedError:
-            if context == "user":
-                return UNKNOWN_HEADER
-            return self._find("user", base)
+            if before is _CONTEXTS["tool"]:
+                return self._find(_CONTEXTS["user"], base)
+            return UNKNOWN_HEADER
         if not prompt:
-            return self._without_prompt(base, _CONTEXTS[context])
+            return self._without_prompt(base, before)
         first = self._before_text(replace(base, messages=[_USER]), 0) or ""
         users = (first, self.of_user(base))
         role: str | None = role_header(prompt, *users)
@@ -151,13 +181,31 @@ class Headers:
         if role is None:
             return UNKNOWN_HEADER
         shared = num_shared(prompt, *users)
-        return Header(role=role, prompt=prompt, shared=shared, is_known=True)
+        found = Header(role=role, prompt=prompt, shared=shared, is_known=True)
+        return self._without_end(found, base, before)
+
+    def _without_end(
+        self, header: Header, base: Conversation, before: Sequence[Mapping[str, Any]]
+    ) -> Header:
+        """Return the header without what ends the turn before, if the prompt begins with that: it
+        is no part of what the template writes before an answer, but between all messages."""
+        own = (
+            self._before_text(replace(base, messages=[*before, _ANSWER]), len(before)) or ""
+        ).strip()
+        place = header.prompt.find(own)
+        if not own or place <= 0 or find_header(own, header) >= 0:
+            return header
+        later = self._gap(replace(base, messages=[_USER, _ANSWER, _USER]), 2) or ""
+        if not later.lstrip().startswith(header.prompt[:place].strip()):
+            return header
+        prompt = header.prompt[place:]
+        role = with_blanks(prompt, len(own))
+        return Header(role=role, prompt=prompt, shared=0, is_known=True)
 
     def _after_separator(self, prompt: str, role: str, base: Conversation) -> str | None:
         """Return the role header of a prompt that may begin with what separates turns: with the
         header of an answer that is the first message; None if there can be none."""
-        answer = {"role": "assistant", "content": _ANSWERS[0]}
-        own = self._before_text(replace(base, messages=[answer]), 0)
+        own = self._before_text(replace(base, messages=[_ANSWER]), 0)
         if own is None:
             return None
         place = prompt.rfind(own.strip())
@@ -175,15 +223,22 @@ class Headers:
         return after or asked.text[num_common(without.text, asked.text) :]
 
     def _without_prompt(self, base: Conversation, before: Sequence[Mapping[str, Any]]) -> Header:
-        """Return what two different answers have in common before their text."""
+        """Return what two different answers have in common before their text.
+
+        Blanks that are not there before there is an answer are the model's to write.
+        """
         answers = [{"role": "assistant", "content": answer} for answer in _ANSWERS]
-        found = [
-            self._before_text(replace(base, messages=[*before, answer]), len(before))
-            for answer in answers
-        ]
+        several = [replace(base, messages=[*before, answer]) for answer in answers]
+        found = [self._before_text(each, len(before)) for each in several]
+        gap = self._gap(several[0], len(before))
+        if None in found:  # they are in no block
+            found = [self._gap(each, len(before)) for each in several]
         if None in found or len(set(found)) > 1:
             return UNKNOWN_HEADER
         text = str(found[0])
+        asked = self._last(replace(base, messages=before))
+        if gap and asked.strip() and gap.rstrip() == asked.rstrip():
+            text = text[: len(text) - max(0, len(gap) - len(asked))]
         return Header(role=text, prompt=text, shared=len(text), is_known=True)
 
     def _before_text(self, conversation: Conversation, number: int) -> str | None:
@@ -203,148 +258,6 @@ class Headers:
             return None
 
 
-def role_header(prompt: str, *of_users: str) -> str:
-    """Return the shortest start of a prompt that ends most like the headers of users.
-
-    It has more than what they have in common with it, so that it says whose turn it is, and the
-    blanks that follow, which no model has to write.
-
-    >>> role_header("<|im_start|>assistant\\n<think>\\n", "<|im_start|>user\\n")
-    '<|im_start|>assistant\\n'
-    >>> role_header("<|Assistant|><think>", "<|User|>"), role_header("ASSISTANT:", "USER: ")
-    ('<|Assistant|>', 'ASSISTANT:')
-    >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
-    '<|start|>assistant'
-    >>> role_header("<|end|><|bot|>\\n", "<|me|>", "<|end|><|me|>")
-    '<|end|><|bot|>\\n'
-    """
-    shared = num_shared(prompt, *of_users)
-    starts = [
-        prompt[:i]
-        for i in range(shared + 1, len(prompt) + 1)
-        if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
-    ]
-    common = [max(num_common(s[::-1], user[::-1]) for user in of_users) for s in starts]
-    best = max(common, default=0)
-    return with_blanks(prompt, len(starts[common.index(best)])) if best else prompt
-
-
-def with_blanks(prompt: str, size: int) -> str:
-    """Return so many characters of a prompt, and the blanks that follow."""
-    rest = prompt[size:]
-    return prompt[: size + len(rest) - len(rest.lstrip())]
-
-
-def has_other_separator(prompt: str, first: str, later: str) -> bool:
-    """Return whether users that are not the first have something before their header, with which
-    the prompt does not begin: it may begin with something else of that kind.
-
-    >>> has_other_separator("<|/me|><|bot|>", "<|me|>", "<|/bot|><|me|>")
-    True
-    >>> has_other_separator("<|end|><|bot|>", "<|me|>", "<|end|><|me|>")
-    False
-    """
-    separator = later[: len(later) - len(common_end(first, later))].strip()
-    return bool(separator) and not prompt.lstrip().startswith(separator)
-
-
-def num_shared(prompt: str, *of_users: str) -> int:
-    """Return how many characters of a prompt the header of a user has, too."""
-    ends = (user[i:] for user in of_users for i in range(len(user)))
-    return max((num_common(prompt, end) for end in ends), default=0)
-
-
-def common_end(left: str, right: str) -> str:
-    """Return what two texts end with in common, by whole words.
-
-    >>> common_end("<s>[INST] ", "</s>[INST] "), common_end("A chat. USER: ", "\\nUSER: ")
-    ('[INST] ', 'USER: ')
-    """
-    words = [_WORD.findall(text)[::-1] for text in (left, right)]
-    count = num_common(*words)
-    return "".join(words[0][:count][::-1])
-
-
-def begun_at_end(text: str, header: str) -> str:
-    """Return the longest start of a header that a text ends with, by whole words.
-
-    >>> begun_at_end("\\n### ", "### User:"), begun_at_end("<|end|>", "<|user|>")
-    ('### ', '')
-    """
-    words = _WORD.findall(header)
-    starts = ("".join(words[:count]) for count in range(len(words), 0, -1))
-    return next((start for start in starts if text.endswith(start)), "")
-
-
-def num_common(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Return how many characters or words two sequences begin with in common."""
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
-
-
-def find_header(prefix: str, header: Header) -> int:
-    """Return where the role header in a prefix ends; -1 if it is not there.
-
-    What separates it from the turn before may be there or not; if only its beginning is there, it
-    ends with the last whole marker of that.
-    """
-    wanted = header.role.lstrip()
-    place = prefix.rfind(wanted)
-    if place >= 0:
-        return place + len(wanted)
-    wanted = header.prompt.lstrip()
-    most = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
-    length = next((n for n in range(most, 0, -1) if wanted[n - 1] in MARKER_ENDS), 0)
-    length = min(most, len(with_blanks(wanted, length))) if length else 0
-    blanks = len(header.prompt) - len(wanted)
-    # What a user's header has, too, does not say whose turn it is.
-    return prefix.rfind(wanted[:length]) + length if length + blanks > header.shared else -1
-
-
-def before_text(block: Iterable[OwnedPart]) -> list[str]:
-    """Return what the template writes in a block before the first text of the message."""
-    own = takewhile(lambda owned: not isinstance(owned.part.origin, TextOrigin), block)
-    return [owned.part.value for owned in own]
-
-
-def block_of(rendering: Rendering, number: int) -> range | None:
-    """Return the parts that a message owns; None if they are not known, or not together.
-
-    A message that no loop owns has what the template wrote between the messages that one does, if
-    no other message is in it.
-    """
-    own = [i for i, part in enumerate(rendering.parts) if part.owner == number]
-    if not own:
-        own = _unowned_of(rendering, number)
-    if own and own[-1] - own[0] + 1 != len(own):  # blanks after another message are no text
-        own = [
-            i
-            for i in own
-            if rendering.parts[i].part.origin or rendering.parts[i].part.value.strip()
-        ]
-    if not own or own[-1] - own[0] + 1 != len(own):
-        return None
-    return range(own[0], own[-1] + 1)
-
-
-def _message_of(part: Part) -> int | None:
-    return part.origin.message if isinstance(part.origin, TextOrigin) else None
-
-
-def _unowned_of(rendering: Rendering, number: int) -> list[int]:
-    def message_of(i: int) -> int | None:
-        return _message_of(rendering.parts[i].part)
-
-    places = range(len(rendering.parts))
-    first = next(
-        (i for i in places if message_of(i) == number and rendering.parts[i].owner < 0), -1
-    )
-    if first < 0:
-        return []
-    start = stop = first
-    while start > 0 and rendering.parts[start - 1].owner < 0:
-        start -= 1
-    while stop + 1 < len(rendering.parts) and rendering.parts[stop + 1].owner < 0:
-        stop += 1
-    found = {message_of(i) for i in range(start, stop + 1)} - {None}
-    return list(range(start, stop + 1)) if found == {number} else []
+def _message(role: str) -> Mapping[str, Any]:
+    """Return a message of a role that is always the same."""
+    return {"tool": _TOOL, "assistant": _ANSWER}.get(role, {**_USER, "role": role})

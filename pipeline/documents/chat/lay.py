@@ -24,6 +24,7 @@ from dataprep.pipeline.documents.chat.cutting import (
     with_details,
 )
 from dataprep.pipeline.documents.chat.edges import with_edges
+from dataprep.pipeline.documents.chat.gaps import with_owners
 from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.json_text import quoted
 from dataprep.pipeline.documents.chat.origins import Part
@@ -152,6 +153,7 @@ class Layer:
         rendering = self._renderer.render(conversation)
         if rendering.text != self._renderer.plain(conversation):
             raise RefusedError("the template does with its texts what cannot be followed")
+        rendering = with_owners(rendering, conversation, headers, self._rules.stop)
         trained = [i for i, weight in enumerate(weights) if weight > 0]
         if self._rules.is_everything:
             check_nothing_lost(rendering, conversation)

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from dataprep.pipeline.documents.chat.blocks import before_text, block_of
 from dataprep.pipeline.documents.chat.cutting import (
     SpanCutter,
     SpannedParts,
@@ -22,7 +23,8 @@ from dataprep.pipeline.documents.chat.cutting import (
     whole,
 )
 from dataprep.pipeline.documents.chat.ends import end_of
-from dataprep.pipeline.documents.chat.headers import Headers, before_text, block_of, find_header
+from dataprep.pipeline.documents.chat.header_text import find_header
+from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Part, TextOrigin
 from dataprep.pipeline.documents.chat.refused import RefusedError, told
 from dataprep.pipeline.documents.chat.render import REASONING, Conversation, Rendering
@@ -141,6 +143,10 @@ def _start(
             told(conversation, number, "has a header that cannot be told from its text")
         )
     end = find_header(prefix, header)
+    if end < 0 and prefix.strip():
+        roles = [str(message["role"]) for message in conversation.messages[:number]]
+        header = headers.at_place(roles, conversation)
+        end = find_header(prefix, header) if header.is_known else -1
     if end < 0:
         if not prefix.strip():
             _check_before(rendering, conversation, number, block, header.role.strip())

@@ -1,0 +1,139 @@
+"""What the texts around messages have in common: where a role header begins and ends in them.
+
+    prompt of an answer   <|im_start|>assistant\\n<think>\\n
+    header of a user      <|im_start|>user\\n
+    role header           <|im_start|>assistant\\n
+
+Texts only: `headers` finds those of a template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
+_WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What stands before the text of an assistant's message."""
+
+    role: str  # of its role alone
+    prompt: str  # the generation prompt, which may hold more
+    shared: int  # how much of it the header of a user has, too
+    is_known: bool  # False: the template writes no prompt, and what it writes instead differs
+
+
+UNKNOWN_HEADER = Header(role="", prompt="", shared=0, is_known=False)
+
+
+def role_header(prompt: str, *of_users: str) -> str:
+    """Return the shortest start of a prompt that ends most like the headers of users.
+
+    It has more than what they have in common with it, so that it says whose turn it is, and the
+    blanks that follow, which no model has to write.
+
+    >>> role_header("<|im_start|>assistant\\n<think>\\n", "<|im_start|>user\\n")
+    '<|im_start|>assistant\\n'
+    >>> role_header("<|Assistant|><think>", "<|User|>"), role_header("ASSISTANT:", "USER: ")
+    ('<|Assistant|>', 'ASSISTANT:')
+    >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
+    '<|start|>assistant'
+    >>> role_header("<|end|><|bot|>\\n", "<|me|>", "<|end|><|me|>")
+    '<|end|><|bot|>\\n'
+    """
+    shared = num_shared(prompt, *of_users)
+    starts = [
+        prompt[:i]
+        for i in range(shared + 1, len(prompt) + 1)
+        if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
+    ]
+    common = [max(num_common(s[::-1], user[::-1]) for user in of_users) for s in starts]
+    best = max(common, default=0)
+    return with_blanks(prompt, len(starts[common.index(best)])) if best else prompt
+
+
+def with_blanks(prompt: str, size: int) -> str:
+    """Return so many characters of a prompt, and the blanks that follow."""
+    rest = prompt[size:]
+    return prompt[: size + len(rest) - len(rest.lstrip())]
+
+
+def has_other_separator(prompt: str, first: str, later: str) -> bool:
+    """Return whether users that are not the first have something before their header, with which
+    the prompt does not begin: it may begin with something else of that kind.
+
+    >>> has_other_separator("<|/me|><|bot|>", "<|me|>", "<|/bot|><|me|>")
+    True
+    >>> has_other_separator("<|end|><|bot|>", "<|me|>", "<|end|><|me|>")
+    False
+    """
+    separator = later[: len(later) - len(common_end(first, later))].strip()
+    return bool(separator) and not prompt.lstrip().startswith(separator)
+
+
+def num_shared(prompt: str, *of_users: str) -> int:
+    """Return how many characters of a prompt the header of a user has, too."""
+    ends = (user[i:] for user in of_users for i in range(len(user)))
+    return max((num_common(prompt, end) for end in ends), default=0)
+
+
+def common_end(left: str, right: str) -> str:
+    """Return what two texts end with in common, by whole words.
+
+    >>> common_end("<s>[INST] ", "</s>[INST] "), common_end("A chat. USER: ", "\\nUSER: ")
+    ('[INST] ', 'USER: ')
+    """
+    words = [_WORD.findall(text)[::-1] for text in (left, right)]
+    count = num_common(*words)
+    return "".join(words[0][:count][::-1])
+
+
+def common_start(left: str, right: str) -> str:
+    """Return what two texts begin with in common, by whole words.
+
+    >>> common_start("<|end|><|user|>", "<|end|><|bot|>")
+    '<|end|>'
+    """
+    words = [_WORD.findall(text) for text in (left, right)]
+    return "".join(words[0][: num_common(*words)])
+
+
+def begun_at_end(text: str, header: str) -> str:
+    """Return the longest start of a header that a text ends with, by whole words.
+
+    >>> begun_at_end("\\n### ", "### User:"), begun_at_end("<|end|>", "<|user|>")
+    ('### ', '')
+    """
+    words = _WORD.findall(header)
+    starts = ("".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((start for start in starts if text.endswith(start)), "")
+
+
+def num_common(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Return how many characters or words two sequences begin with in common."""
+    pairs = enumerate(zip(a, b, strict=False))
+    return next((i for i, (x, y) in pairs if x != y), min(len(a), len(b)))
+
+
+def find_header(prefix: str, header: Header) -> int:
+    """Return where the role header in a prefix ends; -1 if it is not there.
+
+    What separates it from the turn before may be there or not; if only its beginning is there, it
+    ends with the last whole marker of that.
+    """
+    wanted = header.role.lstrip()
+    place = prefix.rfind(wanted) if wanted or header.role else 0
+    if place >= 0:
+        return place + len(wanted)
+    wanted = header.prompt.lstrip()
+    most = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
+    length = next((n for n in range(most, 0, -1) if wanted[n - 1] in MARKER_ENDS), 0)
+    length = min(most, len(with_blanks(wanted, length))) if length else 0
+    blanks = len(header.prompt) - len(wanted)
+    # What a user's header has, too, does not say whose turn it is.
+    return prefix.rfind(wanted[:length]) + length if length + blanks > header.shared else -1
