@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dataprep import __version__
-from dataprep.cli.help import by_task
+from dataprep.cli.help import PlainCommand, by_task
 
 # What `dataprep --help` says of each command, by task; a command's module has its name.
 TASKS = {
@@ -23,6 +23,7 @@ TASKS = {
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
+        "export": "A dataset to the files of another trainer.",
         "forget": "Take documents out of what run made, in a new generation.",
         "clean": "Remove unfinished work and what only old generations need.",
     },
@@ -76,6 +77,9 @@ def app_for(words: list[str]) -> typer.Typer:
             import_module(f"dataprep.cli.{name}").add_commands(app)
         else:
             app.command(name, help=about)(lambda: None)
+    for command in app.registered_commands:
+        if not issubclass(command.cls or object, PlainCommand):
+            command.cls = PlainCommand
     return app
 
 

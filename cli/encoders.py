@@ -16,6 +16,7 @@ from dataprep.pipeline.encoders import (
     missing_packages,
 )
 from dataprep.pipeline.errors import ConfigError, counted
+from dataprep.pipeline.guards.extras import how_to_install
 
 
 def show_encoders(*, as_json: bool) -> None:
@@ -29,7 +30,7 @@ def show_encoders(*, as_json: bool) -> None:
             continue
         state = "ready" if not item["missing"] else f"needs {', '.join(item['missing'])}"
         if item["missing"] and item["extra"]:
-            state += f": pip install 'dataprep-jax[{item['extra']}]'"
+            state += f": {how_to_install(item['extra'])}"
         typer.echo(f"{item['name']}  {item['kind']}, {state}\n  {item['about']}")
         for setting, value in item["settings"].items():
             typer.echo(f"  --set settings.{setting}={value['default']}  {value['about']}")

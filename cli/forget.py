@@ -54,4 +54,9 @@ def forget_command(
             echo(f"… and {counted(more, 'more request')} not found")
         for folder in found.behind:
             echo(f"{folder} is not of the documents that are there now; run makes it anew")
+        for folder in found.codes:
+            echo(
+                f"{folder} still holds the codes of all media: to be rid of one, take it from the "
+                "inputs, run with on_changed: rebuild, and clean with --keep 1"
+            )
         show_next("dataprep", "clean", out, "--keep", "1")

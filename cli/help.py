@@ -85,6 +85,35 @@ def _parts(annotation: Any) -> list[Any]:
     return [part for item in inner for part in (item, *_parts(item))]
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help calls its arguments by their names: DATASET, not {DATASET} or <str>."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        pieces = super().collect_usage_pieces(ctx)
+        return [re.sub(r"^\{(.+)\}(\.*)$", r"\1\2", piece) for piece in pieces]
+
+    def help_records(self, ctx: Any) -> dict[str, tuple[str, str]]:
+        """Return how each parameter is written, and what is said of it, by its name."""
+        records: dict[str, tuple[str, str]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                written, about = record
+                if param.param_type_name == "argument":
+                    written = written.partition(" <")[0]  # INPUT <list[str]>
+                records[param.name or ""] = written, about
+        return records
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        records = self.help_records(ctx)
+        arguments = {p.name for p in self.get_params(ctx) if p.param_type_name == "argument"}
+        for title, is_argument in (("Arguments", True), ("Options", False)):
+            shown = [r for name, r in records.items() if (name in arguments) == is_argument]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
 def in_sections(
     sections: Mapping[str, Sequence[str]], may_lack_value: Sequence[str] = ()
 ) -> type[TyperCommand]:
@@ -93,19 +122,12 @@ def in_sections(
     Some options may stand without a value, as `--chat`.
     """
 
-    class Command(TyperCommand):
+    class Command(PlainCommand):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             return list(super().parse_args(ctx, with_values(args, may_lack_value)))
 
         def format_options(self, ctx: Any, formatter: Any) -> None:
-            records: dict[str, Any] = {}
-            for param in self.get_params(ctx):
-                record = param.get_help_record(ctx)
-                if record is not None:
-                    name, about = record
-                    if param.param_type_name == "argument":
-                        name = name.partition(" <")[0]  # INPUT <list[str]>
-                    records[param.name or ""] = name, about
+            records = self.help_records(ctx)
             for title, names in sections.items():
                 with formatter.section(title):
                     formatter.write_dl([records.pop(name) for name in names])

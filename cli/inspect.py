@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dataprep.cli.items import read_item, show_item
-from dataprep.cli.options import Dataset, Json, OnlyShown, whole_number
+from dataprep.cli.items import Shown, read_item, show_text
+from dataprep.cli.options import Json, OnlyShown, whole_number
 from dataprep.cli.records import show_record
+from dataprep.cli.show import echo, print_json
 from dataprep.cli.steps import LoaderSettings, find_step, generation_of
+from dataprep.cli.tokens import show_tokens, texts_of
 from dataprep.cli.traces import show_found, show_listed, show_step
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config, recorded
@@ -21,10 +25,10 @@ from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.engine import load_decoder, resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
-from dataprep.pipeline.look.inspect import Decode
+from dataprep.pipeline.look.inspect import Decode, spans_of
 from dataprep.pipeline.look.listing import Fate
 from dataprep.pipeline.look.lookup import parse_doc
-from dataprep.pipeline.look.media import FindDecoder
+from dataprep.pipeline.look.media import FindDecoder, write_media
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.storage.places import dataset_folder
 
@@ -36,7 +40,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def inspect_command(
-    dataset: Dataset,
+    dataset: Annotated[
+        str,
+        typer.Argument(metavar="DATASET", help="Folder of a dataset; not needed with --mix."),
+    ] = "",
     doc: Annotated[
         str | None,
         typer.Option(
@@ -82,6 +89,12 @@ def inspect_command(
             metavar="PATH|NAME", help="Tokenizer to decode with; default: the dataset's own."
         ),
     ] = None,
+    tokens: Annotated[
+        bool,
+        typer.Option(
+            "--tokens", help="A line a token: its place, its id, whether it has loss, its text."
+        ),
+    ] = False,
     media: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +187,8 @@ def inspect_command(
     given = [flag for flag, is_given in chosen.items() if is_given]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} ask for different things; give one of them")
+    if not dataset and not (by_step and mix):
+        raise ConfigError("no dataset; name its folder, as in: dataprep inspect data/packed")
     wanted = None if doc is None else parse_doc(doc)
     find = decoder_finder(media, encoder, weights, sets or ())
     kind = "" if by_step else kind_of(dataset_folder(dataset))
@@ -181,6 +196,7 @@ def inspect_command(
     lists = by_step or fate or (doc is not None and kind == "packed")
     for flag, value, idle in (
         ("--media", media, lists),
+        ("--tokens", tokens, lists or is_encoded),
         ("--tokenizer", tokenizer, lists or is_encoded),
         ("--encoder", encoder, is_encoded),
         ("--generation", generation, is_encoded),
@@ -201,7 +217,37 @@ def inspect_command(
         else:
             shown = read_item(opened, wanted, row)
             decode = decoder_of(opened, tokenizer)
-            show_item(shown, decode, find, media, as_json=as_json, quiet=quiet)
+            show_item(shown, decode, find, media, tokens=tokens, as_json=as_json, quiet=quiet)
+
+
+def show_item(
+    shown: Shown,
+    decode: Decode,
+    find: FindDecoder,
+    media: str | None,
+    *,
+    tokens: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    spans = spans_of(shown.item, decode, shown.segments)
+    written = (
+        write_media(shown.item, shown.segments, find, Path(media), shown.stem) if media else None
+    )
+    ids = shown.item["tokens"].tolist()
+    texts = texts_of(ids, spans, decode) if tokens else []
+    if as_json:
+        found = {} if written is None else {"media": written.paths, "notes": written.notes}
+        parts = [asdict(span) for span in spans]
+        more = {"texts": texts} if tokens else {}
+        print_json({**shown.about, "tokens": ids, **more, "spans": parts, **found})
+        return
+    if tokens:
+        show_tokens(shown, spans, texts, quiet=quiet)
+    else:
+        show_text(shown, spans, quiet=quiet)
+    for line in (*written.paths, *(() if quiet else written.notes)) if written else ():
+        echo(line)
 
 
 def decoder_finder(

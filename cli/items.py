@@ -12,22 +12,19 @@ from typing import Any
 import typer
 from numpy.typing import NDArray
 
-from dataprep.cli.show import echo, print_json, use_colour
+from dataprep.cli.show import echo, use_colour
 from dataprep.cli.streams import NEWLINES, visible
 from dataprep.loaders import PackedDataset, TokenizedDataset
 from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.look.inspect import (
-    Decode,
     Segment,
     Span,
     segments_of_row,
     sides_of,
-    spans_of,
     turns_of,
     whole_document,
 )
 from dataprep.pipeline.look.lookup import FileLine, documents_at
-from dataprep.pipeline.look.media import FindDecoder, write_media
 from dataprep.pipeline.look.origins import pieces_of_row
 
 DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
@@ -65,29 +62,6 @@ def number_of(dataset: TokenizedDataset, doc: FileLine) -> int:
         numbers = ", ".join(map(str, found))
         raise ConfigError(f"--doc: that record became the documents {numbers}; give one of these")
     return found[0]
-
-
-def show_item(
-    shown: Shown,
-    decode: Decode,
-    find: FindDecoder,
-    media: str | None,
-    *,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    spans = spans_of(shown.item, decode, shown.segments)
-    written = (
-        write_media(shown.item, shown.segments, find, Path(media), shown.stem) if media else None
-    )
-    if as_json:
-        found = {} if written is None else {"media": written.paths, "notes": written.notes}
-        tokens, parts = shown.item["tokens"].tolist(), [asdict(span) for span in spans]
-        print_json({**shown.about, "tokens": tokens, "spans": parts, **found})
-        return
-    show_text(shown, spans, quiet=quiet)
-    for line in (*written.paths, *(() if quiet else written.notes)) if written else ():
-        echo(line)
 
 
 def read_document(dataset: TokenizedDataset, number: int) -> Shown:
@@ -165,5 +139,10 @@ def paint(span: Span, colour: bool) -> str:
         text = f"({text})*{span.weight:.3g}"
     if not colour:
         return text if span.loss else f"[{text}]"
+    return shade_of(span, text)
+
+
+def shade_of(span: Span, text: str) -> str:
+    """Return the text in the colour of a span."""
     shade = SHADES.get(span.modality, GREEN) if span.loss else DIM
     return f"{shade}{text}{RESET}"

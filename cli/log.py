@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 
 import typer
 
@@ -13,6 +14,7 @@ from dataprep.cli.show import echo, print_json
 from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.look.history import Incoming, Published, history_of
+from dataprep.pipeline.run.datasets import datasets_of_run
 from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_NAMED = 2  # sources in a line
@@ -27,13 +29,19 @@ def add_commands(app: typer.Typer) -> None:
 def log_command(dataset: Dataset, as_json: Json = False, quiet: OnlyShown = False) -> None:
     """List the generations of a dataset: when, how much there was, what came in; the newest last.
 
-    A dataset that never grew has one. The time is that of the generation's file.
+    A dataset that never grew has one. The time is that of the generation's file. Of the output
+    folder of a run, each dataset is listed.
     """
-    found = history_of(dataset_folder(dataset))
+    several = {str(folder): history_of(folder) for folder in datasets_of_run(Path(dataset))}
+    found = several or {dataset: history_of(dataset_folder(dataset))}
     if as_json:
-        print_json([asdict(one) for one in found])
-    else:
-        show_table([*map(columns_of, found)], has_title=not quiet)
+        told = {folder: [asdict(one) for one in each] for folder, each in found.items()}
+        print_json(told if several else told[dataset])
+        return
+    for folder, each in found.items():
+        if several:
+            echo(folder)
+        show_table([*map(columns_of, each)], has_title=not quiet)
 
 
 def columns_of(one: Published) -> tuple[str, ...]:

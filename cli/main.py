@@ -6,6 +6,7 @@ All that takes time is imported after `stopping` has taken over the signals.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 
@@ -52,9 +53,13 @@ def _run() -> int:
 
 
 def _run_command() -> int:
+    gc.disable()  # imports leave no garbage: what they make stays to the end
     from dataprep.cli.app import app_for, called_words
 
-    code: int = app_for(called_words())(standalone_mode=False, prog_name="dataprep") or 0
+    app = app_for(called_words())
+    gc.freeze()
+    gc.enable()
+    code: int = app(standalone_mode=False, prog_name="dataprep") or 0
     sys.stdout.flush()
     return code
 

@@ -19,6 +19,13 @@ def whole_number(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a whole number") from None
 
 
+def completed_presets() -> list[str]:
+    """Return what a shell offers in the place of a config; else it offers files."""
+    from dataprep.configs.files import preset_names
+
+    return list(preset_names())
+
+
 LogFormat = Literal["text", "json"]
 
 Config = Annotated[
@@ -27,6 +34,7 @@ Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
+        autocompletion=completed_presets,
         help="YAML or TOML file, or a preset: lwm, pretrain, instruct; may be given several times, "
         "later ones win.",
     ),
@@ -57,6 +65,8 @@ Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dat
 GenerationOption = Annotated[
     int | None,
     typer.Option(
-        "--generation", help="Of a dataset that grows: which one, from 0; default: the newest."
+        "--generation",
+        metavar="N",
+        help="Of a dataset that grows: which one, from 0; default: the newest.",
     ),
 ]

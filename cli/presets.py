@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dataprep.cli.options import Json
+from dataprep.cli.options import Json, completed_presets
 from dataprep.cli.show import print_json
 from dataprep.configs.files import preset_names, preset_text
 
@@ -19,7 +19,12 @@ def add_commands(app: typer.Typer) -> None:
 
 def presets_command(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show this one; default: list all.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completed_presets,
+            help="Show this one; default: list all.",
+        ),
     ] = None,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only their names.")] = False,

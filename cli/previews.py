@@ -14,10 +14,10 @@ from dataprep.cli.show import (
     megabytes,
     print_json,
     scaled,
-    show_complete,
     show_sources,
     use_colour,
 )
+from dataprep.cli.tokenize import say_complete
 from dataprep.pipeline.engine import load_decoder
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.executors import usable_cores
@@ -101,13 +101,3 @@ def show_example(plan: TokenizePlan, example: Example) -> None:
     more = f" … and {counted(rest, 'token')} more" if rest else ""
     echo(f"{example.place}, {counted(example.num_tokens, 'token')}; [no loss on this]:")
     typer.echo("".join(paint(span, colour) for span in spans) + more, color=colour)
-
-
-def say_complete(outcome: Outcome) -> None:
-    show_complete(outcome, documents_of(outcome))
-
-
-def documents_of(outcome: Outcome) -> str:
-    counts = outcome.manifest.counts
-    documents, tokens = counts["documents_written"], counts["tokens"]
-    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"

@@ -23,13 +23,15 @@ from dataprep.cli.show import Progress, echo, print_json, say_settings, scaled
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.caches import default_cache
-from dataprep.pipeline.errors import LockedError
+from dataprep.pipeline.errors import DataprepError, LockedError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.run.chain import Done, StepChain, Todo
+from dataprep.pipeline.run.chain import ChainStep, Done, StepChain, Todo
 from dataprep.pipeline.run.summary import (
     RunOutcome,
+    check_metrics,
     figures_of,
+    foresee_all,
     run_all,
     summary_of,
     write_metrics,
@@ -94,8 +96,10 @@ def run_command(
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
-        show_plan(list(chain.foresee()), as_json=as_json)
+        show_plan(foresee_all(chain), as_json=as_json)
         return
+    if metrics is not None:
+        check_metrics(Path(metrics))
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
     except LockedError:
@@ -131,7 +135,13 @@ def run_shown(
             if not quiet:
                 show_step(done, Progress(quiet=False, log_format=log_format))
 
-        return run_all(chain, begin, end, wait=wait)
+        def fail(step: ChainStep, error: DataprepError) -> None:
+            shown.close()
+            if len(chain.config.names) > 1:
+                progress = Progress(quiet=quiet, log_format=log_format)
+                progress.say(f"{step.folder}: failed, the other corpora go on: {error}")
+
+        return run_all(chain, begin, end, fail, wait=wait)
 
 
 def show_plan(todos: Sequence[Todo], *, as_json: bool) -> None:

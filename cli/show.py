@@ -300,6 +300,8 @@ class Progress:
         resumed = f", {values['tasks_done']} done before" if values["tasks_done"] else ""
         if "rows" in values:
             what, how = counted(values["rows"], "row"), ""
+        elif "engine" not in values:
+            what, how = f"{megabytes(values['num_bytes'])} to read", ""
         else:
             what = (
                 f"{counted(values['sources'], 'source')}, {megabytes(values['num_bytes'])} to read"

@@ -15,7 +15,7 @@ from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
 from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.storage.manifest import EncodedManifest
-from dataprep.pipeline.storage.parts import check_parts_there, read_generation
+from dataprep.pipeline.storage.parts import Growing, check_parts_there, read_generation
 from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_GROUPS = 100  # lines of a table
@@ -56,9 +56,11 @@ def stats_command(
         else:
             show_tokens(dataset, found)
         return
-    if isinstance(manifest, EncodedManifest):
+    if not isinstance(manifest, Growing):
+        what = "codes" if isinstance(manifest, EncodedManifest) else "an export"
         raise ConfigError(
-            f"--by {by}: {dataset} holds codes, not documents; stats without --by lists its sources"
+            f"--by {by}: {dataset} holds {what}, not documents; stats without --by lists its "
+            "sources"
         )
     with Reading("stats", bytes_to_read(manifest, by), quiet=quiet) as read:
         groups = groups_of(folder, manifest, by, read)

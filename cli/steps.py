@@ -139,7 +139,7 @@ def _datasets_read(folder: str, read: Mapping[str, tuple[int, str]]) -> dict[str
 
 
 def _mixture(mix: Sequence[str], folder: str) -> dict[str, Any]:
-    """Return the mixture in the loader's form; `folder` must be in it."""
+    """Return the mixture in the loader's form; `folder`, if there is one, must be in it."""
     found: dict[str, Any] = {}
     for text in mix:
         name, _, rest = text.partition("=")
@@ -152,7 +152,8 @@ def _mixture(mix: Sequence[str], folder: str) -> dict[str, Any]:
         if name in found:
             raise ConfigError(f"--mix: {name} is there twice")
         found[name] = (place, schedule("--mix", shares, str))
-    if all(Path(place).resolve() != Path(folder).resolve() for place, _ in found.values()):
+    places = {Path(place).resolve() for place, _ in found.values()}
+    if folder and Path(folder).resolve() not in places:
         raise ConfigError(f"--mix does not have {folder}; give all datasets of the mixture")
     return found
 

@@ -23,11 +23,11 @@ from dataprep.cli.options import (
     Set,
     Verbose,
 )
-from dataprep.cli.previews import documents_of, say_complete, show_plan
 from dataprep.cli.show import (
     Progress,
     print_json,
     say_settings,
+    show_complete,
     show_findings,
     show_next,
     speed_of,
@@ -49,6 +49,7 @@ flag = Flags(TokenizeConfig)
 SECTIONS = {
     "What to read": (
         *("inputs", "fields", "fields_from", "fields_index", "chat", "chat_template"),
+        "pretokenized",
         *("text_separator", "limit"),
         *("max_record_bytes", "max_ratio", "allow_duplicates"),
     ),
@@ -67,6 +68,10 @@ CHAT = (
     "renders them, with the loss on what the assistant says. More settings: --set chat.KEY=VALUE"
 )
 CHAT_TEMPLATE = "Render by this chat template: a file, or the name of one that the tokenizer has."
+PRETOKENIZED = (
+    "Records hold token ids, as a list of whole numbers under this key. Labels, masks and weights: "
+    "--set pretokenized.labels=KEY, loss_mask, weights, attention_mask"
+)
 SPECIAL = {"parse": "parsed", "text": "kept as text", "error": "refused"}
 CODES_LOST = (
     ("codes_dropped", "of partial frames"),
@@ -93,6 +98,9 @@ def tokenize_command(
     chat: Annotated[str | None, typer.Option("--chat", metavar="[KEY]", help=CHAT)] = None,
     chat_template: Annotated[
         str | None, typer.Option("--chat-template", metavar="FILE|NAME", help=CHAT_TEMPLATE)
+    ] = None,
+    pretokenized: Annotated[
+        str | None, typer.Option("--pretokenized", metavar="KEY", help=PRETOKENIZED)
     ] = None,
     add_bos: Annotated[bool | None, flag("add_bos", "--add-bos/--no-add-bos")] = None,
     add_eos: Annotated[bool | None, flag("add_eos", "--add-eos/--no-add-eos")] = None,
@@ -135,7 +143,7 @@ def tokenize_command(
     flags = {
         key: value
         for key, value in given.items()
-        if key in TokenizeConfig.model_fields and key not in ("inputs", "chat")
+        if key in TokenizeConfig.model_fields and key not in ("inputs", "chat", "pretokenized")
     }
     of_chat = {"messages": chat or None} if chat is not None else {}
     if chat is not None and fields is not None:
@@ -146,10 +154,13 @@ def tokenize_command(
         of_chat["template"] = chat_template
     for key in ("bos_token", "eos_token", "pad_token"):
         flags[key] = _id_or_token(flags[key])
+    given_sets = [*(sets or ()), *(f"chat.{k}={json.dumps(v)}" for k, v in of_chat.items())]
+    if pretokenized is not None:
+        given_sets.append(f"pretokenized.tokens={json.dumps(pretokenized)}")
     settings = load_config(
         TokenizeConfig,
         files=config or (),
-        sets=[*(sets or ()), *(f"chat.{k}={json.dumps(v)}" for k, v in of_chat.items())],
+        sets=given_sets,
         flags={**flags, "inputs": inputs or None},
     )
     if chat_template is not None and chat is None:
@@ -157,6 +168,8 @@ def tokenize_command(
     if verbose and not quiet:
         say_settings(settings)
     if dry_run:
+        from dataprep.cli.previews import show_plan  # and all that shows documents
+
         about = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
         with about as (plan, outcome):
             show_plan(plan, outcome, as_json=as_json)
@@ -216,6 +229,16 @@ def show_outcome(outcome: Outcome, settings: TokenizeConfig, progress: Progress)
         f"{counted(len(outcome.manifest.shards), 'shard')}{rest}; {speed_of(outcome, progress)}"
     )
     show_findings(outcome)
+
+
+def say_complete(outcome: Outcome) -> None:
+    show_complete(outcome, documents_of(outcome))
+
+
+def documents_of(outcome: Outcome) -> str:
+    counts = outcome.manifest.counts
+    documents, tokens = counts["documents_written"], counts["tokens"]
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
 
 
 def _notes(outcome: Outcome, settings: TokenizeConfig, progress: Progress) -> Iterator[str]:

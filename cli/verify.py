@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from dataprep.cli.options import Dataset, Json
-from dataprep.cli.show import Reading, megabytes, print_json
+from dataprep.cli.show import Reading, echo, megabytes, print_json
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.look.verify import Verified, bytes_of, compare, verify
+from dataprep.pipeline.run.datasets import datasets_of_run
+from dataprep.pipeline.run.forget import codes_in
+from dataprep.pipeline.run.forgotten import read_ledger
 from dataprep.pipeline.storage.places import dataset_folder
 
-NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record"}
+NOUNS = {"tokenized": "document", "packed": "row", "encoded": "record", "exported": "record"}
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -37,16 +42,39 @@ def verify_command(
     """Read everything and check it: hashes, counts, ids, boundaries, masks, provenance.
 
     Files that the manifest does not list, and links, are errors too. Of a dataset that grows,
-    every part and every generation is checked.
+    every part and every generation is checked; of the output folder of a run, every dataset.
     """
+    found = datasets_of_run(Path(dataset))
+    if not found:
+        shown = _verified(dataset, against, as_json=as_json, quiet=quiet)
+        if as_json:
+            print_json(shown)
+        return
+    names = [folder.relative_to(dataset) for folder in found]
+    each = [
+        _verified(
+            os.path.join(dataset, name),
+            os.path.join(against, name) if against else None,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        for name in names
+    ]
+    codes = codes_in(Path(dataset)) if read_ledger(Path(dataset)) else []
+    if as_json:
+        print_json({"folder": dataset, "datasets": each, "not_forgotten_in": codes})
+    for folder in codes:
+        echo(f"note: {folder} may hold codes of what was forgotten: forget leaves codes", err=True)
+
+
+def _verified(dataset: str, against: str | None, *, as_json: bool, quiet: bool) -> dict[str, Any]:
+    """Check one dataset, and say so; return what was found."""
     folder, other = dataset_folder(dataset), dataset_folder(against) if against else None
     total = bytes_of(folder) * (2 if other else 1)
     with Reading("verify", total, quiet=quiet) as read:
         result = verify(folder, read)
         files = compare(folder, other, read) if other else None
-    if as_json:
-        print_json({**asdict(result), "folder": dataset, "files_equal": files})
-    elif not quiet:
+    if not as_json and not quiet:
         typer.echo(
             f"{dataset}: whole; {counted(result.num_shards, 'shard')}, "
             f"{counted(result.num_items, NOUNS[result.kind])}, "
@@ -55,6 +83,7 @@ def verify_command(
         )
         if against:
             typer.echo(f"{dataset} and {against}: {counted(files or 0, 'file')}, all equal")
+    return {**asdict(result), "folder": dataset, "files_equal": files}
 
 
 def grown(result: Verified) -> str:

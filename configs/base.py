@@ -35,12 +35,31 @@ PartialFrame = Literal["drop", "error"]
 CodebookLayout = Literal["flatten", "delay", "first"]
 RawDtype = Literal["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 
+RecordForm = Literal[
+    "text", "example", "sequences", "tokens_uint16", "tokens_int32", "tokens_uint32", "tokens_int64"
+]
+Bound = Literal["bos", "eos"]
+
 # pack
 StrategyName = Literal["best_fit", "first_fit", "concat", "pad"]
 Overflow = Literal["split", "truncate", "drop", "turns"]
 TurnsKept = Literal["drop_oldest", "cut", "drop"]
 Side = Literal["left", "right"]
 Compression = Literal["none", "zstd"]
+
+# export
+ExportName = Literal[
+    "maxtext",
+    "xlstm",
+    "megatron",
+    "megatron-bridge",
+    "hf",
+    "olmo",
+    "datatrove",
+    "mds",
+    "nanogpt",
+]
+BinHeader = Literal["none", "llm.c"]
 
 # encode
 Loudness = Literal["peak", "rms", "none"]
@@ -97,10 +116,12 @@ def _at_most_all(value: str | None) -> str | None:
 # 100 or "0.1%"
 _MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
 _KEYS = r"^(content|key:.+)$"
+SPLIT_NAME = r"^[a-z][a-z0-9_]{0,40}$"
 COUNT_NAME = r"^documents_[a-z_]{1,40}$"
 PATTERNS = {
     _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
     COUNT_NAME: "the name of a count, such as documents_forgotten",
+    SPLIT_NAME: "a name of small letters, digits and _, such as train",
     _KEYS: "content, or key:NAME with the name of a key of the records",
 }
 _MaxErrorsText = Annotated[str, Field(pattern=_MAX_ERRORS)]

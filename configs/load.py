@@ -49,6 +49,8 @@ def load_config(
         found = _values_of(file, model, section)
         values = merged(values, found)
         layers.append(found)
+    if section is not None:  # pack.seq_len=512 as a file has it, or seq_len=512
+        sets = [item.removeprefix(f"{section}.") for item in sets]
     for item in sets:
         key, separator, text = item.partition("=")
         if not separator or not key:

@@ -17,6 +17,7 @@ from dataprep.configs.base import (
     TASK_TIMEOUT,
     AllowDuplicates,
     Auto,
+    Bound,
     Compat,
     Count,
     DocumentKeys,
@@ -28,6 +29,7 @@ from dataprep.configs.base import (
     NameOrPath,
     Needs,
     OnError,
+    RecordForm,
     ShardBytes,
     SpecialInTextMode,
     TaskTimeout,
@@ -41,22 +43,46 @@ from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.objective import ObjectiveConfig
 from dataprep.configs.pack import PackConfig
+from dataprep.configs.pretokenized import Pretokenized
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
+# Keys that say how files without a schema are read.
+HOW_READ = ("records", "document_end", "document_start")
+
 M = TypeVar("M", bound="InputConfig | TokenizeConfig")
 
 
-def _has_fields_or_chat(config: M) -> M:
-    """Raise if there are fields beside chat, which would never be looked at."""
+# What records are, if not fields; and what then would never be looked at.
+_KINDS = {"chat": "records are conversations", "pretokenized": "records are token ids"}
+_UNUSED = {
+    "chat": ("fields", "fields_from"),
+    "pretokenized": ("fields", "fields_from", "chat", "objective", "budget", "prepend_text"),
+}
+
+
+def _is_of_one_kind(config: M) -> M:
+    """Raise if there are settings beside chat or token ids that would never be looked at."""
     known = type(config).model_fields
-    said = [k for k in ("fields", "fields_from") if getattr(config, k) != known[k].default]
-    if said and config.chat is not None:
-        value = short(repr(getattr(config, said[0])), 60)
+    for kind, unused in _UNUSED.items():
+        said = [k for k in unused if k in known and getattr(config, k) != known[k].default]
+        if said and getattr(config, kind) is not None:
+            value = getattr(config, said[0])
+            shown = f" {short(repr(value), 60)}" if isinstance(value, str) else ""
+            raise ValueError(
+                f"has both {kind} and {said[0]}{shown}: {_KINDS[kind]}, or have fields; "
+                f"leave {said[0]} out, or {kind}"
+            )
+    return config
+
+
+def _is_bounded_once(config: M) -> M:
+    """Raise if documents of a flat file are to end at a token, and to start at one as well."""
+    if config.document_end is not None and config.document_start is not None:
         raise ValueError(
-            f"has both chat and {said[0]} {value}: records are conversations, or have fields; "
-            f"leave {said[0]} out, or chat"
+            f"has both document_end {config.document_end} and document_start "
+            f"{config.document_start}; leave one of them out"
         )
     return config
 
@@ -74,6 +100,18 @@ class InputConfig(Model):
     text_separator: str | None = Field(None, description="overrides the top-level text_separator")
     chat: ChatConfig | None = Field(None, description="overrides the top-level chat")
     objective: ObjectiveConfig | None = Field(None, description="overrides the top-level objective")
+    pretokenized: Pretokenized | None = Field(
+        None, description="overrides the top-level pretokenized"
+    )
+    records: RecordForm | None = Field(None, description="overrides the top-level records")
+    document_end: TokenId | Bound | None = Field(
+        None, description="overrides the top-level document_end and document_start"
+    )
+    document_start: TokenId | Bound | None = Field(
+        None, description="overrides the top-level document_end and document_start"
+    )
+
+    _bounded = model_validator(mode="after")(_is_bounded_once)
 
     @model_validator(mode="after")
     def _has_one_kind_of_fields(self) -> Self:
@@ -82,7 +120,7 @@ class InputConfig(Model):
                 f"has both fields {short(repr(self.fields), 60)} and fields_from "
                 f"{short(repr(self.fields_from), 60)}; leave one of them out"
             )
-        return _has_fields_or_chat(self)
+        return _is_of_one_kind(self)
 
 
 def _input_of(value: Any) -> Any:
@@ -113,7 +151,8 @@ def _has_fields_from(config: Any) -> bool:
 class TokenizeConfig(Model):
     """Raw corpora to a tokenized dataset."""
 
-    _fields_or_chat = model_validator(mode="after")(_has_fields_or_chat)
+    _one_kind = model_validator(mode="after")(_is_of_one_kind)
+    _bounded = model_validator(mode="after")(_is_bounded_once)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from)
@@ -146,6 +185,11 @@ class TokenizeConfig(Model):
     chat: ChatConfig | None = Field(
         None, description="records are conversations, rendered by a chat template"
     )
+    pretokenized: Pretokenized | None = Field(
+        None,
+        description="records are token ids: the key of these, or a table of keys with those of "
+        "labels or masks",
+    )
     objective: ObjectiveConfig | None = Field(
         None, description="what is made of each document: fill in the middle, span corruption …"
     )
@@ -155,10 +199,12 @@ class TokenizeConfig(Model):
     add_bos: bool | Auto = Field(
         "auto",
         description="put BOS before each document; auto: if the tokenizer has one that is not also "
-        "its EOS",
+        "its EOS, and never before token ids",
     )
     add_eos: bool | Auto = Field(
-        "auto", description="put EOS after each document; auto: if the tokenizer has one"
+        "auto",
+        description="put EOS after each document; auto: if the tokenizer has one, and never after "
+        "token ids",
     )
     special_in_text: SpecialInTextMode = Field(
         "parse",
@@ -180,6 +226,18 @@ class TokenizeConfig(Model):
     )
     text_separator: str = Field(
         "", description="splits .txt files into documents; '': one document"
+    )
+    records: RecordForm | None = Field(
+        None,
+        description="what files without a schema hold: of ArrayRecord text, example or "
+        "tokens_int32 and the like, default: as some records tell; the type of raw token ids "
+        "(.npy, .bin) and of bytes in MDS; of Megatron sequences, default: documents",
+    )
+    document_end: TokenId | Bound | None = Field(
+        None, description="of flat files of token ids: the token that ends a document, eos or an id"
+    )
+    document_start: TokenId | Bound | None = Field(
+        None, description="the same for a token that starts a document"
     )
     field_special_tokens: bool | Auto = Field(
         "auto",
@@ -224,3 +282,12 @@ class TokenizeConfig(Model):
     pack: PackConfig = Field(
         default_factory=lambda: PackConfig(), description="settings of dataprep pack"
     )
+
+    def how_read(self, index: int) -> dict[str, str]:
+        """Return how files without a schema of an input are read, as far as is said."""
+        item = self.inputs[index]
+        has_own = item.document_end is not None or item.document_start is not None
+        ends = item if has_own else self
+        given = (item.records or self.records, ends.document_end, ends.document_start)
+        named = zip(HOW_READ, given, strict=True)
+        return {name: str(value) for name, value in named if value is not None}

@@ -4,7 +4,8 @@
             ─►  one buffer for all arrays of the batch       `buffers`
             ─►  tokens, segments, positions, masks           `packed`, one read for each dataset
             ─►  {"inputs": …, "targets": …}                  `views`
-            ─►  the same as jax arrays, if there is a mesh   `BatchMaker`, `place`
+            ─►  the same as jax arrays, if there is a mesh   `BatchMaker`, `place`; or, not placed,
+                                                             as the host arrays of this host
 
 Every batch is a function of the datasets, the order and the step; a host reads only the rows and
 columns that its own devices hold.
@@ -109,7 +110,7 @@ class BatchReader:
             out.tokens[:, missing] = opened[0].pad
             for array in (out.segments, out.positions, out.masks, out.weights):
                 array[:, missing] = 0
-        return self._view.name(out)
+        return self._view.name(out, start)
 
     def _wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
         datasets, rows = self.rows(step)
@@ -160,6 +161,8 @@ class BatchMaker:
         self._announce(step + 1)  # so that the disk is read while this batch is made
         if self._placement is None:
             return self.read(step)
+        if not self._placement.is_placed:
+            return self.reader.read(step, *self._placement.block(self._shape(step)))
         place = self._placement.place_whole if self._cuts else self._placement.place
         return place(self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows))
 
@@ -170,9 +173,17 @@ class BatchMaker:
     def check(self) -> None:
         """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh, or is
         larger than the memory of this machine."""
+        if self._cuts and self._placement is not None and not self._placement.is_placed:
+            raise ConfigError(
+                "this view makes arrays of whole rows, and the mesh splits them "
+                f"({self._placement.spec}): leave out placed=False, or split only rows"
+            )
         for step in self._sizes.steps:
             size, width = self._shape(step)
-            if self._cuts:
+            if self._placement is not None and not self._placement.is_placed:
+                self._placement.check((size, width))
+                self._placement.block((size, width))
+            elif self._cuts:
                 self.spec(step)
             elif self._placement is not None:
                 self._placement.check((size, width))
@@ -186,6 +197,10 @@ class BatchMaker:
 
     def spec(self, step: int) -> dict[str, Any]:
         """Return shape and dtype (on a mesh, sharding too) of each array of a batch."""
+        if self._placement is not None and not self._placement.is_placed:
+            columns, rows = self._placement.block(self._shape(step))
+            part = self.reader.read(step, columns, rows[:1])
+            return {n: ArraySpec((len(rows), *a.shape[1:]), a.dtype) for n, a in part.items()}
         row = self.read(step, np.zeros(1, np.int64))
         shapes = {name: (self._sizes.size(step), *a.shape[1:]) for name, a in row.items()}
         if self._placement is None:
@@ -211,15 +226,18 @@ class BatchMaker:
         return self._sizes.size(step), self._width
 
 
-def make_placement(mesh: Mesh | None, spec: PartitionSpec | None) -> Placement | None:
+def make_placement(
+    mesh: Mesh | None, spec: PartitionSpec | None, *, placed: bool = True
+) -> Placement | None:
     """Return how batches are placed on a mesh; None where there is no mesh."""
     if mesh is None:
-        if spec is not None:
-            raise ConfigError(f"spec {spec} needs a mesh")
+        if spec is not None or not placed:
+            given = "placed=False" if spec is None else f"spec {spec}"
+            raise ConfigError(f"{given} needs a mesh")
         return None
     from dataprep.loaders.place import Placement  # without a mesh, jax need not be there
 
-    return Placement(mesh, spec)
+    return Placement(mesh, spec, is_placed=placed)
 
 
 def _memory() -> int:

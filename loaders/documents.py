@@ -1,10 +1,11 @@
 """Random access over the documents of a tokenized dataset.
 
     dataset = open_dataset("data/tokenized")
-    dataset[7]              {"tokens": u16|u32[n], "loss_mask": bool[n], "vision_mask": …,
+    dataset[7]              {"tokens": i32[n], "loss_mask": bool[n], "vision_mask": …,
                              "loss_weights": f32[n] where fields have weights, 0 without loss}
     dataset[[3, 9, 4]]      a list of those; dataset[3:9] too
 
+It is also a `RandomAccessDataSource` of grain, and goes to other processes by its folder.
 Sizes and record counts are checked against the manifest when a dataset is opened, the hash of a
 shard and of its index before the first document is read. Shards are immutable: a file that changes
 underneath is an error, not data.
@@ -78,9 +79,16 @@ class TokenizedDataset:
         return int(self._starts[-1])
 
     def __repr__(self) -> str:
+        # What the data is, and not where: see `PackedDataset`.
+        return f"TokenizedDataset({self.about.fingerprint!r}, {self._sizes()})"
+
+    def __str__(self) -> str:
+        return f"<TokenizedDataset {self.folder}: {self._sizes()}>"
+
+    def _sizes(self) -> str:
         tokens = self.about.counts["tokens"]
         grown = f", generation={self.about.generation}" if self.about.parts else ""
-        return f"<TokenizedDataset {self.folder}: documents={len(self)}, tokens={tokens}{grown}>"
+        return f"documents={len(self)}, tokens={tokens}{grown}"
 
     @overload
     def __getitem__(self, key: int) -> Document: ...
@@ -93,6 +101,12 @@ class TokenizedDataset:
         if isinstance(key, (list, tuple, np.ndarray)):
             return [self._document(operator.index(i)) for i in key]
         return self._document(operator.index(key))
+
+    def __getitems__(self, keys: Sequence[int]) -> list[Document]:
+        """Return many documents; torch and grain call this."""
+        return self[list(keys)]
+
+    _getitems = __getitems__
 
     @property
     def lengths(self) -> NDArray[np.uint32]:
@@ -114,7 +128,7 @@ class TokenizedDataset:
         documents = self._record(shard, int(entry["record"]))
         start = int(entry["start"])
         tokens, masks = take_tokens(documents, start, start + int(entry["length"]))
-        document = {"tokens": tokens, **dict(zip(self._masks, masks, strict=True))}
+        document = {"tokens": tokens.astype(np.int32), **dict(zip(self._masks, masks, strict=True))}
         weights = document.pop(MASKS["weight"].array, None)
         if weights is not None and self._has_weights:
             document[MASKS["weight"].array] = weights.astype(np.float32) * document["loss_mask"]

@@ -3,6 +3,7 @@
     ends 3 7, left padding 0, C = 8      segments  1 1 1 2 2 2 2 0
                                          positions 0 1 2 0 1 2 3 0
     loss runs 1 3 5 7 8                  mask      0 1 1 0 0 1 1 0
+    first_loss 0 1, if asked for         mask      0 1 1 1 0 1 1 0
 
 A request names the columns and how far each array is shifted: inputs are tokens shifted by 0,
 targets by 1. `expand_numba` does the same in one pass where numba is installed.
@@ -24,13 +25,14 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes, gather_head, gather_tails, gather_tokens
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.ragged import numbers_within, ranges
+from dataprep.pipeline.ragged import numbers_within, offsets_of, ranges
 from dataprep.pipeline.storage.masks import MASKS, weights_of
-from dataprep.pipeline.storage.rows import RowLayout
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.storage.rows import RowLayout, bits_of, part_sizes
+from dataprep.pipeline.types import Mask, Offsets
 
 Int32s = NDArray[np.int32]
 
+LOSS = 0  # the number of the loss mask, which is the first of every dataset
 ABSENT = -1  # the number of a mask that the dataset does not have: all False, all 1
 
 # Loss weights are positive and finite; these are the bits of the first and the last such float16.
@@ -55,6 +57,7 @@ class Request:
     positions: tuple[int, ...] = ()
     masks: tuple[tuple[int, int], ...] = ()  # (number of the mask or ABSENT, shift)
     weights: tuple[tuple[int, int], ...] = ()  # the same, of masks that are weights
+    first_loss: bool = False  # whether the first token of a document has loss as the document says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +80,18 @@ def expand(
     if not (request.segments or request.positions or request.masks or request.weights):
         return
     head = gather_head(rows, layout).astype(np.int64)
-    counts = head[:, [0, *range(2, 2 + len(layout.masks))]]  # documents, runs of each mask
-    sizes = counts * np.array(layout.numbers)
+    sizes = part_sizes(head, layout)
     totals = sizes.sum(axis=1)
     if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
         raise CorruptError(BAD_HEAD)
     tails = gather_tails(rows, layout, totals).astype(np.int64)
     starts = np.cumsum(sizes).reshape(sizes.shape) - sizes  # of each part among the tails
-    ends = tails[ranges(starts[:, 0], counts[:, 0])]
-    _expand_documents(head[:, 1], ends, counts[:, 0], layout.capacity, request, out, places)
+    documents = head[:, 0]
+    ends = tails[ranges(starts[:, 0], documents)]
+    _expand_documents(head[:, 1], ends, documents, layout.capacity, request, out, places)
     # All masks are checked, wanted or not: damage is an error whatever the view.
     for mask, name in enumerate(layout.masks):
-        pieces, first = counts[:, mask + 1], starts[:, mask + 1]
+        pieces, first = head[:, mask + 2], starts[:, mask + 2]
         edges = tails[ranges(first, pieces)]
         _check(edges, pieces, layout.capacity, BAD_RUNS)
         if MASKS[name].is_weight:
@@ -103,6 +106,9 @@ def expand(
     for wanted, _, target, absent in _wanted(request, out):
         if wanted == ABSENT:
             target[places] = absent
+    if request.first_loss:
+        bits = bits_of(tails, starts[:, 1], documents)
+        _set_firsts(head[:, 1], ends, documents, bits, request, out, places)
 
 
 def _weights(bits: Offsets) -> NDArray[np.float32]:
@@ -168,6 +174,27 @@ def _expand_documents(
             np.subtract(columns[: len(positions)], positions, out=positions)
             np.maximum(positions, zeros[: len(positions)], out=positions)
             target[_at(places, part)] = positions
+
+
+def _set_firsts(
+    left: Offsets,
+    ends: Offsets,
+    counts: Offsets,
+    values: Mask,
+    request: Request,
+    out: Arrays,
+    places: Offsets,
+) -> None:
+    """Write the loss of the first token of each document."""
+    begins = np.empty(len(ends), np.int64)
+    begins[1:] = ends[:-1]
+    firsts = offsets_of(counts)[:-1]
+    begins[firsts[counts > 0]] = left[counts > 0]
+    row = np.repeat(places, counts)
+    for (mask, shift), target in zip(request.masks, out.masks, strict=True):
+        column = begins - request.start - shift
+        own = (column >= 0) & (column < request.width) & (mask == LOSS)
+        target[row[own], column[own]] = values[own]
 
 
 def _repeat(

@@ -23,6 +23,7 @@ from dataprep.loaders.expand import (
     BAD_WEIGHT,
     LARGEST_WEIGHT,
     LEAST_WEIGHT,
+    LOSS,
     Arrays,
     Request,
 )
@@ -31,7 +32,7 @@ from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.masks import weights_of
 from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
-from dataprep.pipeline.storage.rows import RowLayout
+from dataprep.pipeline.storage.rows import BITS, RowLayout
 from dataprep.pipeline.types import Offsets
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -96,7 +97,7 @@ def expand(
             (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
             (out.weights, np.array(request.weights, np.int64).reshape(-1, 2)),
         ),
-        (np.array(layout.numbers[1:], np.int64), _WEIGHTS),
+        (np.array(layout.numbers, np.int64), _WEIGHTS, request.first_loss),
     )
     if cause != _FITS:
         raise CorruptError(_CAUSES[cause])
@@ -208,6 +209,18 @@ def _weigh(out: Any, runs: Any, bits: Any, table: Any, column: Any) -> None:
 
 
 @_compiled
+def _set_firsts(masks: Any, row: Any, left: Any, ends: Any, bits: Any, start: Any) -> None:
+    """Write the loss of the first token of each document of one row."""
+    begin = left
+    for i in range(len(ends)):
+        for k in range(len(masks[1])):
+            column = begin - start - masks[1][k, 1]
+            if masks[1][k, 0] == LOSS and 0 <= column < masks[0].shape[2]:
+                masks[0][k, row, column] = (bits[i // BITS] >> (i % BITS)) & 1 == 1
+        begin = np.int64(ends[i])
+
+
+@_compiled
 def _set_absent(masks: Any, row: Any, value: Any) -> None:
     out, wanted = masks
     for k in range(len(wanted)):
@@ -229,7 +242,7 @@ def _mark_all(
     """Write the masks of one row; return _FITS, or what is wrong with the first bad mask."""
     _set_absent(masks, row, False)
     _set_absent(weights, row, 1)
-    numbers, table = kinds
+    numbers, table, _ = kinds
     place = 0
     for mask in range(len(counts)):
         count = np.int64(counts[mask])
@@ -258,7 +271,8 @@ def _expand(
 
     `room` is memory for the head, the tokens and the tail of one row, each with its bytes; `out` is
     the tokens, segments, positions, masks and weights of the batch, each with its shifts; `kinds`
-    is how many numbers a run of each mask has, and the table of weights.
+    is how many numbers a run of each mask has, the table of weights, and whether the first token of
+    a document has loss as the document says.
     """
     memory, firsts, sizes, in_blocks = rows
     capacity, head_bytes, tail_start = layout
@@ -276,7 +290,8 @@ def _expand(
             continue
         _copy(memory, first, 0, in_blocks, head8)
         num_ends = np.int64(head[0])
-        count = num_ends
+        num_bits = (num_ends + BITS - 1) // BITS
+        count = num_ends + num_bits
         for k in range(2, len(head)):
             count += np.int64(head[k]) * kinds[0][k - 2]
         if tail_start + count * tail.itemsize != sizes[i]:
@@ -286,8 +301,10 @@ def _expand(
         if not _ascend(ends, left, capacity):
             return _BAD_ENDS
         _count_all(segments, positions, row, left, ends, start)
-        runs = tail[num_ends:]
+        bits, runs = tail[num_ends : num_ends + num_bits], tail[num_ends + num_bits :]
         cause = _mark_all(masks, weights, row, head[2:], runs, start, capacity, kinds)
         if cause != _FITS:
             return cause
+        if kinds[2]:
+            _set_firsts(masks, row, left, ends, bits, start)
     return _FITS

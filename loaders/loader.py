@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from dataprep.loaders.batches import PADDING, AnyBatch, BatchMaker, BatchReader, make_placement
+from dataprep.loaders.checkpoints import read_state, write_state
+from dataprep.loaders.ends import check_choice, check_end, count_steps, last_step
 from dataprep.loaders.generations import GenerationsOf, check_generations, shown_numbers
+from dataprep.loaders.iterator import LoaderIterator
 from dataprep.loaders.mixture import Exhausted, epochs_before, plan_mixture
 from dataprep.loaders.open import Data, Mix, open_mix
 from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, shown, whole_number
+from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
 from dataprep.loaders.state import State, check_state, make_state, parse_state
 from dataprep.loaders.turnstile import Turnstile
 from dataprep.loaders.views import UserView, ViewName, make_view
@@ -47,13 +50,15 @@ class DataLoader:
     batch_size  rows of all hosts together, or {step: rows} for sizes that change
     mesh, spec  where batches are placed; rows are split over the whole mesh unless spec says
                 otherwise. Without a mesh, batches are numpy arrays
+    placed      False: the rows and columns that the devices of this host hold, as numpy arrays, for
+                trainers that place them themselves (jax.make_array_from_process_local_data)
     shuffle     whether each epoch has an order of its own; seed decides which
     epochs      how often each dataset is read; None: for ever. A batch may span two epochs
     generation  of datasets that grow: a number, "latest", or {step: number or "latest"} to move on
                 to a newer one at a step; for a mixture also {name: any of these}. Batches before
                 the step stay as they are; from it on, a new order over all rows of the newer
                 generation begins, and its epochs are counted from there
-    view        the names of the arrays: default, lwm, maxtext, hf, seq2seq, preference, or a
+    view        the names of the arrays: default, lwm, maxtext, xlstm, hf, seq2seq, preference, or a
                 function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows;
                 there is an end only with epochs
@@ -73,6 +78,7 @@ class DataLoader:
         batch_size: int | Mapping[int, int],
         mesh: Mesh | None = None,
         spec: PartitionSpec | None = None,
+        placed: bool = True,
         shuffle: bool = True,
         seed: int = 0,
         epochs: int | None = None,
@@ -84,11 +90,12 @@ class DataLoader:
         exhausted: Exhausted = "stop",
         verify: Verify = "lazy",
     ) -> None:
-        _check_choice("remainder", remainder, ("drop", "pad"))
-        _check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
+        check_choice("remainder", remainder, ("drop", "pad"))
+        check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
         check_verify(verify)
-        if not isinstance(shuffle, bool | np.bool_):
-            raise ConfigError(f"shuffle must be True or False, got {shown(shuffle)}")
+        for name, flag in (("shuffle", shuffle), ("placed", placed)):
+            if not isinstance(flag, bool | np.bool_):
+                raise ConfigError(f"{name} must be True or False, got {shown(flag)}")
         # Made plain ints, whatever kind they are: the state must be JSON.
         seed = whole_number("seed", seed)
         epochs = None if epochs is None else whole_number("epochs", epochs, least=1)
@@ -98,7 +105,7 @@ class DataLoader:
         self._members, components = open_mix(data, generation, self._sizes, verify)
         self.datasets = {name: member.datasets[-1] for name, member in self._members.items()}
         self.seq_len = next(iter(self.datasets.values())).seq_len
-        _check_end(epochs, remainder, exhausted, len(components))
+        check_end(epochs, remainder, exhausted, len(components))
         self._mixture = plan_mixture(
             components,
             epochs=epochs,
@@ -106,22 +113,24 @@ class DataLoader:
             shuffled=bool(shuffle),
             seed=seed,
         )
-        self._num_steps = self._count_steps(remainder, max_steps)
-        self._make = self._batch_maker(view, make_placement(mesh, spec))
+        rows = self._mixture.num_rows
+        self._num_steps = count_steps(rows, self._sizes, remainder, max_steps)
+        self._make = self._batch_maker(view, make_placement(mesh, spec, placed=bool(placed)))
         self._prefetch_depth = prefetch
         self._step = 0
-        self._ended = False
+        self._goes_on = False  # whether the next iterator does
         self._turns = Turnstile(self._next)
         self._ahead: Prefetch[AnyBatch] | None = None
         self._stop_thread: weakref.finalize[Any, Any] | None = None
 
     # --- batches ---
 
-    def __iter__(self) -> Iterator[AnyBatch]:
-        """Go on where the loader is; after the end, start again."""
-        if self._ended:
+    def __iter__(self) -> LoaderIterator:
+        """Start at step 0; once after a state was set, go on where the loader is."""
+        goes_on, self._goes_on = self._goes_on, False
+        if not goes_on and self._step:
             self._move(0)
-        return self
+        return LoaderIterator(self)
 
     @stopped_at_exit
     def __next__(self) -> AnyBatch:
@@ -159,9 +168,15 @@ class DataLoader:
             f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}{grown}>"
         )
 
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a DataLoader has a thread and a place, and cannot be pickled; pickle its get_state(), "
+            "make a loader where it is needed, and set the state there"
+        )
+
     def has(self, step: int) -> bool:
         """Return whether there is a batch for this step."""
-        return 0 <= step < (self._last_step if self._num_steps is None else self._num_steps)
+        return 0 <= step < (last_step(self._sizes) if self._num_steps is None else self._num_steps)
 
     @stopped_at_exit
     def part(self, step: int, index: int, count: int) -> Batch:
@@ -195,7 +210,7 @@ class DataLoader:
         step on at which the loader moved to it, where it is 0."""
         number = whole_number("step", step)
         if number:
-            self._checked(number - 1)
+            self._checked(number - 1 if number > 0 else number)
         return epochs_before(self._mixture, self._sizes.first_row(number))
 
     @property
@@ -212,17 +227,31 @@ class DataLoader:
 
     def get_state(self) -> State:
         """Return the state after the batches handed out so far; those made ahead do not count."""
-        return self._state_at(self._step)
+        return self.state_at(self._step)
+
+    def state_at(self, step: int) -> State:
+        """Return the state after the batches before a step."""
+        read = {name: member.before(step) for name, member in self._members.items()}
+        return make_state(step, self._sizes, self._mixture, read)
 
     def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
         """Go on where the loader of this state was; other data or another order is an error."""
         parsed = parse_state(state)
         step: int = parsed["step"]
-        if step > self._last_step:
+        if step > last_step(self._sizes):
             raise ConflictError(f"the state has step {shown(step)}, which no loader reaches")
         check_generations(parsed, self._members)
-        check_state(parsed, self._state_at(step), self._sizes.first_row(step))
+        check_state(parsed, self.state_at(step), self._sizes.first_row(step))
+        self._goes_on = True
         self._move(step)
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Write the state to a folder of a checkpoint; orbax calls this."""
+        return write_state(directory, self.get_state())
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Set the state that a folder of a checkpoint holds; orbax calls this."""
+        return read_state(directory, self.set_state)
 
     def close(self) -> None:
         """End the thread that makes batches ahead."""
@@ -248,7 +277,6 @@ class DataLoader:
         """Return the next batch; None after the last, or if the loader is closed meanwhile."""
         step = self._step
         if not self.has(step):
-            self._ended = True
             self.close()
             return None
         if not self._prefetch_depth:
@@ -274,13 +302,8 @@ class DataLoader:
         maker.check()
         return maker
 
-    def _state_at(self, step: int) -> State:
-        read = {name: member.before(step) for name, member in self._members.items()}
-        return make_state(step, self._sizes, self._mixture, read)
-
     def _move(self, step: int) -> None:
         self.close()
-        self._ended = False
         self._step = step  # last, and at once: an interrupt leaves the loader here or there
 
     def _running(self) -> Prefetch[AnyBatch]:
@@ -308,43 +331,3 @@ class DataLoader:
                 raise IndexError(f"an endless loader has no step {shown(step)}; the first is 0")
             raise IndexError(f"step {shown(step)} of a loader of {self._num_steps} steps")
         return number
-
-    @property
-    def _last_step(self) -> int:
-        """Return how many steps can be counted."""
-        return self._sizes.num_steps(MAX_ROWS, "drop")
-
-    def _count_steps(self, remainder: Remainder, max_steps: int | None) -> int | None:
-        rows = self._mixture.num_rows
-        if rows is None:
-            return None if max_steps is None else min(max_steps, self._last_step)
-        steps = self._sizes.num_steps(rows, remainder)
-        if not steps:
-            noun = "row does" if rows == 1 else "rows do"
-            raise ConfigError(
-                f"{rows} {noun} not fill a batch of {self._sizes.size(0)}; "
-                "set a smaller batch_size, or remainder='pad'"
-            )
-        steps = min(steps, self._last_step)
-        return steps if max_steps is None else min(steps, max_steps)
-
-
-def _check_end(epochs: int | None, remainder: str, exhausted: str, num_datasets: int) -> None:
-    """Raise for settings of an end that never comes, or that all datasets reach at once."""
-    given = {"remainder": remainder} if remainder != "drop" else {}
-    given |= {"exhausted": exhausted} if exhausted != "stop" else {}
-    for name, value in given.items() if epochs is None else ():
-        raise ConfigError(
-            f"{name}={value!r} has no effect without epochs: data is read for ever; set epochs, or "
-            f"leave {name} out"
-        )
-    if "exhausted" in given and num_datasets == 1:
-        raise ConfigError(
-            f"exhausted={exhausted!r} has no effect for one dataset, which ends by itself; "
-            "leave it out"
-        )
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{name} {value!r} is not one of {', '.join(choices)}")

@@ -36,6 +36,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.alike import difference_among
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -67,6 +68,11 @@ def _opened(folder: Path, manifest: Manifest, verify: Verify) -> TokenizedDatase
     if isinstance(manifest, EncodedManifest):
         raise ConfigError(
             f"{folder} holds codes; run dataprep tokenize and dataprep pack on it first"
+        )
+    if isinstance(manifest, ExportedManifest):
+        raise ConfigError(
+            f"{folder} is an export to {manifest.format}; open the dataset that it was made from, "
+            f"{manifest.sources[0].path}"
         )
     check_parts_there(folder, manifest)
     if isinstance(manifest, TokenizedManifest):

@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -68,7 +69,8 @@ def _bounds(index: Index | None, shape: tuple[int, int]) -> tuple[tuple[int, int
 class Placement:
     """A mesh, and how batches are split over it."""
 
-    def __init__(self, mesh: Mesh, spec: PartitionSpec | None) -> None:
+    def __init__(self, mesh: Mesh, spec: PartitionSpec | None, *, is_placed: bool = True) -> None:
+        """`is_placed`: whether batches are put on devices, or left on the host that has them."""
         if not isinstance(mesh, Mesh):
             raise ConfigError(f"mesh must be a jax.sharding.Mesh, got {shown(mesh)}")
         if spec is None:
@@ -77,7 +79,7 @@ class Placement:
             raise ConfigError(f"spec must be a jax.sharding.PartitionSpec, got {shown(spec)}")
         if len(spec) > 2:
             raise ConfigError(f"spec {spec} has {len(spec)} axes, a batch has rows and columns")
-        self.mesh, self.spec = mesh, spec
+        self.mesh, self.spec, self.is_placed = mesh, spec, is_placed
         self._process = os.getpid()
         self._check_spec()
         self.groups = lru_cache(maxsize=8)(self._groups)
@@ -121,6 +123,18 @@ class Placement:
                 f"{self.spec} on a mesh of {dict(self.mesh.shape)}: rows must be a multiple of "
                 f"{rows}, tokens of {columns}"
             ) from None
+
+    def block(self, shape: tuple[int, int]) -> tuple[tuple[int, int], Offsets]:
+        """Return the columns and the rows that the devices of this host hold; a ConfigError unless
+        they hold the same columns of every row, one after another."""
+        groups = self.groups(shape)
+        follow = all(a.columns[1] == b.columns[0] for a, b in pairwise(groups))
+        if not follow or len({group.ranges for group in groups}) != 1:
+            raise ConfigError(
+                f"the devices of this host do not hold a block of a batch by {self.spec} on a mesh "
+                f"of {dict(self.mesh.shape)}; leave out placed=False, or order the mesh otherwise"
+            )
+        return (groups[0].columns[0], groups[-1].columns[1]), groups[0].rows
 
     def place(self, shape: tuple[int, int], read: ReadPart) -> dict[str, jax.Array]:
         """Read what this host needs of a batch, and put it on the host's devices."""

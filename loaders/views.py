@@ -5,9 +5,13 @@ its `finish` does to the finished arrays. A view of the user's own is a function
 as `dataset[[…]]` returns them, S + 1 columns of each array, and returns arrays of S columns.
 
     default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
-    lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks
+    lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks; of rows that
+              were padded under `compat: lwm`, no input has the last token of a padded row
     maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; targets have the positions
               of the inputs, and segment 0 without loss, which is where MaxText looks
+    xlstm     inputs, targets, {inputs,targets}_{position,segmentation}, all of S + 1 columns: the
+              targets are the whole row, the inputs the same after an EOS; targets have segment 0
+              without loss, and the first token of a document is a target if the document says so
     hf        input_ids, labels (-100 without loss), position_ids, all of S + 1 columns, since the
               models shift the labels; attention_mask only where every row is one document: any
               mask keeps transformers from finding the documents of a row by their position_ids
@@ -21,7 +25,8 @@ has them in loss_masks instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +39,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
-ViewName = Literal["default", "lwm", "maxtext", "hf", "seq2seq", "preference"]
+ViewName = Literal["default", "lwm", "maxtext", "xlstm", "hf", "seq2seq", "preference"]
 UserView = Callable[[Batch], Batch]
 SidedView = Seq2Seq | Preference
 
@@ -50,6 +55,10 @@ class Table:
     modalities: bool = False  # whether every other mask is added, such as vision_mask
     loss: str = "loss"  # which of them is the loss mask
     more_columns: int = 0  # beyond the S of most views
+    first_loss: bool = (
+        False  # whether the first token of a document has loss if the document says so
+    )
+    after_eos: str = ""  # the array that is one to the right, after an EOS
     one_document: tuple[str, ...] = ()  # arrays that are left out where a row has several documents
     finish: Callable[[Batch], Batch] | None = None
 
@@ -62,6 +71,9 @@ class View:
     columns: dict[str, tuple[str, int]]  # as a table has them; empty if the view is the user's own
     loss: str = "loss"
     more_columns: int = 0
+    first_loss: bool = False
+    after_eos: str = ""
+    eos: int = 0  # which the array of `after_eos` begins with
     finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
     whole_rows: bool = False  # it cannot be made of some columns of a row
@@ -71,19 +83,24 @@ class View:
 
         if self.own is not None:
             return all_of_a_row(start, width + 1, self.masks, masks)
-        wanted = self.columns.values()
+        # What is one to the right needs the column before, which the first columns do not have.
+        back = 1 if self.after_eos and start else 0
+        wanted = [
+            (k, s if name == self.after_eos else s + back) for name, (k, s) in self.columns.items()
+        ]
         shifts = {kind: tuple(s for k, s in wanted if k == kind) for kind in _KINDS}
         found = [(k, number_of(k, masks), s) for k, s in wanted if k not in _KINDS]
         return Request(
-            start=start,
+            start=start - back,
             width=width,
+            first_loss=self.first_loss,
             masks=tuple((number, s) for k, number, s in found if not MASKS[k].is_weight),
             weights=tuple((number, s) for k, number, s in found if MASKS[k].is_weight),
             **shifts,
         )
 
-    def name(self, arrays: Arrays) -> Batch:
-        """Return the arrays of a request by their names."""
+    def name(self, arrays: Arrays, start: int) -> Batch:
+        """Return the arrays of a request by their names; `start`: as it was asked for."""
         if self.own is not None:
             found = self.own(name_all(arrays, self.masks))
             if not isinstance(found, Mapping):
@@ -99,6 +116,10 @@ class View:
         }
         masks = iter(arrays.masks)
         batch = {name: next(sources.get(kind, masks)) for name, (kind, _) in self.columns.items()}
+        if self.after_eos and not start:
+            array = batch[self.after_eos]
+            array[:, 1:] = array[:, :-1]
+            array[:, 0] = self.eos
         if WEIGHTS in batch:
             batch[WEIGHTS] *= batch[self.loss]
         return self.finish(batch) if self.finish else batch
@@ -110,7 +131,16 @@ def _finish_lwm(batch: Batch) -> Batch:
     return {**batch, "loss_masks": weights}
 
 
-def _finish_maxtext(batch: Batch) -> Batch:
+def _finish_lwm_pad(pad: int, batch: Batch) -> Batch:
+    """LWM pads inputs and targets by themselves: what predicts no token is padding, too."""
+    is_last = (batch.pop("segments") > 0) & (batch.pop("next_segments") == 0)
+    batch["input_tokens"][is_last] = pad
+    batch["input_vision_masks"][is_last] = False
+    return _finish_lwm(batch)
+
+
+def _finish_segmented(batch: Batch) -> Batch:
+    """MaxText and xlstm-jax have loss where targets have a segment."""
     loss = batch.pop("loss")
     batch["targets_segmentation"] *= loss
     return batch
@@ -163,7 +193,22 @@ VIEWS: dict[ViewName, Table] = {
             "targets_segmentation": ("segments", 1),
             "loss": ("loss", 1),
         },
-        finish=_finish_maxtext,
+        finish=_finish_segmented,
+    ),
+    "xlstm": Table(
+        columns={
+            "inputs": ("tokens", 0),
+            "targets": ("tokens", 0),
+            "inputs_position": ("positions", 0),
+            "inputs_segmentation": ("segments", 0),
+            "targets_position": ("positions", 0),
+            "targets_segmentation": ("segments", 0),
+            "loss": ("loss", 0),
+        },
+        more_columns=1,
+        first_loss=True,
+        after_eos="inputs",
+        finish=_finish_segmented,
     ),
     "hf": Table(
         columns={
@@ -180,6 +225,17 @@ VIEWS: dict[ViewName, Table] = {
 }
 
 
+def _table_of(view: ViewName, datasets: Sequence[PackedManifest]) -> Table:
+    table = VIEWS[view]
+    if view != "lwm" or not all(dataset.pads_like_lwm for dataset in datasets):
+        return table
+    return replace(
+        table,
+        columns=table.columns | {"segments": ("segments", 0), "next_segments": ("segments", 1)},
+        finish=partial(_finish_lwm_pad, datasets[0].pad),
+    )
+
+
 def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> View:
     """Return a view of these datasets."""
     masks = tuple(dict.fromkeys(mask for dataset in datasets for mask in dataset.masks))
@@ -192,7 +248,13 @@ def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> 
     if view not in tuple(VIEWS):  # which an unhashable one may be asked of, too
         names = ", ".join((*VIEWS, *SIDED))
         raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
-    table = VIEWS[view]
+    table = _table_of(view, datasets)
+    eos = datasets[0].tokenizer.eos
+    if table.after_eos and eos is None:
+        raise ConfigError(
+            f"view {view!r} puts an EOS before every row, but the tokenizer of the datasets has "
+            "none; tokenize with one that has, or write a view of your own"
+        )
     alone = all(dataset.one_document_a_row for dataset in datasets)
     columns = {k: v for k, v in table.columns.items() if alone or k not in table.one_document}
     if table.modalities:
@@ -205,5 +267,8 @@ def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> 
         columns=columns,
         loss=table.loss,
         more_columns=table.more_columns,
+        first_loss=table.first_loss,
+        after_eos=table.after_eos,
+        eos=eos or 0,
         finish=table.finish,
     )

@@ -23,6 +23,7 @@
     run          the chain over data that grows: generations, splits, what to forget
        │
     look         inspect, verify, stats
+    export       datasets ─► the files of other trainers
     sample       the embedded sample: data, no code
 
 `tests/test_rooms.py` holds the table of who may import whom.

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
@@ -145,21 +146,34 @@ class Written:
 
     num_bytes: int
     xxh3_128: str
+    # Inode and time of the last change when it was hashed; None: not known. A rename keeps both.
+    state: tuple[int, int] | None = None
 
-    def has_size_at(self, path: Path) -> bool:
-        """Return whether a file of this size is there itself, not a link to one."""
-        try:
-            found = path.lstat()
-        except OSError:
-            return False
-        return stat.S_ISREG(found.st_mode) and found.st_size == self.num_bytes
+    @property
+    def listed(self) -> dict[str, Any]:
+        """Return what manifests say about the file."""
+        return {"num_bytes": self.num_bytes, "xxh3_128": self.xxh3_128}
 
     def is_at(self, path: Path) -> bool:
         """Return whether the file is there, whole and unchanged."""
         try:
-            return self.has_size_at(path) and hash_file(path) == self.xxh3_128
+            return _size_of(path) == self.num_bytes and hash_file(path) == self.xxh3_128
         except OSError:  # gone meanwhile, or it cannot be read
             return False
+
+    def is_untouched_at(self, path: Path) -> bool:
+        """Return whether the file is there, and nothing has written to it or replaced it since it
+        was hashed; if something may have, by its hash."""
+        try:
+            is_there = _size_of(path) == self.num_bytes
+            return is_there and (self.state in (None, _state_of(path)) or self.is_at(path))
+        except OSError:
+            return False
+
+    def check_untouched_at(self, path: Path) -> None:
+        """Raise CorruptError if something wrote to the file or replaced it since it was hashed."""
+        if not self.is_untouched_at(path):
+            raise lost(path)
 
     def check_at(self, path: Path) -> None:
         """Raise CorruptError unless the file is there, whole and unchanged."""
@@ -167,12 +181,24 @@ class Written:
             raise lost(path)
 
 
+def _size_of(path: Path) -> int:
+    """Return the size of a plain file; -1 if it is something else, such as a link to one."""
+    found = path.lstat()
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_ino, found.st_mtime_ns
+
+
 def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
     """Make temporary files durable under their names; return the size and hash of each."""
     written = {}
     for role, path in paths.items():
         temp = temporary(path)
-        written[role] = Written(num_bytes=temp.stat().st_size, xxh3_128=hash_file(temp))
+        size, state = temp.stat().st_size, _state_of(temp)
+        written[role] = Written(num_bytes=size, xxh3_128=hash_file(temp), state=state)
         commit(temp, path)
     return written
 

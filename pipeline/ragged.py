@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dataprep.pipeline.types import MODALITIES, Offsets
 
-# What a top-level key may hold besides a plain value: codes, or a list of segments.
-Holds = Literal["", "codes", "segments"]
+# What a top-level key may hold besides a plain value: codes, a list of segments, or numbers.
+Holds = Literal["", "codes", "segments", "numbers"]
 HeldBy = Callable[[str], Holds]
 # The keys of a segment that hold its codes.
 CODE_KEYS = frozenset(("codes", *MODALITIES))
@@ -95,7 +95,7 @@ def taken(values: Sequence[Any], rows: Offsets) -> Sequence[Any]:
 class IntegerLists(Sequence[NDArray[Any]]):
     """n lists; list i is values[offsets[i]:offsets[i + 1]]."""
 
-    values: NDArray[Any]  # of any integer type
+    values: NDArray[Any]  # of any integer type; of a key that holds numbers, also floats or bools
     offsets: Offsets  # i64[n + 1], ascending; need not start at 0 or end at the last value
 
     def __len__(self) -> int:

@@ -404,6 +404,7 @@ def random_rows(rng: np.random.Generator, count: int, capacity: int) -> Rows:
         tokens=tokens,
         left_padding=np.zeros(count, np.int64),
         ends=ragged(ends),
+        first_loss=np.ones(sum(map(len, ends)), np.bool_),
         masks=(ragged(runs),),
     )
 

@@ -1,17 +1,18 @@
-"""How long the first result takes, in seconds of wall time, beside another checkout if named.
+"""How long the first result takes, in seconds, beside another checkout if one is named.
 
     python scripts/bench_start.py DATA [--against CHECKOUT] [--tokenizer qwen3] [--rounds 3]
 
 DATA holds mix20.jsonl and tokenizers/NAME/tokenizer.json. "new" is the same tokenizer with a space
 at its end, so that no proof of it is known anywhere; "empty" means an empty cache. The checkouts
-take turns, and the median of the rounds is shown: one round for what takes most of a minute. The
-misspelt name is looked for on the hub, or fails for want of a network.
+take turns, and the median of the rounds is shown, wall time and in brackets CPU: one round for what
+takes most of a minute. The misspelt name is looked for on the hub, or fails for want of a network.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,8 @@ from statistics import median
 
 HERE = Path(__file__).resolve().parent.parent
 MISSPELT = "gpt3"
-Measure = Callable[[Path], float]  # a checkout -> seconds
+Taken = tuple[float, float]  # seconds of wall time and of CPU
+Measure = Callable[[Path], Taken]  # of a checkout
 
 
 def main() -> None:
@@ -37,14 +39,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     checkouts = [arguments.against.resolve(), HERE] if arguments.against else [HERE]
-    print(f"{'':44}" + "".join(f"{name:>10}" for name in ("against", "here")[-len(checkouts) :]))
+    print(f"{'':44}" + "".join(f"{name:>20}" for name in ("against", "here")[-len(checkouts) :]))
     with tempfile.TemporaryDirectory() as name:
         for what, rounds, measure in measures(arguments, Path(name)):
-            times: dict[Path, list[float]] = {checkout: [] for checkout in checkouts}
+            times: dict[Path, list[Taken]] = {checkout: [] for checkout in checkouts}
             for _ in range(rounds):
                 for checkout in checkouts:
                     times[checkout].append(measure(checkout))
-            print(f"{what:44}" + "".join(f"{median(t):8.2f} s" for t in times.values()), flush=True)
+            print(f"{what:44}" + "".join(f"{shown(t):>20}" for t in times.values()), flush=True)
+
+
+def shown(times: list[Taken]) -> str:
+    wall, cpu = (median(column) for column in zip(*times, strict=True))
+    return f"{wall:.2f} s ({cpu:.2f})"
 
 
 def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int, Measure]]:
@@ -56,7 +63,7 @@ def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int
     new = Path(shutil.copytree(known, folder / "new", copy_function=shutil.copyfile))
     (new / "tokenizer.json").write_bytes((known / "tokenizer.json").read_bytes() + b" ")
 
-    def run(checkout: Path, path: Path, tokenizer: str, is_warm: bool = False) -> float:
+    def run(checkout: Path, path: Path, tokenizer: str, is_warm: bool = False) -> Taken:
         cache = folder / f"cache-{checkout.name}"
         if not is_warm:
             shutil.rmtree(cache, ignore_errors=True)
@@ -64,14 +71,17 @@ def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int
 
     warmed: set[Path] = set()
 
-    def warm(checkout: Path) -> float:
+    def warm(checkout: Path) -> Taken:
         if checkout not in warmed:
             warmed.add(checkout)
             run(checkout, ten, str(known), is_warm=True)
         return run(checkout, ten, str(known), is_warm=True)
 
     rounds = arguments.rounds
+    imports = ("-c", "import dataprep.loaders")
     return [
+        ("dataprep --help", rounds, lambda c: python(c, ("-m", "dataprep", "--help"), folder)),
+        ("import dataprep.loaders", rounds, lambda c: python(c, imports, folder)),
         ("20 MB, new tokenizer, empty cache", 1, lambda c: run(c, corpus, str(new))),
         ("20 MB, well-known tokenizer, empty cache", 1, lambda c: run(c, corpus, str(known))),
         ("10 documents, new tokenizer, empty cache", 1, lambda c: run(c, ten, str(new))),
@@ -80,20 +90,29 @@ def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int
     ]
 
 
-def seconds(checkout: Path, path: Path, tokenizer: str, out: Path, cache: Path) -> float:
+def seconds(checkout: Path, path: Path, tokenizer: str, out: Path, cache: Path) -> Taken:
     shutil.rmtree(out, ignore_errors=True)
-    command = [sys.executable, "-m", "dataprep", "tokenize", str(path), "--tokenizer", tokenizer]
+    words = ("-m", "dataprep", "tokenize", str(path), "--tokenizer", tokenizer, "--out", str(out))
+    # A command that fails is fast, too.
+    return python(checkout, words, cache, expected=2 if tokenizer == MISSPELT else 0)
+
+
+def python(checkout: Path, words: tuple[str, ...], cache: Path, *, expected: int = 0) -> Taken:
+    """Run Python with the package of a checkout."""
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "DATAPREP_CACHE": str(cache)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _cpu_of_children()
     done = subprocess.run(
-        [*command, "--out", str(out)], env=environment, cwd=out.parent, capture_output=True
+        [sys.executable, *words], env=environment, cwd=cache.parent, capture_output=True
     )
-    taken = time.perf_counter() - began
-    # A command that fails is fast, too.
-    expected = 2 if tokenizer == MISSPELT else 0
+    taken = time.perf_counter() - began, _cpu_of_children() - spent
     assert done.returncode == expected, done.stderr.decode()
     return taken
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

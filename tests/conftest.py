@@ -26,12 +26,19 @@ hypothesis.settings.load_profile("here")
 # Help is laid out for the width it finds, and tests look for whole phrases.
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 ROOT = Path(__file__).resolve().parent.parent
+# Files that take more than 15 s in all, the longest first.
+LONG = ("test_month.py", "test_encoded.py", "test_docs.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile the modules once: where no bytecode is written, every command would do it again."""
     for folder in ("cli", "configs", "loaders", "pipeline"):
         compileall.compile_dir(ROOT / folder, quiet=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with files that take long, so that none is left to one process at the end."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +96,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Itera
     """Forks run commands in a fifth of the time; without threads of packages, they are safe."""
     with ForkServer(tmp_path_factory.mktemp("commands"), eager=False) as server:
         yield server
+        # Since then all commands were started anew, which takes ten times as long.
+        assert server.is_current, f"a package sets {server.changed()}; see NOT_OF_TESTS"
 
 
 @pytest.fixture
@@ -114,6 +123,24 @@ def run_cli(tmp_path: Path, commands: ForkServer) -> RunCli:
             finished = Finished(code=ended.code, stdout=ended.stdout, stderr=ended.stderr)
         else:
             finished = run_for_real(words, env or {}, place, timeout)
+        return checked(finished, words) if check else finished
+
+    return run
+
+
+@pytest.fixture
+def run_installed(tmp_path: Path) -> RunCli:
+    """The same with the installed command, in an interpreter of its own."""
+
+    def run(
+        *args: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        check: bool = True,
+        timeout: float = 120,
+    ) -> Finished:
+        words = list(map(str, args))
+        finished = run_for_real(words, env or {}, cwd or tmp_path, timeout)
         return checked(finished, words) if check else finished
 
     return run

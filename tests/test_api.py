@@ -43,6 +43,7 @@ PUBLIC = [
     "__version__",
     "detokenize",
     "encode",
+    "export",
     "open_dataset",
     "pack",
     "run",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import filecmp
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from packaging.requirements import Requirement
 import dataprep
 from dataprep.pipeline.encoders import find_encoder
 from dataprep.pipeline.encoders.registry import BUILT_IN
+from dataprep.pipeline.guards.extras import EXTRAS
 from support.modules import FOLDERS, OPTIONAL, ROOT, modules_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -55,12 +55,6 @@ def python(code: str, *args: str, cwd: Path, flags: tuple[str, ...] = ()) -> str
 
 
 # --- pyproject.toml -----------------------------------------------------------------------------
-
-
-def test_hints_to_install_an_extra_can_be_pasted_into_any_shell() -> None:
-    """Brackets are a glob in zsh, so they must be quoted."""
-    sources = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    assert not [p for p in sources if re.search(r"install dataprep-jax\[", p.read_text("utf-8"))]
 
 
 def test_the_four_folders_are_linked_into_the_package() -> None:
@@ -143,13 +137,13 @@ def test_what_the_tests_install_includes_every_extra_but_torch() -> None:
     assert itself.extras == set(extras()) - {"dev", "torch"}
 
 
-def test_every_extra_that_a_message_names_exists() -> None:
-    named = set()
-    for folder in FOLDERS:
-        for path in (ROOT / folder).rglob("*.py"):
-            named |= set(re.findall(r"dataprep-jax\[([a-z]+)\]", path.read_text(encoding="utf-8")))
-    specs = [find_encoder(name) for name in BUILT_IN]
-    assert named | {spec.extra for spec in specs} <= set(extras())
+def test_messages_name_the_very_packages_of_an_extra() -> None:
+    assert {name: set(names) for name, names in EXTRAS.items()} == {
+        name: names_of(extras()[name]) for name in EXTRAS
+    }
+    assert {find_encoder(name).extra for name in BUILT_IN} <= set(EXTRAS)
+    sources = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert not [p for p in sources if "dataprep-jax[" in p.read_text("utf-8")]  # on no index
 
 
 # --- the wheel ----------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ ABOVE: dict[str, set[str]] = {
         *("storage", "sources", "media", "encoders", "modalities", "pack"),
         "configs",
     },
+    "export": {"storage", "jobs", "look", "configs"},
     "sample": set(),
 }
 # What stands beside the pipeline.
@@ -56,7 +57,7 @@ BESIDE: dict[str, set[str]] = {
     "loaders": {"storage"},
     "cli": {
         *("configs", "loaders", "sample", "engine", "encoders", "storage", "jobs"),
-        *("tokenize", "pack", "encode", "run", "look"),
+        *("tokenize", "pack", "encode", "run", "look", "export"),
     },
 }
 
@@ -178,6 +179,10 @@ def test_the_readme_draws_every_folder_and_room() -> None:
         ("encode", {"jax", "numba", "tokenizers", "datasets"}),
         (
             "pack",
+            {"jax", "numba", "tokenizers", "datasets", "fastokens", "dataprep.pipeline.engine"},
+        ),
+        (
+            "export",
             {"jax", "numba", "tokenizers", "datasets", "fastokens", "dataprep.pipeline.engine"},
         ),
     ],

@@ -19,6 +19,8 @@ objectives  fill in the middle, span corruption, sides: new documents of those (
 process     a batch of records ─► documents, by all of these
 chat/       conversations ─► parts of text with weights, by chat templates
 conversations   a batch of conversations ─► documents
+numbers     lists of numbers of records ─► flat arrays
+pretokenized    a batch of records that hold token ids ─► documents
 pairs       preferences: two rows of a record ─► one document of two sides
 keys        the hash of what a record's documents were made of, and of its group
 together    small batches in one call, so that many small files cost little

@@ -25,6 +25,7 @@ from dataprep.pipeline.documents.field import Field
 from dataprep.pipeline.documents.fields import parse_own_spec
 from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.lookup import find_value, value_of
+from dataprep.pipeline.documents.pretokenized import content_of_tokens
 from dataprep.pipeline.documents.process import Processed, without
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.settle import Settler
@@ -138,6 +139,8 @@ def _parts_of_row(rules: Rules) -> Parts:
         from dataprep.pipeline.documents.chat.content import parts_of_conversation  # and jinja2
 
         return partial(parts_of_conversation, rules=rules.chat, blocks=rules.blocks)
+    if rules.pretokenized is not None:
+        return partial(content_of_tokens, keys=rules.pretokenized, lwm=rules.grammar.lwm)
     if rules.fields_from:
         return partial(_parts_by_own_spec, rules=rules, known={})
     settler = Settler(rules.fields)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ VALUE_KEYS: dict[str, tuple[str, ...]] = {
     "text": ("text",),
     **{m: ("codes", m) for m in MODALITIES},
 }
+# Values that tables may hold and JSON does not; `datetime` is a `date`.
+_NOT_IN_JSON = (date, time, timedelta, Decimal)
 SEGMENT_KEYS = frozenset({"type", "loss"}.union(*VALUE_KEYS.values()))
 
 
@@ -115,7 +119,8 @@ def _what(value: Any) -> str:
     if isinstance(value, list | np.ndarray):
         # Only its length: some readers give lists of codes as arrays, which print otherwise.
         return f"a list of {counted(len(value), 'value')}"
-    return f"{type(value).__name__} {short(repr(value))}"
+    shown = str(value) if isinstance(value, _NOT_IN_JSON) else repr(value)
+    return f"{type(value).__name__} {short(shown)}"
 
 
 def _is_conversation(value: Any) -> bool:
@@ -132,6 +137,8 @@ def _hint(key: str, value: Any) -> str:
         return "; if they are codes, name the field vision or audio"
     if isinstance(value, dict) and value:
         return f"; name what is in it: {key}.{next(iter(value))}"
+    if isinstance(value, (*_NOT_IN_JSON, bytes)):
+        return "; make the column text before it is read"
     return ""
 
 

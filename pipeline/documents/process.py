@@ -77,6 +77,10 @@ def process(
         from dataprep.pipeline.documents.conversations import process_conversations  # and jinja2
 
         return process_conversations(records, rules, rules.chat, encoder, places)
+    if rules.pretokenized is not None:
+        from dataprep.pipeline.documents.pretokenized import process_pretokenized
+
+        return process_pretokenized(records, rules, rules.pretokenized)
     errors = list(records.errors)
     layout = lay_out_columns(records, rules, errors)
     if layout is None:

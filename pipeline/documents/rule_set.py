@@ -14,7 +14,18 @@ from dataprep.pipeline.documents.field import Field, Grammar
 from dataprep.pipeline.documents.objectives.objective import Objective
 from dataprep.pipeline.documents.objectives.preference import Pairs
 from dataprep.pipeline.modalities.block import Block
+from dataprep.pipeline.ragged import HeldBy, Holds
 from dataprep.pipeline.types import Ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenKeys:
+    """Which keys of a record hold its token ids, and what is said of each of these."""
+
+    roles: tuple[tuple[str, str], ...]  # (tokens | labels | loss_mask …, the key), tokens first
+
+    def holds(self, name: str) -> Holds:
+        return "numbers" if any(name == key for _, key in self.roles) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +55,9 @@ class Rules:
     pairs: Pairs | None = None  # records are preferences
     budget: Budget | None = None  # how many tokens documents may have
     keys: str | None = None  # which keys documents get: `storage.keys`
+    pretokenized: TokenKeys | None = None  # records are token ids
+
+    @property
+    def held_by(self) -> HeldBy:
+        """Return which keys of a record hold codes, segments or numbers."""
+        return self.grammar.holds if self.pretokenized is None else self.pretokenized.holds

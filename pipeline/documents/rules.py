@@ -10,7 +10,8 @@ import numpy as np
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.objective import ObjectiveConfig
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.pretokenized import PretokenizedConfig
+from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.budgets import Budget
 from dataprep.pipeline.documents.chat.forms import BESIDE
 from dataprep.pipeline.documents.chat.rules import ChatRules
@@ -20,7 +21,7 @@ from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.objectives import OBJECTIVES
 from dataprep.pipeline.documents.objectives.objective import Ends, Objective
 from dataprep.pipeline.documents.objectives.preference import SPEC, Pairs
-from dataprep.pipeline.documents.rule_set import Rules
+from dataprep.pipeline.documents.rule_set import Rules, TokenKeys
 from dataprep.pipeline.engine import Marked, TokenizerFiles
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.modalities import BLOCKS
@@ -77,8 +78,19 @@ def literals_of(config: TokenizeConfig) -> list[str]:
 def chat_of(config: TokenizeConfig, index: int) -> ChatConfig | None:
     """Return the chat of an input; None if its records have fields."""
     item = config.inputs[index]
-    has_fields = item.fields is not None or item.fields_from is not None
-    return item.chat or (None if has_fields else config.chat)
+    is_other = _has_fields(item) or item.pretokenized is not None
+    return item.chat or (None if is_other else config.chat)
+
+
+def pretokenized_of(config: TokenizeConfig, index: int) -> PretokenizedConfig | None:
+    """Return which keys hold the token ids of an input; None if its records are something else."""
+    item = config.inputs[index]
+    is_other = _has_fields(item) or item.chat is not None
+    return item.pretokenized or (None if is_other else config.pretokenized)
+
+
+def _has_fields(item: InputConfig) -> bool:
+    return item.fields is not None or item.fields_from is not None
 
 
 def objective_of(config: TokenizeConfig, index: int) -> ObjectiveConfig | None:
@@ -98,7 +110,7 @@ def fields_of(config: TokenizeConfig, index: int) -> tuple[Field, ...] | str:
 
     What an input says of either goes before both at the top.
     """
-    if chat_of(config, index) is not None:
+    if chat_of(config, index) is not None or pretokenized_of(config, index) is not None:
         return ()
     if pairs_of(config, index) is not None:
         return check_spec(SPEC, grammar_of(config, from_record=False))
@@ -167,6 +179,8 @@ def masks_of(
             found |= {"weight" for f in fields if f.weight not in (0.0, 1.0)}
         elif config.compat != "lwm":  # only a record tells
             found |= {"loss", "weight"}
+        given = pretokenized_of(config, i)
+        found |= {"weight"} if given and given.weights else set()
         objective = objective_of(config, i)
         found |= {*OBJECTIVES[objective.kind].masks} if objective else set()
     return tuple(name for name in MASKS if name in found)
@@ -210,8 +224,10 @@ def make_rules(
     fields = fields_of(config, index)
     wraps = adds_special_tokens(config, index)
     files = vocabulary.files
-    add_bos = adds_bos(config, files.bos_id, files.eos_id, is_chat=chat is not None)
-    add_eos = adds_eos(config, files.eos_id, is_chat=chat is not None)
+    given = pretokenized_of(config, index)
+    has_own = chat is not None or given is not None
+    add_bos = adds_bos(config, files.bos_id, files.eos_id, has_own=has_own)
+    add_eos = adds_eos(config, files.eos_id, has_own=has_own)
     return Rules(
         fields=() if isinstance(fields, str) else with_literals(fields, vocabulary),
         fields_from=fields if isinstance(fields, str) else "",
@@ -236,6 +252,7 @@ def make_rules(
         pairs=pairs_of(config, index),
         budget=budget_of(config, index),
         keys=config.keys,
+        pretokenized=None if given is None else TokenKeys(roles=tuple(given.roles.items())),
     )
 
 
@@ -285,6 +302,9 @@ def _keys_of_documents(rules: Rules) -> Keys | None:
         return replace(rules.pairs.keys, maybe=frozenset(beside - rules.pairs.keys.needed))
     if rules.chat is not None:
         return rules.chat.keys
+    if rules.pretokenized is not None:
+        names = frozenset(key for _, key in rules.pretokenized.roles)
+        return Keys(needed=names, nested=not rules.grammar.lwm, flag="--pretokenized")
     spelled = {key for f in rules.fields if f.plain for key in f.plain.keys}
     needed = {key for f in rules.fields for key in f.keys if key not in f.optional}
     maybe = spelled.union(*(f.optional for f in rules.fields))
@@ -293,22 +313,22 @@ def _keys_of_documents(rules: Rules) -> Keys | None:
     )
 
 
-def adds_eos(config: TokenizeConfig, eos: int | None, *, is_chat: bool = False) -> bool:
-    """Return whether documents end with EOS; a chat template writes its own."""
+def adds_eos(config: TokenizeConfig, eos: int | None, *, has_own: bool = False) -> bool:
+    """Return whether documents end with EOS; token ids and chat templates have their own."""
     if config.add_eos != "auto":
         return config.add_eos
-    return eos is not None and not is_chat
+    return eos is not None and not has_own
 
 
 def adds_bos(
-    config: TokenizeConfig, bos: int | None, eos: int | None, *, is_chat: bool = False
+    config: TokenizeConfig, bos: int | None, eos: int | None, *, has_own: bool = False
 ) -> bool:
     """Return whether documents begin with BOS: not where EOS, which ends them, is the same token.
 
-    LWM puts both, whatever they are. A chat template writes its own.
+    LWM puts both, whatever they are. Token ids and chat templates have their own.
     """
     if config.add_bos != "auto":
         return config.add_bos
-    if is_chat:
+    if has_own:
         return False
     return bos is not None and (bos != eos or config.compat == "lwm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,9 @@ def _reasons(found: Sequence[CommittedCodes]) -> list[Reason]:
 
 def _error_lines(c: CommittedCodes) -> str:
     c.marker.files["errors"].check_at(c.errors)
-    return c.errors.read_text("utf-8")
+    lines = c.errors.read_text("utf-8")
+    c.marker.files["errors"].check_untouched_at(c.errors)
+    return lines
 
 
 def _committed(
@@ -147,7 +148,7 @@ def _shard_entry(c: CommittedCodes, number: int, count: int) -> CodeShard:
         path=_name(number, count),
         num_records=c.marker.num_records,
         num_tokens=c.marker.num_codes,
-        **asdict(c.file),
+        **c.file.listed,
     )
 
 

@@ -55,6 +55,7 @@ def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
     committed.file.check_at(committed.path)
     path = committed.path.with_suffix(".retyped.parquet")
     write_table(_cast(committed.path, common), temporary(path))
+    committed.file.check_untouched_at(committed.path)  # not while it was read either
     written = commit_files({"shards": path})["shards"]
     sync_folder(path.parent)
     return replace(committed, path=path, file=written)

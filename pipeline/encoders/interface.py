@@ -109,6 +109,6 @@ class EncoderSpec:
     about: str
     settings: type[BaseModel]
     packages: tuple[str, ...]  # what it imports; their versions go into the manifest
-    extra: str  # pip install 'dataprep-jax[EXTRA]' brings them; "" for none
+    extra: str  # the extra of dataprep that brings them; "" for none
     takes_weights: bool
     open: Callable[[Any, Weights | None], Encoder]  # (settings, weights)

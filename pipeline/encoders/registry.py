@@ -23,6 +23,7 @@ from dataprep.pipeline.encoders import mulaw, patches
 from dataprep.pipeline.encoders.interface import Encoder, EncoderSpec, Weights
 from dataprep.pipeline.encoders.vqgan import encoder as vqgan
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.guards.extras import how_to_install
 from dataprep.pipeline.sources.fingerprint import fingerprint_file
 
 GROUP = "dataprep.encoders"
@@ -55,7 +56,7 @@ def open_encoder(
     spec = find_encoder(name)
     lacking = missing_packages(spec)
     if lacking:
-        fix = f"pip install 'dataprep-jax[{spec.extra}]'" if spec.extra else "install them"
+        fix = how_to_install(spec.extra)
         raise ConfigError(f"encoder {name} needs {', '.join(lacking)}; {fix}")
     if spec.takes_weights and weights is None:
         raise ConfigError(f"encoder {name} needs weights; name their file with --weights")

@@ -21,7 +21,7 @@ from dataprep.pipeline.engine.interface import (
     EngineUnavailableError,
     failures_told,
 )
-from dataprep.pipeline.engine.models.json_model import RANDOM_SETTINGS
+from dataprep.pipeline.engine.models.parsed import RANDOM_SETTINGS
 from dataprep.pipeline.engine.rewrite import (
     without_control_tokens,
     without_holes,

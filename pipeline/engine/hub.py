@@ -7,32 +7,26 @@ it does not answer    what the cache has; one question is asked, which takes two
 from __future__ import annotations
 
 import os
-import re
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dataprep.pipeline.engine.models import DEFINING
 from dataprep.pipeline.engine.near import near_names
 from dataprep.pipeline.engine.special import CONFIG_FILES
 from dataprep.pipeline.errors import ConfigError, short
-
-ANSWER_SECONDS = 2.0
-HUB_SECONDS = "HF_HUB_ETAG_TIMEOUT"  # by which users of the hub set it
+from dataprep.pipeline.guards.hub import (
+    UnansweredError,
+    answer_seconds,
+    did_you_mean,
+    first_line,
+    is_hub_name,
+    newest_commit,
+    within,
+)
 
 CHAT_TEMPLATE = "chat_template.jinja"  # most tokenizers have theirs in tokenizer_config.json
 TEMPLATES = "additional_chat_templates"  # a folder
 WAYS = "Give a tokenizer.json, a folder that has one, a SentencePiece .model, org/name or bytes"
-
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-
-T = TypeVar("T")
-
-
-class UnansweredError(Exception):
-    """The hub cannot be reached, or does not say whether it has a file; the message says why."""
 
 
 def looks_like_hub_name(name: str) -> bool:
@@ -41,13 +35,12 @@ def looks_like_hub_name(name: str) -> bool:
     >>> [looks_like_hub_name(name) for name in ("gpt2", "org/name", "./x", "a/b/c", "x.json")]
     [True, True, False, False, False]
     """
-    return bool(_HUB_NAME.fullmatch(name)) and not name.endswith((".json", ".model"))
+    return is_hub_name(name) and not name.endswith((".json", ".model"))
 
 
 def not_found(name: str, where: str, cure: str = WAYS) -> ConfigError:
     """Return the error for a tokenizer that is nowhere, with names like it."""
-    near = near_names(name)
-    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    hint = did_you_mean(near_names(name))
     place = Path(os.path.expanduser(name)).absolute()
     return ConfigError(
         f"tokenizer {short(name)!r} not found: no file or folder at {place}, and {where}.{hint} "
@@ -62,7 +55,7 @@ class Fetched(NamedTuple):
 
 def fetch(name: str) -> Fetched:
     """Return the defining file of hub repository `name`."""
-    _answer_seconds()  # before the import, which fails for what it refuses
+    answer_seconds()  # before the import, which fails for what it refuses
     from huggingface_hub.errors import HFValidationError
 
     unanswered = ""
@@ -70,7 +63,7 @@ def fetch(name: str) -> Fetched:
     try:
         found = _ask_and_download(name)
     except HFValidationError as error:
-        raise not_found(name, f"it is not a hub name: {_first_line(error)}") from None
+        raise not_found(name, f"it is not a hub name: {first_line(error)}") from None
     except UnansweredError as error:
         unanswered = str(error)
         found = _find_in_cache(name)
@@ -97,7 +90,7 @@ def _ask_and_download(name: str) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
     for defining in DEFINING:
-        commit = _commit_with(name, defining)
+        commit = newest_commit(name, defining)
         if commit is None:
             continue
         cached = try_to_load_from_cache(name, defining, revision=commit) if commit else None
@@ -109,60 +102,6 @@ def _ask_and_download(name: str) -> Path:
         except Exception as error:  # the hub's errors share no base class
             raise _cannot_fetch(name, defining, error) from error
     raise not_found(name, f"{name} on the hub has neither {' nor '.join(DEFINING)}")
-
-
-def _commit_with(name: str, file: str) -> str | None:
-    """Return the newest commit, "" if the hub does not say; None if the file is not in it."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled
-
-    url, seconds = hf_hub_url(name, file), _answer_seconds()
-    try:
-        found = _within(seconds, lambda: get_hf_file_metadata(url, timeout=seconds))
-    except EntryNotFoundError:
-        return None
-    except HfHubHTTPError as error:
-        status = getattr(error.response, "status_code", "with an error")
-        if status in (401, 403, 404):
-            said = "has no such repository, or none without `hf auth login`"
-        else:
-            said = f"answers {status}"
-        raise UnansweredError(said) from None
-    except OfflineModeIsEnabled:
-        raise UnansweredError("is not asked, because of HF_HUB_OFFLINE") from None
-    except TimeoutError:
-        raise UnansweredError(f"did not answer in {seconds:g} s ({HUB_SECONDS})") from None
-    except Exception as error:  # those of the network share no base class
-        raise UnansweredError(f"cannot be reached ({_first_line(error)})") from None
-    return found.commit_hash or ""
-
-
-def _answer_seconds() -> float:
-    """Return how long the hub may take; `huggingface_hub` wants whole seconds in both variables."""
-    for variable in (HUB_SECONDS, "HF_HUB_DOWNLOAD_TIMEOUT"):
-        told = os.environ.get(variable)
-        if told is not None and not re.fullmatch("[1-9][0-9]{0,8}", told):
-            raise ConfigError(
-                f"{variable} is {short(told)!r}; unset it, or set it to whole seconds"
-            )
-    return float(os.environ.get(HUB_SECONDS, ANSWER_SECONDS))
-
-
-def _within(seconds: float, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns; TimeoutError if it takes longer.
-
-    To look up the address of a host may take half a minute, whatever the timeout of a request.
-    """
-    answer = Future[T]()
-
-    def run() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return answer.result(seconds)
 
 
 def _find_in_cache(name: str) -> Path | None:
@@ -213,9 +152,9 @@ def fetch_templates(name: str, path: Path) -> None:
 
     if HF_HUB_OFFLINE or os.path.exists(os.path.expanduser(name)) or not looks_like_hub_name(name):
         return
-    commit, seconds = _commit_of(path), _answer_seconds()
+    commit, seconds = _commit_of(path), answer_seconds()
     try:
-        tree = _within(seconds, lambda: [*HfApi().list_repo_tree(name, TEMPLATES, revision=commit)])
+        tree = within(seconds, lambda: [*HfApi().list_repo_tree(name, TEMPLATES, revision=commit)])
         for file in (entry.path for entry in tree if entry.path.endswith(".jinja")):
             if not isinstance(try_to_load_from_cache(name, file, revision=commit), str):
                 _download(name, file, commit)
@@ -226,17 +165,10 @@ def fetch_templates(name: str, path: Path) -> None:
 
 
 def _cannot_fetch(name: str, file: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"cannot fetch {file} of tokenizer {name!r}: {_first_line(error)}; try again"
-    )
+    return ConfigError(f"cannot fetch {file} of tokenizer {name!r}: {first_line(error)}; try again")
 
 
 def _download(name: str, file: str, revision: str | None) -> Path:
     from huggingface_hub import hf_hub_download
 
     return Path(hf_hub_download(name, file, revision=revision))
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return short(lines[0], 100).rstrip(".") if lines else type(error).__name__

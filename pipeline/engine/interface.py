@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dataprep.pipeline.errors import short
+from dataprep.pipeline.errors import DataprepError, short
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.types import Ids, Offsets
 
@@ -45,11 +45,12 @@ class EngineFailedError(Exception):
 def failures_told(place: str = "") -> Iterator[None]:
     """Raise EngineFailedError for whatever an engine raises.
 
-    A panic in Rust is not an Exception; lack of memory and signals are not the engine's fault.
+    A panic in Rust is not an Exception; lack of memory and signals are not the engine's fault, and
+    what we say ourselves is said as it is.
     """
     try:
         yield
-    except MemoryError:
+    except (MemoryError, DataprepError):
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":

@@ -7,17 +7,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
 
 from dataprep.pipeline.engine.models import DEFINING
 from dataprep.pipeline.engine.special import CONFIG_FILES
+from dataprep.pipeline.guards.hub import NUM_NEAR, cached_names, nearest
 
-NUM_NEAR = 3
-LIKENESS = 0.6  # of 1
 MOST_BESIDE = 1000  # entries of a folder that are looked at
 
 # Open tokenizers that people use, one of each kind.
@@ -33,18 +30,8 @@ WELL_KNOWN = (
 
 def near_names(name: str) -> list[str]:
     """Return names like this one: of files and folders, then of the hub."""
-    of_hub = nearest(name, {*WELL_KNOWN, *_in_hub_cache()} - {name})
+    of_hub = nearest(name, {*WELL_KNOWN, *cached_names("models")} - {name})
     return [*beside(Path(name)), *of_hub][:NUM_NEAR]
-
-
-def nearest(name: str, candidates: Iterable[str]) -> list[str]:
-    """Return the candidates that are most like a name, with or without what stands before a slash.
-
-    >>> nearest("gpt3", ["openai-community/gpt2", "google-bert/bert-base-uncased"])
-    ['openai-community/gpt2']
-    """
-    found = sorted((-_likeness(name, candidate), candidate) for candidate in candidates)
-    return [candidate for likeness, candidate in found[:NUM_NEAR] if -likeness >= LIKENESS]
 
 
 def beside(path: Path) -> list[str]:
@@ -65,19 +52,3 @@ def _is_tokenizer(path: Path) -> bool:
     if path.suffix in {Path(name).suffix for name in DEFINING} and path.name not in CONFIG_FILES:
         return path.is_file()
     return any((path / name).is_file() for name in DEFINING)
-
-
-def _in_hub_cache() -> Iterator[str]:
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    with suppress(OSError):
-        for folder in os.listdir(HF_HUB_CACHE):
-            kind, *parts = folder.split("--")
-            if kind == "models":
-                yield "/".join(parts)
-
-
-def _likeness(name: str, candidate: str) -> float:
-    wanted = name.lower()
-    parts = {candidate.lower(), candidate.lower().rpartition("/")[2]}
-    return max(SequenceMatcher(None, wanted, part).ratio() for part in parts)

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,11 @@ from dataprep.pipeline.engine.special import AddedToken
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Ids, Offsets
 
+if TYPE_CHECKING:
+    from dataprep.pipeline.engine.models.parsed import ParsedTokenizer
+
 Spelled = tuple[AddedToken, int, int]  # with its first character in a text, and its end
+_Located = tuple[int, tuple[int, int]]  # an id with its characters
 MARK = "\ufdd0"  # in every mark; not a character, so hardly ever in a text
 
 
@@ -37,37 +42,26 @@ class Marked:
 class PlainEngine:
     """`tokenizers`, taking special tokens in texts for text, but marks for the ids they stand for.
 
-    The parser is the same tokenizer, which does find special tokens; `tokenizer` is changed.
+    `parsed` is the same tokenizer, which does find special tokens.
     """
 
     name = "tokenizers"
     version = ""
 
     def __init__(
-        self, files: TokenizerFiles, parser: Any, tokenizer: Any, marks: Mapping[str, Marked]
+        self, files: TokenizerFiles, parsed: ParsedTokenizer, marks: Mapping[str, Marked]
     ) -> None:
-        from tokenizers import AddedToken as Token
-
-        def added(content: str, token: AddedToken, *, special: bool) -> Any:
-            names = ("single_word", "lstrip", "rstrip", "normalized")
-            flags = dict(zip(names, token.flags, strict=True))
-            return Token(content, special=special, **flags)
-
-        self._parser, self._tokenizer = parser, tokenizer
+        self._parsed = parsed
         self._tokens = tokens = {token.id: token for token in files.special}
-        # BOS and EOS may be among the added tokens without being called special there.
-        self._tokenizer.add_special_tokens(
-            [added(token.content, token, special=True) for token in files.special]
-        )
-        self._tokenizer.add_tokens(
-            [added(mark, tokens[marked.id], special=False) for mark, marked in marks.items()]
-        )
-        self._tokenizer.encode_special_tokens = True
+        with failures_told():
+            meant = {mark: tokens[marked.id] for mark, marked in marks.items()}
+            self._plain = parsed.plain(files.special, meant)
         self._marks = marks
-        self._ids = {mark: self._tokenizer.token_to_id(mark) for mark in marks}
+        added = {token.content: token.id for token in self._plain.added_tokens()}
+        self._ids = {mark: added[mark] for mark in marks}
         self._any_mark = re.compile("|".join(map(re.escape, marks)))
         for mark, marked in marks.items():
-            if self._tokenizer.encode(mark, add_special_tokens=False).ids != [self._ids[mark]]:
+            if self._plain.encode([mark])[0].tolist() != [self._ids[mark]]:
                 raise ConfigError(
                     f"the special token {marked.spelled!r} in prepend_text or subfield_separator "
                     f"cannot be told from text, because tokenizer {files.path} rewrites what marks "
@@ -76,23 +70,24 @@ class PlainEngine:
 
     def encode(self, texts: Sequence[str], /) -> tuple[Ids, Offsets]:
         with failures_told():
-            found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-            pairs = zip(texts, found, strict=True)
-            return flatten([self._checked(text, encoding.ids) for text, encoding in pairs])
+            ids, offsets = self._plain.encode(texts)
+            each = (ids[start:stop].tolist() for start, stop in pairwise(offsets.tolist()))
+            pairs = zip(texts, each, strict=True)
+            return flatten([self._checked(text, found) for text, found in pairs])
 
-    def locate(self, text: str) -> tuple[Ids, list[tuple[int, int]]]:
+    def locate(self, text: str) -> tuple[Ids, Sequence[tuple[int, int]]]:
         """Return the ids of a text, marks among them, and the characters that each stands for."""
         with failures_told():
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        if any(text.count(mark) != encoding.ids.count(id) for mark, id in self._ids.items()):
+            ids, places = self._plain.locate(text)
+        if any(text.count(mark) != (ids == id).sum() for mark, id in self._ids.items()):
             raise ValueError(
                 "spells a special token where the tokenizer does not find those of the template "
                 "any more; remove it, or set chat.allow_special_in_content"
             )
-        return np.array(encoding.ids, np.uint32), encoding.offsets
+        return ids, places
 
     def spelled_in(self, text: str) -> Iterator[Spelled]:
-        return spelled_in(self._parser, text, self._tokens)
+        return spelled_in(self._parsed, text, self._tokens)
 
     def without_marks(self, ids: Ids) -> Ids:
         """Return the ids with those that marks stand for."""
@@ -104,10 +99,10 @@ class PlainEngine:
     def _checked(self, text: str, ids: list[int]) -> list[int]:
         """Return the ids of a text in which every mark is found, or else is put back as text."""
         while any(text.count(mark) != ids.count(id) for mark, id in self._ids.items()):
-            encoding = self._tokenizer.encode(text, add_special_tokens=False)
-            found = list(zip(encoding.ids, encoding.offsets, strict=True))
+            located, places = self._plain.locate(text)
+            found = list(zip(located.tolist(), places, strict=True))
 
-            def kept(match: re.Match[str], found: Sequence[Any] = found) -> str:
+            def kept(match: re.Match[str], found: Sequence[_Located] = found) -> str:
                 mark = match[0]
                 is_found = any(
                     id == self._ids[mark] and start < match.end() and match.start() < stop
@@ -118,15 +113,17 @@ class PlainEngine:
             before, text = text, self._any_mark.sub(kept, text)
             if text == before:
                 raise ValueError("a special token of prepend_text is not found in it")
-            ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+            ids = self._plain.encode([text])[0].tolist()
         return ids
 
 
-def spelled_in(parser: Any, text: str, tokens: Mapping[int, AddedToken]) -> Iterator[Spelled]:
+def spelled_in(
+    parsed: ParsedTokenizer, text: str, tokens: Mapping[int, AddedToken]
+) -> Iterator[Spelled]:
     """Yield the special tokens that a text spells, each with its first character and its end."""
     with failures_told():
-        encoding = parser.encode(text, add_special_tokens=False)
-    for id, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
+        ids, places = parsed.locate(text)
+    for id, (start, stop) in zip(ids.tolist(), places, strict=True):
         token = tokens.get(id)
         if token is None:
             continue
@@ -134,19 +131,17 @@ def spelled_in(parser: Any, text: str, tokens: Mapping[int, AddedToken]) -> Iter
         spelled = token.content if token.content in taken else taken.strip()
         if token.in_model:  # the model's "Ġthe" is " the" in the text
             spelled = taken
-        if token.is_unknown and _normal(parser, token, spelled) != _normal(
-            parser, token, token.content
+        if token.is_unknown and _normal(parsed, token, spelled) != _normal(
+            parsed, token, token.content
         ):
             continue
         first = start + taken.find(spelled)
         yield token, first, first + len(spelled)
 
 
-def _normal(parser: Any, token: AddedToken, text: str) -> str:
+def _normal(parsed: ParsedTokenizer, token: AddedToken, text: str) -> str:
     """Return the text as the token is compared with it."""
-    if not token.flags[-1] or parser.normalizer is None:
-        return text
-    return str(parser.normalizer.normalize_str(text)).strip()
+    return parsed.normalize(text).strip() if token.flags[-1] else text
 
 
 def places_of(wanted: Ids, ids: Ids) -> Offsets:

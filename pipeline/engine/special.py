@@ -22,6 +22,7 @@ ROLES = ("bos", "eos", "pad")
 TOKEN_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 ID_FILES = ("config.json", "generation_config.json")
 CONFIG_FILES = (*TOKEN_FILES, *ID_FILES)
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of an added token, as JSON names them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class AddedToken:
     special: bool = False
     is_unknown: bool = False  # also the model's id for what it does not know
     in_model: bool = False  # not an added token: the model makes it of text
-    flags: tuple[bool, ...] = (False,) * 4  # single word, lstrip, rstrip, normalized
+    flags: tuple[bool, ...] = (False,) * len(FLAGS)
 
 
 def read_configs(folder: Path) -> dict[str, bytes]:

@@ -46,6 +46,7 @@ class Crew:
     waiting: list[int]  # in order
     size: int
     new_process: Callable[[], WorkerProcess]
+    keep: Callable[[WorkerProcess], bool]  # for another run, if that may be; it has no job
     describe: Callable[[int], str]
     deaths: Deaths
     timeout: float | None
@@ -62,12 +63,17 @@ class Crew:
         return bool(self.waiting or self.processes)
 
     def hand_out(self) -> None:
-        """Give each process one job before any gets a second; close those without a job."""
+        """Give each process one job before any gets a second; keep or close those without one."""
         for depth in range(1, JOBS_IN_HAND + 1):
             while self.waiting and (process := self._taker(self.waiting[0], depth)) is not None:
                 process.give(self.waiting.pop(0))
         for process in self._active():
-            if not process.jobs:
+            if process.jobs:
+                continue
+            if not self.waiting and self.keep(process):
+                self.processes.remove(process)
+                self.watches.pop(id(process), None)
+            else:
                 process.close()
 
     def _taker(self, job: int, depth: int) -> WorkerProcess | None:

@@ -27,6 +27,7 @@ from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
 from dataprep.pipeline.guards import secrets
 from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
 from dataprep.pipeline.jobs.handed import Handed
+from dataprep.pipeline.jobs.kept import kept_workers
 from dataprep.pipeline.jobs.poison import Deaths
 from dataprep.pipeline.jobs.worker import Message
 from dataprep.pipeline.threads.exits import stopped_at_exit
@@ -79,18 +80,25 @@ def run_local(
     with _signals_held_back():
         from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
+    known, kept = secrets.packed(), kept_workers()
+
     def new_process() -> WorkerProcess:
-        return WorkerProcess(worker, work.absolute(), environment, addresses)
+        process = kept.take(environment, known)
+        if process is None:
+            return WorkerProcess(worker, work.absolute(), environment, addresses)
+        process.take_up(worker, work.absolute())
+        return process
 
     crew = Crew(
         waiting=sorted(jobs),
         size=num_workers,
         new_process=new_process,
+        keep=lambda process: kept.keep(process, known),
         describe=describe,
         deaths=Deaths(work),
         timeout=task_timeout,
     )
-    addresses = Handed(secrets.packed())
+    addresses = Handed(known)
     try:
         while crew.is_busy():
             crew.hand_out()

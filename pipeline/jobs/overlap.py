@@ -43,6 +43,11 @@ def refuse_overlap(out: Path, reads: Iterable[str], folders: Iterable[str] = ())
             raise ConfigError(f"--out {out} lies in the input {path}; name another folder")
 
 
+def lies_in(place: str, folder: str) -> bool:
+    """Return whether a place, which may not be there yet, is a folder or lies in it."""
+    return id_of(folder) in _ids_above(os.path.realpath(place))
+
+
 def _ids_above(folder: str) -> frozenset[FileId | None]:
     """Return the folder and all folders above it."""
     places = (Path(folder), *Path(folder).parents)

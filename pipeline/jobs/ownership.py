@@ -38,7 +38,7 @@ WORK_FILES = {
     "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
     "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
-    "texts": r"errors\.jsonl(\.tmp)?|provenance",
+    "texts": r"(errors\.jsonl|README\.md|index\.json)(\.tmp)?|provenance",
     "texts/provenance": r"[a-z]+\.jsonl?(\.tmp)?",
 }
 
@@ -48,7 +48,7 @@ def check_ours(out: Path) -> None:
     if not out.is_dir():
         return
     check_work(out)
-    for name in (*FOLDERS, MANIFEST):
+    for name in (*_folders(out), MANIFEST):
         if (out / name).is_symlink():
             raise ConfigError(f"{out / name} is a link, which dataprep does not write through")
     is_finished, is_begun = (out / MANIFEST).exists(), (out / WORK / MARK).exists()
@@ -82,9 +82,10 @@ def remove_dataset(out: Path) -> None:
         os.replace(out / MANIFEST, work / REMOVED)
         sync_folder(work)
         sync_folder(out)
+    folders = _folders(out)
     for name in (*_listed_files(out), temporary(out / MANIFEST).name):
         (out / name).unlink(missing_ok=True)
-    for folder in FOLDERS:
+    for folder in folders:
         with suppress(OSError):  # it is not there, or holds a file of somebody else
             (out / folder).rmdir()
     remove_work(work)
@@ -144,16 +145,23 @@ def check_plain(work: Path) -> None:
 
 def _present(out: Path, is_ours: bool) -> Iterator[str]:
     """Yield what is in the folder, by paths: files, and folders, which are none of our files."""
+    known = _folders(out) if is_ours else ()
     for path in sorted(out.iterdir()):
         is_folder = path.is_dir() and not path.is_symlink() and path.name != WORK
-        if not (is_ours and is_folder and path.name in FOLDERS):
+        if not (is_folder and path.name in known):
             yield f"{path.name}/" if is_folder else path.name
-    for folder in FOLDERS if is_ours else ():
+    for folder in known:
         for place, folders, files in os.walk(out / folder, topdown=False):
             inner = [name for name in folders if not os.path.islink(os.path.join(place, name))]
             links = set(folders) - set(inner)
             for name in sorted((*files, *links, *(f"{name}/" for name in inner))):
                 yield os.path.join(os.path.relpath(place, out), name)
+
+
+def _folders(out: Path) -> list[str]:
+    """Return the folders that may hold our files: an export has others."""
+    own = {name.partition("/")[0] for name in _listed_files(out) if "/" in name}
+    return [*FOLDERS, *sorted(own - {*FOLDERS})]
 
 
 def _listed_files(out: Path) -> list[str]:

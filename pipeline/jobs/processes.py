@@ -1,9 +1,11 @@
 """One worker process: a new interpreter that `multiprocess` spawns, and the connection to it.
 
     parent                      worker (`worker.serve`)
+      (module, folder)    ─►                     whose jobs come next
       7                   ─►                     numbers of jobs in the plan
       12                  ─►
-      None                ─►                     there are no more jobs; the worker ends
+      REST                ─►                     there are no more jobs of this run
+      None                ─►                     nor of another; the worker ends
                           ◄─    {"type": …}      messages, then the end of the connection
                           ◄─    steps, records   the `trail`: shared memory
       addresses           ─►                     with their credentials (`secrets`): shared memory
@@ -32,7 +34,7 @@ from dataprep.pipeline.jobs.deaths import STUCK, Death, death_of
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.trail import Doing, Trail
-from dataprep.pipeline.jobs.worker import SAFE_PATH, Message, serve
+from dataprep.pipeline.jobs.worker import REST, SAFE_PATH, Message, serve
 from dataprep.pipeline.threads.exits import UNBROKEN, leave_first
 
 END_SECONDS = 30.0  # that a worker may take to end after it has closed its connection
@@ -49,7 +51,8 @@ class WorkerProcess:
         self.has_failed = False  # it has sent an error, so that it ends without having died
         self._killed_for: Death | None = None
         self._last_words = ""
-        self._environment = environment
+        self.environment = environment
+        self._order = worker, work
         context = get_context("spawn")
         with _standard_numbers_taken():
             self._connection, self._theirs = context.Pipe()
@@ -58,16 +61,22 @@ class WorkerProcess:
         keeps_safe_path = SAFE_PATH in environment or SAFE_PATH in os.environ
         self._process = context.Process(
             target=serve,
-            args=(self._theirs, self._trail, addresses, worker, work),
+            args=(self._theirs, self._trail, addresses),
             kwargs={"parent": os.getpid(), "keeps_safe_path": keeps_safe_path},
             daemon=True,  # an interpreter that exits ends it instead of waiting for it
         )
 
     def start(self) -> None:
+        """Start it, unless it was kept; it begins with what it is to do."""
+        if self._process.pid is None:
+            self._start()
+        self._send(self._order)
+
+    def _start(self) -> None:
         leave_first()  # before multiprocess ends workers and waits for them
         # One at a time: what changes meanwhile belongs to the whole process. Not broken off either:
         # nobody would know of the worker.
-        with UNBROKEN, _standard_numbers_taken(), _like_a_command(self._environment):
+        with UNBROKEN, _standard_numbers_taken(), _like_a_command(self.environment):
             self._process.start()
         self._theirs.close()  # so that the worker's death ends the connection
 
@@ -75,13 +84,22 @@ class WorkerProcess:
         self.jobs.append(job)
         self._send(job)
 
+    def rest(self) -> None:
+        """Let it wait for another run, having no job of this one."""
+        self._send(REST)
+
+    def take_up(self, worker: str, work: Path) -> None:
+        """Let it begin with another run when it is started next."""
+        self._order = worker, work
+
     def close(self) -> None:
         self.is_closed = True
+        self._send(REST)
         self._send(None)
 
-    def _send(self, job: int | None) -> None:
+    def _send(self, what: tuple[str, Path] | int | None) -> None:
         with suppress(ConnectionError):  # it died; `receive` will notice
-            self._connection.send(job)
+            self._connection.send(what)
 
     def signs(self) -> list[Any]:
         """Return what becomes ready when the worker has sent a message or has died."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,6 @@ import msgspec
 from dataprep.pipeline.files import (
     Written,
     commit_files,
-    lost,
     make_folder,
     read_sealed,
     sync_folder,
@@ -95,7 +94,7 @@ def prepare_publication(draft: Draft, work: Path) -> Publication:
     texts = list(_write_texts(draft.texts, work))
     manifest = draft.manifest
     if texts:
-        entries = (FileEntry(path=move.name, **asdict(move.file)) for move in texts)
+        entries = (FileEntry(path=move.name, **move.file.listed) for move in texts)
         manifest = replace(manifest, files=(*manifest.files, *entries))
     publication = Publication(
         fingerprint=manifest.fingerprint,
@@ -130,15 +129,14 @@ def is_possible(publication: Publication, fingerprint: str, out: Path, work: Pat
 
 
 def carry_out(publication: Publication, out: Path, work: Path) -> None:
-    """Move the files and write the manifest, if every file is at its place."""
+    """Move the files and write the manifest, if every file is as it was committed."""
     for folder in publication.folders:
         (out / folder).mkdir(exist_ok=True)
     for path, name, _ in publication.moves:
         if (work / path).exists():  # else a run that was killed has moved it
             os.replace(work / path, out / name)
     for _, name, file in publication.moves:
-        if not file.has_size_at(out / name):
-            raise lost(out / name)
+        file.check_untouched_at(out / name)
     for folder in publication.folders:
         sync_folder(out / folder)
     sync_folder(out)

@@ -28,9 +28,9 @@ M = TypeVar("M", bound=Marker)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     out: Path
-    manifest: Manifest
+    manifest: Manifest = field(repr=False)
     was_complete: bool  # there was nothing to do
-    found: Findings = NOTHING_FOUND  # of this run
+    found: Findings = field(default=NOTHING_FOUND, repr=False)  # of this run
     # Inputs of the same content that were called otherwise when it was made: (then, now).
     moved: tuple[tuple[str, str], ...] = ()
 

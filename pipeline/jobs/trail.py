@@ -42,6 +42,10 @@ class Trail:
 
     def __init__(self) -> None:
         self._attach(anonymous_file("trail"))
+        self.rest()
+
+    def rest(self) -> None:
+        """Note that no job has begun yet."""
         self._write(0, _NONE, None, alone=False, passed=0)
 
     def begin(self, job: int | None) -> None:

@@ -13,6 +13,9 @@ while the next job begins. Commits stay in order, and a job is done when its com
     commit thread         │ commit 7      │ commit 12 …
     messages              │   {"type": "done"}
 
+After its last job a worker is told to rest, and then to end or to begin with the jobs of another
+run; modules that it has imported stay, what `begin` loaded goes.
+
 A job says which records it is about to work on, `{"type": "at", …}`: that is its sign of life, and
 tells where it was if it dies. Messages of this type go to the `trail`, which is nearly free.
 """
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from multiprocess.connection import Connection
 
 SAFE_PATH = "PYTHONSAFEPATH"
+REST = -1  # in the place of a job: there are no more of this run
 Message = Mapping[str, Any]  # {"type": "progress", …}; small: no tokens
 Send = Callable[[Message], None]
 Commit = Callable[[], None]
@@ -66,13 +70,13 @@ def serve(
     connection: Connection,
     trail: Trail,
     addresses: Handed,
-    worker: str,
-    work: Path,
     *,
     parent: int,
     keeps_safe_path: bool,
 ) -> None:
-    """Run the jobs that the connection brings until it brings None."""
+    """Run what the connection brings until it brings None: a worker module and the work folder, the
+    numbers of jobs, REST, and so on."""
+    gc.disable()  # imports leave no garbage
     _die_with_parent(parent)
     _die_first()
     _become_ordinary(keeps_safe_path)
@@ -90,21 +94,39 @@ def serve(
         with lock, _exit_without_parent():
             send_whole(connection.fileno(), data)
 
-    def receive() -> int | None:
+    def receive() -> Any:
         with _exit_without_parent():
-            job: int | None = connection.recv()
-        return job
+            return connection.recv()
 
+    secrets.learn(addresses.read())
+    addresses.close()
+    is_first = True
+    for worker, work in iter(receive, None):
+        jobs = iter(receive, REST)
+        if not _serve_run(worker, work, jobs, send, trail, freezes=is_first):
+            return
+        is_first = False
+        gc.unfreeze()
+        trail.rest()
+
+
+def _serve_run(
+    worker: str, work: Path, jobs: Iterator[int], send: Send, trail: Trail, *, freezes: bool
+) -> bool:
+    """Run the jobs of one run; return whether all is well."""
+    is_well = False
     with _errors_told(send, work, job=None):
-        secrets.learn(addresses.read())
-        addresses.close()
         run: RunJob = import_module(worker).begin(work)
-        gc.freeze()  # what all jobs need stays to the end: garbage is not looked for in it
-        run_in_turn(run, iter(receive, None), send, work, trail)
+        if freezes:  # what all jobs need stays to the end: garbage is not looked for in it
+            gc.freeze()
+            gc.enable()
+        is_well = run_in_turn(run, jobs, send, work, trail)
+    return is_well  # noqa: RET504 (after an error that was told it is still False)
 
 
-def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path, trail: Trail) -> None:
-    """Run each job while the one before it is committed; stop at the first error."""
+def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path, trail: Trail) -> bool:
+    """Run each job while the one before it is committed; stop at the first error. Return whether
+    there was none."""
 
     def begin(job: int) -> Commit | None:
         commit: Commit | None = None
@@ -134,8 +156,9 @@ def run_in_turn(run: RunJob, jobs: Iterator[int], send: Send, work: Path, trail:
             commit = begin(job)
             is_done = committing is None or committing.result()
             if commit is None or not is_done:
-                return
+                return False
             committing = pool.submit(finish, job, commit)
+        return committing is None or committing.result()
 
 
 @contextmanager

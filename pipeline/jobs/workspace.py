@@ -33,7 +33,7 @@ from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
 IDENTITY = "identity.json"
-WORK_VERSION = 5  # of plans and markers: changes with them, so that no run reads those of others
+WORK_VERSION = 6  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 

@@ -173,9 +173,11 @@ def _readings(
             )
         if config is None:
             return HowRead()
-        named = [item.text_separator for item in config.inputs if item.path == file.input]
-        own = named[min(times[number], len(named) - 1)] if named else None
+        same = [i for i, item in enumerate(config.inputs) if item.path == file.input]
+        index = same[min(times[number], len(same) - 1)] if same else None
+        own = None if index is None else config.inputs[index].text_separator
         return HowRead(
+            options={} if index is None else config.how_read(index),
             separator=config.text_separator if own is None else own,
             max_ratio=config.max_ratio,
             max_record_bytes=config.max_record_bytes,

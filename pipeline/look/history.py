@@ -22,7 +22,6 @@ from dataprep.pipeline.storage.entries import RowShard
 from dataprep.pipeline.storage.manifest import (
     MANIFEST,
     AnyShard,
-    EncodedManifest,
     Manifest,
     read_manifest,
 )
@@ -59,7 +58,7 @@ class Published:
 def history_of(folder: Path) -> list[Published]:
     """Return every generation that is there, the newest last."""
     newest = read_manifest(folder)
-    if isinstance(newest, EncodedManifest) or not newest.parts:
+    if not isinstance(newest, Growing) or not newest.parts:
         return [_published(folder, MANIFEST, newest, None)]
     found: list[Published] = []
     before: Growing | None = None
@@ -95,7 +94,7 @@ def _published(folder: Path, name: str, manifest: Manifest, before: Growing | No
 
 def _came(manifest: Manifest, before: list[str]) -> Iterator[Incoming]:
     """Yield the parts that were not there before."""
-    if isinstance(manifest, EncodedManifest) or not manifest.parts:
+    if not isinstance(manifest, Growing) or not manifest.parts:
         yield _incoming(manifest, "", "", slice(None), slice(None))
         return
     shards = offsets_of([part.shards for part in manifest.parts]).tolist()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -43,6 +43,7 @@ class HowRead:
     separator: str = ""
     max_ratio: int = NO_LIMIT
     max_record_bytes: int = NO_LIMIT
+    options: Mapping[str, str] = field(default_factory=dict)  # as in `Source`
 
 
 class KeyValues:
@@ -180,7 +181,10 @@ def _same_source(file: OriginFile, reading: HowRead) -> Source:
     try:
         format_of(file.kind)
         (source,) = find_sources(
-            file.path, separator=reading.separator, max_ratio=reading.max_ratio
+            file.path,
+            separator=reading.separator,
+            max_ratio=reading.max_ratio,
+            options=reading.options,
         )
     except (DataprepError, ValueError) as error:
         raise InputError(f"{file.path} cannot be read again ({error}); {cure}") from None

@@ -5,7 +5,8 @@ ids         at most the largest
 masks       runs ascend to the end of the row; weights are positive numbers
 padding     holds its id, in no mask, of weight 1
 loss        not on the first token of a document, which nothing predicts
-sides       of a document that has two, one after the other; no loss on the encoder side
+sides       of a document that has two, one after the other; no loss on the encoder side, nor on its
+            first token in the document
 """
 
 from __future__ import annotations
@@ -142,6 +143,7 @@ def _all_wrong(
         yield _Wrong(places // layout.capacity, SIDE_INSIDE.format(name))
         if name == "encoder":
             yield _Wrong(np.flatnonzero((side & masks[0]).any(axis=1)), ENCODER_LOSS)
+            yield _Wrong(row[side[row, starts] & rows.first_loss], ENCODER_LOSS)
 
 
 def _wrong_runs(numbers: IntegerLists, kind: MaskKind, capacity: int) -> Iterator[_Wrong]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.look.codes import shard_codes
 from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.look.records import read_records, read_rows
@@ -22,6 +22,7 @@ from dataprep.pipeline.storage.checked import check_file, read_array
 from dataprep.pipeline.storage.documents import decode_documents, index_dtype
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -43,6 +44,11 @@ def stats(
 ) -> dict[str, Any]:
     """Return the numbers of a dataset, or of the generation of this manifest; `between` is called
     now and then with the bytes that were read since."""
+    if isinstance(manifest, ExportedManifest):
+        raise ConfigError(
+            f"{folder} is an export to {manifest.format}; stats are of the dataset that it was "
+            f"made from, {manifest.sources[0].path}"
+        )
     counts = manifest.counts
     result: dict[str, Any] = {
         "kind": manifest.kind,

@@ -27,16 +27,21 @@ from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.manifest import (
     AnyShard,
-    EncodedManifest,
     Manifest,
     check_bytes,
     files_of_shard,
     read_manifest,
     size_of,
 )
+from dataprep.pipeline.storage.parts import Growing
 
 # What the items of a dataset are called in its counts.
-ITEMS = {"tokenized": "documents_written", "packed": "rows", "encoded": "documents_written"}
+ITEMS = {
+    "tokenized": "documents_written",
+    "packed": "rows",
+    "encoded": "documents_written",
+    "exported": "records",
+}
 MOST_NAMED = 5  # files, in a comparison
 
 
@@ -64,7 +69,7 @@ def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
     all generations are checked, and the newest is counted.
     """
     manifest = read_manifest(folder)
-    if isinstance(manifest, EncodedManifest) or not manifest.parts:
+    if not isinstance(manifest, Growing) or not manifest.parts:
         return _verify_whole(folder, manifest, between)
     generations = generations_of(folder, manifest)
     unreadable = check_growth(folder, generations)
@@ -87,7 +92,7 @@ def verify(folder: Path, between: Between = lambda num_bytes: None) -> Verified:
 
 def _parts_read(folder: Path, manifest: Manifest) -> list[tuple[str, Manifest]]:
     """Return every dataset that is read: of one that grows, the parts of all generations."""
-    if isinstance(manifest, EncodedManifest) or not manifest.parts:
+    if not isinstance(manifest, Growing) or not manifest.parts:
         return [("", manifest)]
     paths = parts_named(folder, generations_of(folder, manifest))
     return [(path, read_manifest(folder / path)) for path in paths]

@@ -20,7 +20,14 @@ from pathlib import Path
 
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import near_path, why_unusable
-from dataprep.pipeline.media.endings import endings_of, is_packed_tar, is_tar, is_wanted, stem
+from dataprep.pipeline.media.endings import (
+    endings_of,
+    is_packed_tar,
+    is_tar,
+    is_wanted,
+    medium_of,
+    stem,
+)
 from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
@@ -134,6 +141,8 @@ def _in_folder(path: str, spec: str, search: _Search) -> list[FoundMedia]:
         )
     if hub.is_saved(path) or dataset_around(path):
         return _tables(path, search)
+    if kind_of(path):
+        raise InputError(f"{spec} is a {kind_of(path)} dataset, which holds tokens and no media")
     names = list(walk(path, search.left_out))
     refuse_orphans([os.path.join(path, name) for name in names], spec)
     found = _sorted(path, names, names, spec, search)
@@ -169,6 +178,12 @@ def _sorted(
     for name in tables:
         found += _tables(os.path.join(folder, name), search)
     if not found:
+        other = next((name for name in names if medium_of(name)), "")
+        if other:
+            raise InputError(
+                f"no file to encode in {spec}: this encoder is for {search.kind}, and {other} is a "
+                f"{medium_of(other)}; dataprep encode --list tells which encoder is for what"
+            )
         raise InputError(
             f"no file to encode in {spec}; known endings: {endings_of(search.kind)} .tar "
             f"{' '.join(table_endings())}"

@@ -1,7 +1,7 @@
 """Import the packages that decode media when they are first needed.
 
 needed("soundfile")    the module, or a ConfigError if it is not installed:
-                       sounds need soundfile; pip install 'dataprep-jax[audio]'
+                       sounds need soundfile; pip install soundfile soxr
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.guards.extras import how_to_install
 
 # Module: the media that need it, the package, the extra that brings it.
 _PACKAGES = {
@@ -25,4 +26,4 @@ def needed(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         media, package, extra = _PACKAGES[module]
-        raise ConfigError(f"{media} need {package}; pip install 'dataprep-jax[{extra}]'") from None
+        raise ConfigError(f"{media} need {package}; {how_to_install(extra)}") from None

@@ -11,7 +11,8 @@ says so. The parent itself reads the little that it needs, since such a map woul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
-from dataprep.pipeline.pack.inputs import FileChecks
+from dataprep.pipeline.errors import ConfigError, CorruptError, DataprepError
+from dataprep.pipeline.pack.inputs import FileChecks, changed_input
 from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.selection import DocumentSelection
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of
@@ -82,7 +83,7 @@ class Corpus:
         ]
         self._starts = offsets_of([shard.num_documents for _, shard, _ in self._entries])
         self._open: dict[int, _Shard] = {}
-        self._used: set[int] = set()  # shards, since `check_unchanged`
+        self._used: set[int] = set()  # shards, since `unchanged` was left
 
     def mark_checks_in(self, marks: Path) -> None:
         """From now on, mark the files that were checked in this folder."""
@@ -100,16 +101,25 @@ class Corpus:
             return str(folder)
         return self.selection.changed() if self.selection else ""
 
-    def check_unchanged(self) -> None:
-        """Raise InputError if a file that was read since the last call has changed meanwhile."""
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Raise InputError if a file that the body reads changes meanwhile, whatever comes of it:
+        other numbers may point anywhere."""
+        try:
+            yield
+        except DataprepError:  # says itself what is wrong
+            raise
+        except Exception:
+            self._check_unchanged()
+            raise
+        self._check_unchanged()
+
+    def _check_unchanged(self) -> None:
         for number in sorted(self._used):
             folder, shard, _ = self._entries[number]
             for entry in (shard, shard.index):
                 if self._checks.has_changed(folder, entry):
-                    raise InputError(
-                        f"{folder / entry.path} changed while it was read; "
-                        "run the same command again when nothing writes to it"
-                    )
+                    raise changed_input(folder / entry.path)
         self._used.clear()
 
     @property

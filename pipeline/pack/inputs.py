@@ -19,11 +19,26 @@ from typing import IO
 
 import xxhash
 
-from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.checked import check_file, check_size
-from dataprep.pipeline.storage.manifest import AnyFile
+from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.storage.checked import check_file, state_of
+from dataprep.pipeline.storage.manifest import AnyFile, TokenizedManifest, files_of
 
 CHECKED = "checked"  # folder of marks, in the work folder
+
+
+def contents_of(manifest: TokenizedManifest) -> str:
+    """Return what all files of a dataset are known by together.
+
+    What tokenize made of the same inputs may differ: records that killed its workers are left out.
+    """
+    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
+
+
+def changed_input(path: Path) -> InputError:
+    return InputError(
+        f"{path} changed while it was read; run the same command again when nothing writes to it"
+    )
 
 
 class FileChecks:
@@ -78,9 +93,8 @@ def _check_unmarked(folder: Path, entry: AnyFile, mark: IO[str]) -> str:
 
 
 def _state_of(folder: Path, entry: AnyFile) -> str:
-    """Return what is different after the file was written to or replaced."""
-    found = check_size(folder, entry)
-    return f"{entry.xxh3_128} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}\n"
+    """Return what is different after the file was written to or replaced, as a mark says it."""
+    return f"{entry.xxh3_128} {' '.join(map(str, state_of(folder, entry)))}\n"
 
 
 @contextmanager

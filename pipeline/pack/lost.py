@@ -95,12 +95,12 @@ def lost_lines(corpus: Corpus, found: Iterable[Lost]) -> Iterator[str]:
     counts = [manifest.counts["documents_written"] for manifest in corpus.manifests]
     starts = np.concatenate(([0], np.cumsum(counts)))
     names = [json.dumps(str(folder)) for folder in corpus.folders]
-    for part in found:
-        corpus.check_unchanged()
-        dataset = np.searchsorted(starts, part.document, side="right") - 1
-        columns = (dataset, part.document - starts[dataset], part.kept, part.lost)
-        for i, document, kept, lost in zip(*(c.tolist() for c in columns), strict=True):
-            yield (
-                f'{{"dataset": {names[i]}, "document": {document}, "kept": {kept}, '
-                f'"lost": {lost}}}\n'
-            )
+    with corpus.unchanged():
+        for part in found:
+            dataset = np.searchsorted(starts, part.document, side="right") - 1
+            columns = (dataset, part.document - starts[dataset], part.kept, part.lost)
+            for i, document, kept, lost in zip(*(c.tolist() for c in columns), strict=True):
+                yield (
+                    f'{{"dataset": {names[i]}, "document": {document}, "kept": {kept}, '
+                    f'"lost": {lost}}}\n'
+                )

@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.configs.pack import PackConfig
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.files import lost
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus
+from dataprep.pipeline.pack.inputs import contents_of
 from dataprep.pipeline.pack.lost import Lost, find_lost, lost_lines
 from dataprep.pipeline.pack.pieces import DocumentPieces
-from dataprep.pipeline.pack.plan import PackPlan
+from dataprep.pipeline.pack.plan import PackPlan, PackTask
 from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.alike import sections_of, user_of
+from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import ends_dtype
 from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
     PackedManifest,
-    TokenizedManifest,
-    files_of,
 )
 from dataprep.pipeline.storage.masks import blocks_among
-from dataprep.pipeline.storage.provenance import LOST
+from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
+from dataprep.pipeline.storage.readme import README, README_TEXT
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
@@ -40,6 +43,8 @@ NEUTRAL: dict[str, Any] = {
     "select": {"file"},  # its bytes do
 }
 
+Committed = tuple[PackTask, RowsMarker]
+
 
 def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
     """Return the inputs and the config that decide the dataset; the fingerprint is their hash."""
@@ -48,14 +53,9 @@ def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
         "kind": "packed",
         "config": config.model_dump(mode="json", exclude=NEUTRAL),
         "sources": [manifest.fingerprint for manifest in corpus.manifests],
-        # What tokenize made of its inputs may differ: records that killed its workers are left out.
-        "contents": [_contents(manifest) for manifest in corpus.manifests],
+        "contents": [contents_of(manifest) for manifest in corpus.manifests],
         **({"selection": corpus.selection.xxh3_128} if corpus.selection else {}),
     }
-
-
-def _contents(manifest: TokenizedManifest) -> str:
-    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
 
 
 def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], work: Path) -> Draft:
@@ -63,7 +63,7 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
     full = [(task, marker) for task, marker in committed if marker.num_rows]
     every = [marker for _, marker in committed]
     left_out = corpus.selection.counts() if corpus.selection else {}
-    counts = {**_counts(plan, every), **_fates(corpus, plan, work, every), **left_out}
+    counts = {**_counts(plan, every), **_fates(corpus, plan, committed, work), **left_out}
     counts["documents_read"] += sum(left_out.values())
     return Draft(
         manifest=_manifest(corpus, plan, every, counts),
@@ -80,39 +80,51 @@ def make_draft(corpus: Corpus, plan: PackPlan, markers: Markers[RowsMarker], wor
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in plan.origins.items()),
         ],
-        texts=_texts(corpus, plan, work, counts),
+        texts=_texts(corpus, committed, work, counts),
     )
 
 
 def _texts(
-    corpus: Corpus, plan: PackPlan, work: Path, counts: Mapping[str, int]
-) -> dict[str, Iterator[str]]:
-    """Return the list of documents of which tokens are lost, if there are any."""
+    corpus: Corpus, committed: Sequence[Committed], work: Path, counts: Mapping[str, int]
+) -> dict[str, Iterable[str]]:
+    """Return the card, and the list of documents of which tokens are lost, if there are any."""
+    card = {README: [README_TEXT]}
     if not counts["documents_truncated"] + counts["documents_dropped"]:
-        return {}
-    return {LOST: lost_lines(corpus, find_lost(corpus, _windows(plan, work), corpus.selection))}
+        return {**card}
+    windows = _windows(committed, work)
+    return {**card, LOST: lost_lines(corpus, find_lost(corpus, windows, corpus.selection))}
 
 
-def _windows(plan: PackPlan, work: Path) -> Iterator[DocumentPieces]:
+def _windows(committed: Sequence[Committed], work: Path) -> Iterator[DocumentPieces]:
     """Yield what is in the rows of each window."""
-    for _, tasks in groupby(plan.tasks, key=lambda task: task.window):
-        stems = [stem_of(work, task_name(task)) for task in tasks]
-        files = [shard_file(stem, 0, ENDINGS["provenance"]) for stem in stems]
-        pieces = np.concatenate([np.load(file) for file in files])
+    for _, tasks in groupby(committed, key=lambda each: each[0].window):
+        pieces = np.concatenate([_pieces(work, *each) for each in tasks])
         names = ("document", "start", "length")
         yield DocumentPieces(**{name: pieces[name].astype(np.int64) for name in names})
 
 
+def _pieces(work: Path, task: PackTask, marker: RowsMarker) -> NDArray[Any]:
+    """Return the pieces of a task's rows, as its worker committed them."""
+    path = shard_file(stem_of(work, task_name(task)), 0, ENDINGS["provenance"])
+    entry = FileEntry(path=path.name, **marker.files["provenance"].listed)
+    try:
+        return read_array(path.parent, entry, ROW_PIECE)
+    except CorruptError:
+        raise lost(path) from None
+
+
 def _fates(
-    corpus: Corpus, plan: PackPlan, work: Path, markers: Sequence[RowsMarker]
+    corpus: Corpus, plan: PackPlan, committed: Sequence[Committed], work: Path
 ) -> dict[str, int]:
     """Count documents by what became of them: by the plan, or, where rows of it were left out, by
     what is in the others."""
     counts = plan.counts
     dropped, truncated = counts.documents_dropped, counts.documents_truncated
     split = counts.documents_split
-    if sum(marker.num_rows for marker in markers) < counts.rows:
-        found = list(_sums(find_lost(corpus, _windows(plan, work), corpus.selection)))
+    if sum(marker.num_rows for _, marker in committed) < counts.rows:
+        with corpus.unchanged():
+            windows = _windows(committed, work)
+            found = list(_sums(find_lost(corpus, windows, corpus.selection)))
         dropped, truncated, split = (sum(column) for column in zip(*found, strict=True))
     return {
         "documents_written": counts.documents - dropped,
@@ -168,7 +180,7 @@ def _manifest(
         shards=tuple(_shard_entry(marker, i, len(full)) for i, marker in enumerate(full)),
         counts=counts,
         identity=dict(identity),
-        files=tuple(FileEntry(path=name, **asdict(file)) for name, file in plan.origins.items()),
+        files=tuple(FileEntry(path=name, **file.listed) for name, file in plan.origins.items()),
     )
 
 
@@ -213,7 +225,7 @@ def _name(role: str, number: int, count: int) -> str:
 
 
 def _shard_entry(marker: RowsMarker, number: int, count: int) -> RowShard:
-    files = {role: asdict(written) for role, written in marker.files.items()}
+    files = {role: written.listed for role, written in marker.files.items()}
     return RowShard(
         path=_name("shards", number, count),
         first_document=0,

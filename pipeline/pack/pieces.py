@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.ragged import numbers_within, owner_of
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import Mask, Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,12 @@ class DocumentPieces:
     start: Offsets  # i64[p], the first token that is taken of the document, after the head
     length: Offsets  # i64[p], the head included
     head: Offsets | None = None  # i64[p], less than the length; None: 0 of all
+
+    @property
+    def begins_document(self) -> Mask:
+        """Return which pieces begin with the first token of their document."""
+        begins: Mask = self.start == 0
+        return begins if self.head is None else begins | (self.head > 0)
 
     def __getitem__(self, key: Any) -> DocumentPieces:
         return DocumentPieces(

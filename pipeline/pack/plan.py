@@ -34,7 +34,7 @@ from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
+from dataprep.pipeline.pack.inputs import CHECKED, FileChecks, contents_of
 from dataprep.pipeline.pack.origins import write_origins
 from dataprep.pipeline.pack.selected import PlannedDocuments, planned_of
 from dataprep.pipeline.pack.strategies import (
@@ -74,6 +74,7 @@ class PackPlan:
     """What workers are told; what is in each row stands in files beside it."""
 
     folders: tuple[str, ...]
+    contents: tuple[str, ...]  # what the datasets in these folders are known by
     config: PackConfig
     capacity: int
     pad: int
@@ -127,8 +128,8 @@ def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) ->
     plan = find_plan(work, PackPlan)
     if plan is None or not _is_whole(plan, work):
         report("plan", {"documents": planned_of(corpus).num_documents})
-        plan = _new_plan(corpus, config, folders, work)
-        corpus.check_unchanged()
+        with corpus.unchanged():
+            plan = _new_plan(corpus, config, folders, work)
     # The same datasets may have moved since.
     plan = replace(plan, folders=folders)
     write_plan(work, plan)
@@ -158,6 +159,7 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
             tasks.append(PackTask(index=len(tasks), window=number, start=start, stop=stop))
     return PackPlan(
         folders=tuple(folders),
+        contents=tuple(map(contents_of, corpus.manifests)),
         config=config,
         capacity=config.seq_len + 1,
         pad=_pad_id(corpus, config),

@@ -85,7 +85,8 @@ def pack_plan_of(config: PackConfig) -> Counts:
 
 
 def _counts_of(corpus: Corpus, config: PackConfig) -> Counts:
-    return sum((window.counts for window in plan_rows(corpus, config)), Counts())
+    with corpus.unchanged():
+        return sum((window.counts for window in plan_rows(corpus, config)), Counts())
 
 
 def _corpus(config: PackConfig) -> Corpus:

@@ -2,6 +2,7 @@
 
 row      piece 0: a b c | piece 1: d e | padding
 loss     as in the document, but never on the first token of a piece: a and d
+first    whether a and d had loss, where they are the first tokens of documents
 runs     over the whole row, so that a mask can be read without the pieces
 """
 
@@ -29,10 +30,11 @@ def build_rows(
     capacity: int,
     pad: int,
     quirks: RowQuirks,
+    is_first: bool = True,
 ) -> tuple[Rows, Offsets]:
     """Return the rows, and the targets in each: loss tokens that are not the row's first.
 
-    `row_offsets` cut the pieces into rows.
+    `row_offsets` cut the pieces into rows; `is_first`: these are the first rows of the dataset.
     """
     num_rows = len(row_offsets) - 1
     row = owner_of(np.diff(row_offsets))
@@ -46,9 +48,14 @@ def build_rows(
     corpus.copy_tokens(pieces, tokens, (row * capacity + places) * itemsize)
     masks = []
     num_targets = np.zeros(num_rows, np.int64)
+    first_loss = np.zeros(len(row), np.bool_)
     for name in corpus.masks:
         parts = corpus.mask_parts(name, pieces)
         if name == "loss":
+            begins = pieces.begins_document
+            if quirks.rows_share:  # what begins a row has ended the row before
+                begins &= (places > 0) | (is_first & (row == 0))
+            first_loss = parts.value[_first_parts(parts)] & begins
             parts = _final_loss(parts, pieces, capacity, quirks)
             num_targets = _count_targets(parts, row, places, num_rows)
         masks.append(_row_numbers(parts, row, left_padding, used, capacity, MASKS[name]))
@@ -56,6 +63,7 @@ def build_rows(
         tokens=tokens,
         left_padding=left_padding,
         ends=IntegerLists(values=places + pieces.length, offsets=row_offsets),
+        first_loss=first_loss,
         masks=tuple(masks),
     )
     return rows, num_targets
@@ -75,9 +83,7 @@ def _final_loss(
 def _without_first(parts: MaskParts, num_pieces: int) -> MaskParts:
     """Make the first token of every piece a part of its own, without loss."""
     lengths = parts.length.copy()
-    full = np.flatnonzero(lengths > 0)
-    _, firsts = np.unique(parts.piece[full], return_index=True)
-    lengths[full[firsts]] -= 1
+    lengths[_first_parts(parts)] -= 1
     piece = np.concatenate((np.arange(num_pieces), parts.piece))
     order = np.argsort(piece, kind="stable")
     return MaskParts(
@@ -85,6 +91,13 @@ def _without_first(parts: MaskParts, num_pieces: int) -> MaskParts:
         value=np.concatenate((np.zeros(num_pieces, bool), parts.value))[order],
         length=np.concatenate((np.ones(num_pieces, np.int64), lengths))[order],
     )
+
+
+def _first_parts(parts: MaskParts) -> Offsets:
+    """Return which part has the first token of each piece."""
+    full = np.flatnonzero(parts.length > 0)
+    piece = parts.piece[full]
+    return full[np.append(True, piece[1:] != piece[:-1])] if len(full) else full
 
 
 def _shifted(parts: MaskParts, which: Mask) -> MaskParts:
@@ -104,9 +117,7 @@ def _count_targets(parts: MaskParts, row: Offsets, places: Offsets, num_rows: in
     lost = parts.value & (parts.length > 0)
     np.add.at(counts, row[parts.piece[lost]], parts.length[lost])
     # The first token of a row is not a target, so loss there (LWM's stream) does not count.
-    full = np.flatnonzero(parts.length > 0)
-    _, firsts = np.unique(parts.piece[full], return_index=True)
-    first = full[firsts]
+    first = _first_parts(parts)
     at_start = parts.value[first] & (places[parts.piece[first]] == 0)
     np.subtract.at(counts, row[parts.piece[first[at_start]]], 1)
     return counts

@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import CHECKED
+from dataprep.pipeline.pack.inputs import CHECKED, changed_input, contents_of
 from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
@@ -83,10 +83,16 @@ def run_task(
     )
     sums = _Sums()
     batch_rows = max(1, BATCH_TOKENS // plan.capacity)
-    with planned.mapped(task.window) as arrays:
-        for pieces, row_offsets in _in_batches(task, arrays, batch_rows):
+    with corpus.unchanged(), planned.mapped(task.window) as arrays:
+        for first, pieces, row_offsets in _in_batches(task, arrays, batch_rows):
             rows, num_targets = build_rows(
-                corpus, pieces, row_offsets, capacity=plan.capacity, pad=plan.pad, quirks=quirks
+                corpus,
+                pieces,
+                row_offsets,
+                capacity=plan.capacity,
+                pad=plan.pad,
+                quirks=quirks,
+                is_first=task.index == 0 and first == task.start,
             )
             records = encode_rows(rows, layout)
             drop = plan.config.drop_empty_targets
@@ -97,7 +103,6 @@ def run_task(
             report.count(rows=len(records), num_bytes=sum(map(len, records)))
             send(at(None))
     report.flush()
-    corpus.check_unchanged()
 
     def commit() -> None:
         writer.close()
@@ -108,15 +113,16 @@ def run_task(
 
 def _in_batches(
     task: PackTask, arrays: dict[str, NDArray[Any]], batch_rows: int
-) -> Iterator[tuple[DocumentPieces, Offsets]]:
-    """Yield the pieces of a task's rows, and the offsets that cut them into rows, in batches."""
+) -> Iterator[tuple[int, DocumentPieces, Offsets]]:
+    """Yield the first row of each batch in its window, the pieces of the rows, and the offsets that
+    cut them into rows."""
     row_offsets = arrays.pop("row_offsets")
     for first in range(task.start, task.stop, batch_rows):
         offsets = np.array(row_offsets[first : min(first + batch_rows, task.stop) + 1], np.int64)
         pieces = DocumentPieces(
             **{name: np.array(a[offsets[0] : offsets[-1]], np.int64) for name, a in arrays.items()}
         )
-        yield pieces, offsets - offsets[0]
+        yield first, pieces, offsets - offsets[0]
 
 
 class _Sums:
@@ -184,6 +190,11 @@ def begin(work: Path) -> RunJob:
         maps=True,
         all_masks=plan.config.all_masks,
     )
+    for folder, manifest, planned_of in zip(
+        corpus.folders, corpus.manifests, plan.contents, strict=True
+    ):
+        if contents_of(manifest) != planned_of:
+            raise changed_input(folder)
     planned = PlannedRows(plan, work)
 
     def run(job: int, send: Send) -> Commit:

@@ -13,5 +13,6 @@ config ─► chain         the steps, in order: encode, tokenize and pack each 
                         versions of parts lack them, masking overwrites them
           summary       a whole run; what was done, for people, scripts and Prometheus
           init          data ─► a config for it, by `sniff`; commented: the file that it becomes
+          datasets      all that a run has made, one by one
           clean         what can be removed: unfinished work, old generations
 """

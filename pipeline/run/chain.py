@@ -12,6 +12,7 @@ So a run that is killed goes on where it was, and one that finds nothing new doe
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +21,18 @@ from pathlib import Path
 
 from dataprep.configs.pack import PackConfig, SelectConfig
 from dataprep.configs.run import RunConfig
-from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import disk_errors_named
+from dataprep.pipeline.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptError,
+    DataprepError,
+    InputError,
+    counted,
+)
+from dataprep.pipeline.files import disk_errors_named, local_paths
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs.overlap import lies_in
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
 from dataprep.pipeline.run.forgotten import keys_needed, read_ledger
@@ -43,6 +52,7 @@ from dataprep.pipeline.storage.parts import G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 
 CODES, TOKENIZED, PACKED = "codes", "tokenized", "packed"
+OF_A_CORPUS = (ConfigError, InputError, ConflictError, CorruptError)  # others can go on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +127,8 @@ class PlannedStep:
 
 # Called when a step is about to work; returns what its progress is reported to.
 Begin = Callable[[Todo], Report]
+# Called when a step fails: then the other corpora go on.
+Fail = Callable[[ChainStep, DataprepError], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +153,19 @@ class StepChain:
             config = self.config.tokenize(name)
             for given in (*(item.path for item in config.inputs), *config.encode.inputs):
                 _refuse_around(Path(self.config.out), given)
+                _refuse_inside(Path(self.config.out), given)
 
     def steps(self) -> Iterator[ChainStep]:
-        """Yield the steps, in order."""
+        """Yield the steps, in order.
+
+        Whether a document is a duplicate is known when all documents are there: then all are
+        tokenized before the first are packed.
+        """
+        found = self._by_corpus()
+        is_last = self.config.dedup != "none"
+        return iter(sorted(found, key=lambda step: is_last and step.verb == "pack"))
+
+    def _by_corpus(self) -> Iterator[ChainStep]:
         for corpus in self.config.names:
             if self.config.tokenize(corpus).encode.inputs:
                 yield ChainStep(verb="encode", corpus=corpus, folder=f"{corpus}/{CODES}")
@@ -168,17 +190,32 @@ class StepChain:
             if todo.reasons and step.verb != "pack":
                 changing[step.corpus] = step.folder
 
-    def run(self, begin: Begin) -> Iterator[Done]:
+    def run(self, begin: Begin, fail: Fail) -> Iterator[Done]:
         """Do what is to be done; yield each step when it is done. The caller holds the lock."""
+        failed = set[str]()
         for step in self._chosen():
-            began = time.monotonic()
-            out = self._place(step.folder)
-            with disk_errors_named(Path(self.config.out)):
-                planned = self._plan(step, writes=True)
-                todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
-                manifests = planned.settle(begin(todo) if planned.reasons else silent)
-            seconds = time.monotonic() - began
-            yield Done(todo=todo, out=out, manifests=manifests, seconds=seconds)
+            if step.corpus in failed:
+                continue
+            try:
+                done = self._do(step, begin)
+            except OF_A_CORPUS as error:
+                failed.add(step.corpus)
+                fail(step, error)
+            else:
+                yield done
+
+    def _do(self, step: ChainStep, begin: Begin) -> Done:
+        began = time.monotonic()
+        with disk_errors_named(Path(self.config.out)):
+            planned = self._plan(step, writes=True)
+            todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
+            manifests = planned.settle(begin(todo) if planned.reasons else silent)
+        return Done(
+            todo=todo,
+            out=self._place(step.folder),
+            manifests=manifests,
+            seconds=time.monotonic() - began,
+        )
 
     def _chosen(self) -> Iterator[ChainStep]:
         return (step for step in self.steps() if not self.only or {*step.names} & {*self.only})
@@ -221,15 +258,16 @@ class StepChain:
         if documents is None:
             raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
         assert step.pack is not None
+        if writes:
+            Selections(config=self.config).replace_lost()
         wanted = []
         finished = finished_parts(place, TokenizedManifest)
         originals = {part.fingerprint: place / name for name, part in finished}
         for folder, part in parts_of(place, documents):
             chosen = self._selected(step, folder, part, writes=writes)
             if chosen is None:
-                return PlannedParts(
-                    kind=PackedManifest, parts=(), reasons=("documents that are not selected yet",)
-                )
+                why = self._why_unselected(step, documents)
+                return PlannedParts(kind=PackedManifest, parts=(), reasons=(why,))
             now, before = (
                 step.pack.model_copy(
                     update={"inputs": (str(folder),), "all_masks": True, "select": select}
@@ -240,6 +278,16 @@ class StepChain:
             original = originals.get(origin_of(part)["fingerprint"]) if len(gone) else None
             wanted.append(PackOf(config=now, before=before, forgotten=gone, original=original))
         return plan_packed(self._place(step.folder), wanted)
+
+    def _why_unselected(self, step: ChainStep, documents: TokenizedManifest) -> str:
+        """Return why it is not known yet which documents are packed."""
+        have = current(self._place(step.folder), PackedManifest)
+        if have is None:
+            return "it is not there yet"
+        more = len(documents.parts) - len(have.parts)
+        if more > 0:
+            return f"{counted(more, 'part')} more"
+        return "splits or dedup are others than before, or what they selected is lost"
 
     def _selected(
         self, step: ChainStep, folder: Path, part: TokenizedManifest, *, writes: bool
@@ -271,10 +319,21 @@ def _of_parts(out: Path, planned: PlannedParts[G]) -> PlannedStep:
 def _refuse_around(out: Path, given: str) -> None:
     """Raise a ConfigError if an input is a folder, or all files below one, that `out` lies in."""
     above, stars, _ = given.partition("**")
-    folder = os.path.realpath(os.path.expanduser((above or os.curdir) if stars else given))
-    is_folder = os.path.isdir(folder)
-    if is_folder and Path(os.path.realpath(out)).is_relative_to(folder):
+    folder = os.path.expanduser((above or os.curdir) if stars else given)
+    if os.path.isdir(folder) and lies_in(str(out), folder):
         raise ConfigError(
             f"out {out} lies in the input {given}, so that a run would read what the last one "
             f"wrote; name another out, or the files: {os.path.join(given, '*.jsonl')}"
         )
+
+
+def _refuse_inside(out: Path, given: str) -> None:
+    """Raise a ConfigError if an input lies in `out`, by whatever name."""
+    for path in local_paths(given):
+        fixed = re.split(r"[*?[]", path)[0]
+        place = path if fixed == path else os.path.dirname(fixed)
+        if os.path.lexists(place) and out.exists() and lies_in(place or os.curdir, str(out)):
+            raise ConfigError(
+                f"the input {given} lies in out {out}, whose files are dataprep's; move it away, "
+                "or name another out"
+            )

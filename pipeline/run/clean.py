@@ -28,6 +28,7 @@ from dataprep.pipeline.files import FileId, disk_errors_named, sync_folder, temp
 from dataprep.pipeline.jobs.ownership import check_ours, check_work, remove_dataset, remove_work
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import CODES, PACKED, TOKENIZED
+from dataprep.pipeline.run.datasets import datasets_below
 from dataprep.pipeline.run.listed import (
     begun_or_made,
     current_names,
@@ -35,7 +36,7 @@ from dataprep.pipeline.run.listed import (
     is_of_codes,
     list_of,
 )
-from dataprep.pipeline.run.parts import part_folders
+from dataprep.pipeline.run.parts import number_in, part_folders
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, Growing
 
@@ -43,7 +44,6 @@ UNFINISHED = "unfinished work"
 UNNAMED = "parts that no kept generation names"
 REASONS = (UNFINISHED, UNNAMED)  # in the order in which they are freed
 
-MAX_DEPTH = 2  # of the datasets below the folder of a run: CORPUS/packed-2048-train
 _GENERATION = re.compile(r"([0-9]{5,})\.json(\.tmp)?")
 _FOLDER = re.compile(rf"{CODES}|{TOKENIZED}|{PACKED}-[0-9]+(-.*)?")
 
@@ -80,7 +80,7 @@ def clean(place: Path, *, keep: int | None = None, go: bool = False) -> Cleaned:
     if not place.is_dir():
         raise ConfigError(f"{place} is not a folder; name a dataset or the out folder of a run")
     with _run_locked(place), ExitStack() as locks:
-        datasets = list(_datasets(place, MAX_DEPTH))
+        datasets = list(datasets_below(place))
         if not datasets:
             raise ConfigError(
                 f"{place} holds no dataset; name a dataset or the out folder of a run"
@@ -97,6 +97,30 @@ def clean(place: Path, *, keep: int | None = None, go: bool = False) -> Cleaned:
                 for item in weighed:
                     item.remove()
     return Cleaned(leftovers=weighed, kept_back=tuple(kept_back), was_removed=go)
+
+
+def free_replaced(out: Path) -> None:
+    """Remove parts that were made only to take documents out of them: they hold what is forgotten.
+
+    No generation names them, but a version without those documents. The caller holds the lock.
+    """
+    for dataset in datasets_below(out):
+        if is_of_codes(dataset) or not (dataset / MANIFEST).exists():
+            continue
+        parts = part_folders(dataset)
+        if not any("-" in part.name for part in parts):
+            continue
+        named = {name for _, file in _generations(dataset) for name in _named_in(dataset, file)}
+        versions = {number_in(name) for name in named if "-" in name}
+        for part in parts:
+            is_named = f"{PARTS}/{part.name}" in named
+            if not is_named and "-" not in part.name and number_in(part.name) in versions:
+                check_ours(part)
+                _remove_part(part)
+
+
+def _named_in(dataset: Path, file: Path) -> set[str]:
+    return _named_by(dataset, f"{GENERATIONS}/{file.name}")[1] if file.suffix == ".json" else set()
 
 
 # --- where to look ---
@@ -117,19 +141,6 @@ def _run_locked(place: Path) -> Iterator[None]:
         yield
 
 
-def _datasets(folder: Path, depth: int) -> Iterator[Path]:
-    """Yield the datasets, finished or not, that a folder is or has below it."""
-    if any((folder / name).exists() for name in (MANIFEST, WORK, PARTS)):
-        yield folder
-        return
-    if depth:
-        with os.scandir(folder) as entries:
-            inside = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
-        for name in inside:
-            if not name.startswith("."):
-                yield from _datasets(folder / name, depth - 1)
-
-
 # --- what is left over in one dataset ---
 
 
@@ -148,14 +159,21 @@ def _left_in_grown(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
     is_there = (dataset / MANIFEST).exists()
     newest, named = _named_by(dataset, MANIFEST) if is_there else (-1, set[str]())
     oldest = 0 if keep is None else newest - keep + 1
+    strays = list[Path]()
     for number, file in _generations(dataset):
         if number > newest or file.suffix == ".tmp":  # never published: the next run writes it
-            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+            strays.append(file)
         elif number >= oldest:
             named |= _named_by(dataset, f"{GENERATIONS}/{file.name}")[1]
     stray = temporary(dataset / MANIFEST)
     if stray.is_file() and not stray.is_symlink():
-        yield Leftover(path=stray, reason=UNFINISHED, remove=partial(_remove_file, stray))
+        strays.append(stray)
+    is_ours = is_there or any(map(_is_whole, part_folders(dataset)))
+    for file in strays:
+        if is_ours:
+            yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+        else:
+            kept_back.append(f"{file} is beside no part that dataprep wrote")
     for part in part_folders(dataset):
         if f"{PARTS}/{part.name}" in named:
             yield from _work_in(part, kept_back)
@@ -176,6 +194,14 @@ def _left_in_codes(dataset: Path, keep: int | None, kept_back: list[str]) -> Ite
         else:
             file = list_of(part)
             yield Leftover(path=file, reason=UNFINISHED, remove=partial(_remove_file, file))
+
+
+def _is_whole(part: Path) -> bool:
+    """Return whether a part has a manifest of dataprep."""
+    with suppress(DataprepError):
+        read_manifest(part)
+        return True
+    return False
 
 
 def _generations(dataset: Path) -> Iterator[tuple[int, Path]]:

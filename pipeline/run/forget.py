@@ -32,11 +32,11 @@ from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
-from dataprep.pipeline.storage.parts import G, parts_of
+from dataprep.pipeline.storage.parts import PARTS, G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
 
-TOKENIZED = "tokenized"
+CODES, TOKENIZED = "codes", "tokenized"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +54,14 @@ class Forgetting:
     not_found: tuple[str, ...]  # requests
     generations: dict[str, int]  # of the datasets that lost documents, by folder
     behind: tuple[str, ...]  # packed datasets of documents that are not there any more
+    codes: tuple[str, ...]  # datasets of codes that still hold what was encoded
 
 
 def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
     """Take the documents out of all datasets of a run; `out` is its output folder."""
     corpora = sorted(place.parent.parent for place in out.glob(f"*/{TOKENIZED}/{MANIFEST}"))
     if not corpora:
-        raise ConfigError(
-            f"{out} holds no dataset of dataprep run; name the folder that is `out` in its config"
-        )
+        raise _no_run(out)
     with locked(out), disk_errors_named(out):
         found = _look_up(corpora, requests)
         if not found.documents:
@@ -84,6 +83,25 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
         not_found=tuple(str(request) for request in requests if str(request) not in found.requests),
         generations=generations,
         behind=tuple(behind),
+        codes=tuple(codes_in(out)),
+    )
+
+
+def codes_in(out: Path) -> list[str]:
+    """Return the folders of a run that hold codes of media: of these nothing is forgotten."""
+    return sorted(str(place) for place in out.glob(f"*/{CODES}") if (place / PARTS).is_dir())
+
+
+def _no_run(out: Path) -> ConfigError:
+    """Return what to say of a folder that is not the one of a run."""
+    for above in [*out.absolute().parents][:2]:
+        if any(above.glob(f"*/{TOKENIZED}/{MANIFEST}")):
+            return ConfigError(
+                f"{out} is a dataset of the run in {above}, all of whose datasets must lose the "
+                f"documents; name {above}"
+            )
+    return ConfigError(
+        f"{out} holds no dataset of dataprep run; name the folder that is `out` in its config"
     )
 
 
@@ -139,6 +157,8 @@ def without(
     out: Path, chosen: Sequence[Chosen[TokenizedManifest]], ledger: Sequence[ForgetRequest]
 ) -> list[Chosen[TokenizedManifest]]:
     """Return the parts of a tokenized dataset without what is on the list."""
+    if not ledger:
+        return [*chosen]
     return [
         version_without(out, name, part, DocumentFinder(out / name, part).find(ledger))
         for name, part in chosen

@@ -1,5 +1,6 @@
 """Publish a generation: the parts of a dataset as one, under a number that nothing else ever gets.
 
+    README.md                always the same: for who opens the folder
     generations/00000.json   parts/00000
     generations/00001.json   parts/00000, parts/00001             ◄── written first
     manifest.json            the same bytes as the newest         ◄── written last, when all is done
@@ -22,6 +23,7 @@ from dataprep.pipeline.storage.entries import PartEntry
 from dataprep.pipeline.storage.joined import joined
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, manifest_text, read_manifest
 from dataprep.pipeline.storage.parts import G, Growing, generation_name
+from dataprep.pipeline.storage.readme import README, README_TEXT
 
 
 def publish_generation(out: Path, parts: Sequence[tuple[str, G]], *, anew: bool = False) -> G:
@@ -42,6 +44,7 @@ def publish_generation(out: Path, parts: Sequence[tuple[str, G]], *, anew: bool 
         remove_leftovers(out / path for path, _ in parts)
         if before != manifest:
             make_folder(own.parent)
+            write_atomic(out / README, README_TEXT.encode())
             write_atomic(own, text)
             write_atomic(out / MANIFEST, text)
     return manifest

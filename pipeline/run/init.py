@@ -238,6 +238,10 @@ def _remarks(
             *([f"other keys with texts: {also}"] if also else ()),
             *each.notes,
         )
+        if any(map(glob.has_magic, corpus.inputs)):
+            others = "files of other endings" + ("" if _goes_down(corpus) else " or in subfolders")
+            found = f"New files are found by these patterns; {others} need one of their own."
+            remarks[*place, "inputs"] = (found,)
         if "chat" in corpus.finding.settings and has_template:
             own = "The tokenizer's own template is used; another: template: FILE, or chatml."
             remarks[*place, "chat"] = (own,)
@@ -248,6 +252,10 @@ def _remarks(
             fields = str(corpus.finding.settings["fields"]).replace(",", ",'\\n',", 1)
             remarks[*place, "fields"] = (f"With a line break between them: {fields}",)
     return remarks
+
+
+def _goes_down(corpus: SniffedCorpus) -> bool:
+    return all("**" in path for path in corpus.inputs if glob.has_magic(path))
 
 
 def _on_tokenizer(how: str) -> str:

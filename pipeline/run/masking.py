@@ -26,7 +26,7 @@ from dataprep.pipeline.storage.arrayrecord import (
     read_records,
     save_array,
 )
-from dataprep.pipeline.storage.checked import check_file
+from dataprep.pipeline.storage.checked import whole_while
 from dataprep.pipeline.storage.documents import (
     Documents,
     decode_documents,
@@ -70,29 +70,28 @@ def rewrite_documents(
 ) -> list[int]:
     """Write a shard of documents and its index to these temporary files, without some of its
     documents; return the sizes of the records."""
-    for entry in (shard, shard.index):
-        check_file(old, entry)
-    writer = RecordWriter(temporary(paths[shard.path]), MAPPABLE)
-    index = [np.zeros(0, index_dtype(manifest.masks))]
-    sizes: list[int] = []
-    first = 0
-    pad = manifest.tokenizer.pad or 0
-    for _, records in read_records(old, shard):
-        for data in records:
-            held = decode_documents(data, manifest.token_dtype, manifest.masks)
-            count = len(held.ends)
-            own = documents[(documents >= first) & (documents < first + count)] - first
-            if len(own):
-                held = _masked(held, own, pad, manifest.masks, found)
-                data = encode_documents(held, manifest.masks)
-            index.append(index_documents(held, manifest.masks, len(sizes)))
-            writer.write(data)
-            sizes.append(len(data))
-            first += count
-    writer.close()
-    check_written(temporary(paths[shard.path]), len(sizes))
-    save_array(temporary(paths[shard.index.path]), np.concatenate(index))
-    return sizes
+    with whole_while(old, shard, shard.index):
+        writer = RecordWriter(temporary(paths[shard.path]), MAPPABLE)
+        index = [np.zeros(0, index_dtype(manifest.masks))]
+        sizes: list[int] = []
+        first = 0
+        pad = manifest.tokenizer.pad or 0
+        for _, records in read_records(old, shard):
+            for data in records:
+                held = decode_documents(data, manifest.token_dtype, manifest.masks)
+                count = len(held.ends)
+                own = documents[(documents >= first) & (documents < first + count)] - first
+                if len(own):
+                    held = _masked(held, own, pad, manifest.masks, found)
+                    data = encode_documents(held, manifest.masks)
+                index.append(index_documents(held, manifest.masks, len(sizes)))
+                writer.write(data)
+                sizes.append(len(data))
+                first += count
+        writer.close()
+        check_written(temporary(paths[shard.path]), len(sizes))
+        save_array(temporary(paths[shard.index.path]), np.concatenate(index))
+        return sizes
 
 
 def _masked(
@@ -131,25 +130,24 @@ def rewrite_rows(
     is_gone = np.isin(pieces["document"].astype(np.int64), documents)
     if not is_gone.any():
         return False
-    for entry in (shard, shard.index):
-        check_file(old, entry)
-    layout = RowLayout.of_manifest(manifest)
-    writer = RecordWriter(temporary(paths[shard.path]), _OPTIONS[manifest.compression])
-    sizes: list[int] = []
-    for first, records in read_records(old, shard):
-        rows = pieces["row"].astype(np.int64) - first
-        own = (rows >= 0) & (rows < len(records))
-        if is_gone[own].any():
-            decoded = decode_rows(records, layout)
-            masked = _masked_rows(decoded, is_gone[own], layout, manifest.pad, found)
-            records = encode_rows(masked, layout)
-        for record in records:
-            writer.write(record)
-        sizes += map(len, records)
-    writer.close()
-    check_written(temporary(paths[shard.path]), len(sizes))
-    save_array(temporary(paths[shard.index.path]), np.array(sizes, "<u4"))
-    return True
+    with whole_while(old, shard, shard.index):
+        layout = RowLayout.of_manifest(manifest)
+        writer = RecordWriter(temporary(paths[shard.path]), _OPTIONS[manifest.compression])
+        sizes: list[int] = []
+        for first, records in read_records(old, shard):
+            rows = pieces["row"].astype(np.int64) - first
+            own = (rows >= 0) & (rows < len(records))
+            if is_gone[own].any():
+                decoded = decode_rows(records, layout)
+                masked = _masked_rows(decoded, is_gone[own], layout, manifest.pad, found)
+                records = encode_rows(masked, layout)
+            for record in records:
+                writer.write(record)
+            sizes += map(len, records)
+        writer.close()
+        check_written(temporary(paths[shard.path]), len(sizes))
+        save_array(temporary(paths[shard.index.path]), np.array(sizes, "<u4"))
+        return True
 
 
 def _masked_rows(
@@ -184,7 +182,8 @@ def _masked_rows(
                 values=np.concatenate(stored), offsets=offsets_of([len(part) for part in stored])
             )
         )
-    return replace(rows, tokens=tokens, masks=tuple(masks))
+    first_loss = rows.first_loss & ~is_gone
+    return replace(rows, tokens=tokens, first_loss=first_loss, masks=tuple(masks))
 
 
 def _lists(numbers: IntegerLists) -> Iterator[Offsets]:

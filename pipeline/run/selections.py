@@ -9,14 +9,15 @@
 
 A selection is made once and kept, since rows depend on it. Of equal documents the first is kept, in
 the order in which parts came in; a document that was left out itself does not count as the first.
+If the part of the first goes, as its corpus is made anew without it, the next takes its place.
 A selection that is lost is made again, as it was, by the list; without both it cannot be.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
-from dataprep.pipeline.storage.keys import map_keys
+from dataprep.pipeline.storage.keys import DOCUMENT_KEY, map_keys
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
@@ -54,6 +55,7 @@ REASONS = {str(DUPLICATE): "documents_duplicate", str(FORGOTTEN): "documents_for
 
 Numbers = NDArray[np.uint8]
 Entry = tuple[str, int, str]  # of the list: corpus, number and fingerprint of a part
+Entries = list[Entry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +88,52 @@ class Selections:
             order = self._order(corpus, place, part)
             _write(before, self._numbers(place, part, order))
         if not _is_whole(now):
-            numbers = np.load(before)
-            numbers[forgotten_in(place, part)] = FORGOTTEN
-            _write(now, numbers)
+            _write(now, _without(np.load(before), place, part))
         return Selected(before=before, now=now)
+
+    def replace_lost(self) -> None:
+        """Select others in the place of documents that went with their parts.
+
+        What has gone is taken from the list last: if this is killed, it is done again.
+        """
+        ledger = Path(self.config.out) / STATE / LEDGER
+        data = read_sealed(ledger)
+        there = dict(self._current())
+        if data is None or all(entry in there for entry in decode_as(data, Entries)):
+            return
+        if self.config.dedup == "exact":
+            for keys in there.values():  # a corpus that was made anew keeps its own
+                self.make(keys.corpus, keys.place, keys.part)
+            said = decode_as(read_sealed(ledger) or b"[]", Entries)
+            self._select_orphans([there[entry] for entry in said if entry in there])
+            self._remove_others(there.values())
+        said = decode_as(read_sealed(ledger) or b"[]", Entries)
+        write_sealed(ledger, json.dumps([entry for entry in said if entry in there]).encode())
+
+    def _select_orphans(self, parts: Sequence[_Keys]) -> None:
+        """Select the first of each content that was left out, and is not kept anywhere."""
+        left_out = [_keys_left_out(each) for each in parts]
+        kept = [contents for each in parts for contents in self._contents(each)]
+        asked = [keys["content"] for keys in left_out]
+        firsts = first_of_each([*kept, *asked], new_from=len(kept))
+        rates = [*self.config.splits.values()] or [1.0]
+        for part, keys, is_first in zip(parts, left_out, firsts, strict=True):
+            if not is_first.any():
+                continue
+            numbers: Numbers = np.load(part.selection)
+            places = np.flatnonzero(numbers == DUPLICATE)[is_first]
+            numbers[places] = split_of(keys["group"][is_first], rates)
+            before, now = self._paths(part.corpus, part.place, part.part)
+            if now != before:  # first: what is written last says that it is done
+                _write(now, _without(numbers, part.place, part.part))
+            _write(before, numbers)
+
+    def _remove_others(self, parts: Iterable[_Keys]) -> None:
+        """Remove selections of what is not there: they would be wrong if it came back."""
+        named = {p.stem for each in parts for p in self._paths(each.corpus, each.place, each.part)}
+        for path in (Path(self.config.out) / STATE / FOLDER).glob("*/*"):
+            if path.stem not in named and path.suffix in (".npy", ".json"):
+                path.unlink()
 
     def _paths(self, corpus: str, place: Path, part: TokenizedManifest) -> tuple[Path, Path]:
         config = self.config
@@ -131,8 +175,8 @@ class Selections:
                 "known which documents came in before it and are not to be repeated; restore "
                 f"{ledger.parent}, or make all datasets anew in another folder"
             )
-        said = decode_as(data, list[tuple[str, int, str]]) if data is not None else []
-        known = [entry for entry in said if entry in there]
+        said = decode_as(data, Entries) if data is not None else []
+        known = [*said]
         # If the list was lost: what was selected came before what was not.
         known += [e for e, keys in there.items() if e not in known and _is_whole(keys.selection)]
         known += [own] if own not in known else []
@@ -141,7 +185,7 @@ class Selections:
             write_sealed(ledger, json.dumps(known).encode())
         if self.config.dedup == "none":
             return []
-        return [there[entry] for entry in known[: known.index(own)]]
+        return [there[entry] for entry in known[: known.index(own)] if entry in there]
 
     def _was_packed(self, corpus: str, part: TokenizedManifest) -> bool:
         """Return whether there are rows of a part, by a selection."""
@@ -184,6 +228,25 @@ class _Keys:
     selection: Path
 
 
+def _without(numbers: Numbers, place: Path, part: TokenizedManifest) -> Numbers:
+    """Return a selection without what was forgotten."""
+    kept = numbers.copy()
+    kept[forgotten_in(place, part)] = FORGOTTEN
+    return kept
+
+
+def _keys_left_out(part: _Keys) -> NDArray[Any]:
+    """Return the keys of the documents of a part that were left out as duplicates."""
+    is_left_out, first = np.load(part.selection) == DUPLICATE, 0
+    found = [np.zeros(0, DOCUMENT_KEY)]
+    for shard in part.part.shards:
+        own = is_left_out[first : first + shard.num_documents]
+        if own.any():
+            found.append(map_keys(part.place, shard)[own])
+        first += shard.num_documents
+    return np.concatenate(found)
+
+
 def _file(folder: Path, name: str) -> Path:
     return folder / f"{name.removeprefix('sha256:')[:32]}.npy"
 
@@ -202,4 +265,4 @@ def _write(path: Path, numbers: Numbers) -> None:
     save_array(temporary(path), numbers)
     written = commit_files({"numbers": path})["numbers"]
     sync_folder(path.parent)
-    write_sealed(path.with_suffix(".json"), json.dumps(asdict(written)).encode())
+    write_sealed(path.with_suffix(".json"), json.dumps(written.listed).encode())

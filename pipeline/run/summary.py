@@ -14,13 +14,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, DataprepError
 from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
-from dataprep.pipeline.guards.opening import read_bounded
+from dataprep.pipeline.guards.opening import open_regular, read_bounded
+from dataprep.pipeline.jobs.kept import workers_kept
 from dataprep.pipeline.jobs.workspace import locked
-from dataprep.pipeline.run.chain import Begin, Done, StepChain
+from dataprep.pipeline.run.chain import Begin, ChainStep, Done, Fail, StepChain, Todo
+from dataprep.pipeline.run.clean import free_replaced
+from dataprep.pipeline.storage.manifest import manifests_remembered
 
 SUMMARY = "summary.json"
+OUR_FIGURES = b"# HELP dataprep_"  # what a file of figures begins with
 
 # Figures of a step, and what they are.
 FIGURES: Mapping[str, str] = {
@@ -68,22 +72,48 @@ def run_all(
     chain: StepChain,
     begin: Begin,
     end: Callable[[Done], None] = lambda done: None,
+    fail: Fail = lambda step, error: None,
     *,
     wait: bool = False,
 ) -> RunOutcome:
     """Do the steps of a chain that have something to do, and write the summary.
 
     `end` is called after each step; `wait` for another run to end, else that is a LockedError.
+    If a corpus fails, `fail` is called, and its error is raised when the others are done.
     """
     out, began, steps = Path(chain.config.out), time.monotonic(), list[Done]()
+    failed: list[tuple[ChainStep, DataprepError]] = []
+
+    def failing(step: ChainStep, error: DataprepError) -> None:
+        failed.append((step, error))
+        fail(step, error)
+
     check_summary(out)
-    with locked(out, wait=wait), disk_errors_named(out):
-        for done in chain.run(begin):
+    with locked(out, wait=wait), disk_errors_named(out), workers_kept(), manifests_remembered():
+        for done in chain.run(begin, failing):
             steps.append(done)
             end(done)
+        if failed:
+            raise _in_all(failed)
+        if not chain.only:  # else a step that is still to come may need them
+            free_replaced(out)
         made = RunOutcome(out=out, steps=tuple(steps), seconds=time.monotonic() - began)
         write_summary(out, summary_of(made))
     return made
+
+
+def _in_all(failed: Sequence[tuple[ChainStep, DataprepError]]) -> DataprepError:
+    """Return the error of the first corpus, which tells of the others, too."""
+    (_, first), *more = failed
+    if not more:
+        return first
+    return type(first)("; ".join([str(first), *(f"and of {s.folder}: {e}" for s, e in more)]))
+
+
+def foresee_all(chain: StepChain) -> list[Todo]:
+    """Return what each step would do; nothing is written."""
+    with manifests_remembered():
+        return list(chain.foresee())
 
 
 def summary_of(made: RunOutcome) -> dict[str, Any]:
@@ -128,6 +158,26 @@ def write_summary(out: Path, summary: Mapping[str, Any]) -> None:
     text = json.dumps({"ended": now, **summary}, indent=1, ensure_ascii=False)
     make_folder(out)
     write_atomic(out / SUMMARY, f"{text}\n".encode())
+
+
+def check_metrics(path: Path) -> None:
+    """Raise ConfigError if a file of somebody else stands where the figures go."""
+    if path.is_dir():
+        raise ConfigError(f"--metrics {path} is a folder; name a file")
+    try:
+        begins = _beginning(path) if path.exists() else b""
+    except OSError as error:
+        raise ConfigError(f"cannot use --metrics {path}: {error.strerror}") from None
+    if begins and not begins.startswith(OUR_FIGURES):
+        raise ConfigError(
+            f"--metrics {path} was not written by dataprep run, which would replace it; move it "
+            "away, or name another file"
+        )
+
+
+def _beginning(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read(len(OUR_FIGURES)) or b""
 
 
 def write_metrics(path: Path, steps: Sequence[Done]) -> None:

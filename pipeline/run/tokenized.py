@@ -5,6 +5,7 @@ inputs          what they name now, compared with what was read (`changes`)
 new files       ─► one more part
 new settings    ─► all parts anew: a tokenizer, a field or a template decides every token
 files changed   ─► an error, all parts anew, or nothing, as `on_changed` says
+limit           a part reads what the parts before it have left of it
 """
 
 from __future__ import annotations
@@ -94,10 +95,16 @@ def plan_tokenized(
         reasons += _other_settings(parts, changes, maker)
     if reasons:
         kept, new = list[TokenizedManifest](), dict(enumerate(found.sources))
+    elif changes.new and maker.after(parts).config.limit == 0:
+        kept, new = parts, {}
+        notes.append(f"not read, since the limit of {config.limit:,} records is reached: ")
+        notes[-1] += "; ".join(changes.new_files())
+        reasons += _to_forget(out, have, ledger)
     else:
         kept, new = parts, changes.new
         reasons += [*changes.new_files(), *_to_forget(out, have, ledger)]
     published = [entry.path for entry in have.parts] if have else []
+    maker = maker.after(kept)
     groups = _groups(out, new, published, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
     known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
@@ -149,6 +156,14 @@ class _Maker:
     found: FoundSources
     cache_dir: Path
 
+    def after(self, parts: Sequence[TokenizedManifest]) -> _Maker:
+        """Return what makes the part that follows these, which have read some of the limit."""
+        if self.config.limit is None:
+            return self
+        read = sum(part.counts["documents_read"] for part in parts)
+        left = max(self.config.limit - read, 0)
+        return replace(self, config=self.config.model_copy(update={"limit": left}))
+
     def identity(self, chosen: dict[int, Source], on_error: str | None = None) -> dict[str, object]:
         config = self.config
         if on_error is not None:
@@ -170,13 +185,14 @@ def _other_settings(
     parts: Sequence[TokenizedManifest], changes: Changes[Source], maker: _Maker
 ) -> Iterator[str]:
     """Yield how the settings differ from those that a part was made with, if they do."""
-    for part in parts:
+    for number, part in enumerate(parts):
         if not all(source.path in changes.same for source in part.sources):
             continue  # ignored: what was made of it is kept as it is
         # Where no record was bad, it does not matter what would have been done with bad ones.
         has_bad = any(part.counts[name] for name in _BAD)
         on_error = None if has_bad else part.on_error
-        identity = maker.identity(_as_read(part.sources, changes, maker.found), on_error)
+        as_read = _as_read(part.sources, changes, maker.found)
+        identity = maker.after(parts[:number]).identity(as_read, on_error)
         first = origin_of(part)
         if fingerprint(identity) != first["fingerprint"]:
             paths = [source.path for source in part.sources]
@@ -197,6 +213,8 @@ def _groups(
     """Return the new sources as parts: those that a run began or made and did not publish, each as
     it is, then all others."""
     groups = []
+    if maker.config.limit is not None:
+        return [new] if new else []  # how much each would read of it is not known before
     for begun in _unpublished(out, published):
         said = [(s.get("fingerprint"), s.get("start", 0)) for s in begun.get("sources", ())]
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}

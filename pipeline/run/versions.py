@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def _draft(old: Path, manifest: Growing, documents: Offsets, work: Path) -> Draf
         "identity": identity,
         "shards": tuple(shards),
         "counts": counts,
-        "files": (*files, FileEntry(path=FORGOTTEN, **asdict(file))),
+        "files": (*files, FileEntry(path=FORGOTTEN, **file.listed)),
     }
     return Draft(
         manifest=replace(manifest, **changes),
@@ -141,8 +141,8 @@ def _entry(shard: Any, made: Mapping[str, Written], more: Mapping[str, Any]) -> 
     """Return the entry of a shard of which some files were written anew."""
     if not made:
         return shard
-    index = replace(shard.index, **asdict(made[shard.index.path]))
-    return replace(shard, **asdict(made[shard.path]), index=index, **more)
+    index = replace(shard.index, **made[shard.index.path].listed)
+    return replace(shard, **made[shard.path].listed, index=index, **more)
 
 
 def _linked(old: Path, entry: Any, target: Path) -> Written:

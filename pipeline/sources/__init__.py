@@ -11,11 +11,12 @@
 
 What is inside, in the order of the data:
 
-    find (patterns)  endings  remote  hub       names to sources
+    find (patterns)  endings  remote  hub (reached)   names to sources
     tail                                       what is new in a file that was appended to
     stdin                                      kept in a file, so that it is a source like others
     fingerprint                                of the content, for identities
     encoded                                    datasets of codes, checked against their manifest
+    listed  tfds  wholes                       folders that list files; sources of several
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
         decompress  content                    .gz .zst .xz .bz2 ─► stream; how much is in them
@@ -24,6 +25,8 @@ What is inside, in the order of the data:
         table_columns  sizes                   which columns are read; of rows, before they are made
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
+      arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
+      megatron  flat                           token_files: nothing but ids
     split (cuts)  read (batches)               what others call, and what formats share
     keys                                       which keys of a record are read, and which needed
     reasons  npy_header                        why a record is bad; the header of an .npy

@@ -16,6 +16,8 @@ from dataprep.pipeline.sources.decompress import COMPRESSIONS
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.stream import is_url
 
+_ALIASES = {"zstd": "zst"}
+_NUMBER = re.compile(r"-\d{5}-of-\d{5}$")  # TFDS: a.array_record-00000-of-00010
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
@@ -33,8 +35,9 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
 
 
 def _kind_of_name(name: str) -> tuple[str, str] | None:
-    stem, ending = _split_ending(name)
-    compression = ending[1:] if ending[1:] in COMPRESSIONS else ""
+    stem, ending = _split_ending(_NUMBER.sub("", name))
+    short = _ALIASES.get(ending[1:], ending[1:])
+    compression = short if short in COMPRESSIONS else ""
     known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
     if known is None or (compression and not known.may_be_compressed):
         return None

@@ -1,10 +1,10 @@
 """Find the sources that the user names.
 
     path, glob        local files, by their endings (endings.py)
-    folder            all readable files below it; a dataset saved by `datasets` (hub.py) or made by
-                      `dataprep encode` (encoded.py) is read as such
+    folder            all readable files below it; a dataset that lists its files (listed.py), or
+                      that `dataprep encode` made (encoded.py), is read as such
     URL               fsspec (remote.py)
-    hf:…              hub.py
+    hf:…  tfds:…      hub.py, tfds.py
     synthetic:…       synthetic.py
     -                 stdin.py
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.guards.secrets import hidden
-from dataprep.pipeline.sources import hub, synthetic
+from dataprep.pipeline.sources import hub, synthetic, tfds
 from dataprep.pipeline.sources.encoded import (
     check_content,
     dataset_around,
@@ -35,6 +35,8 @@ from dataprep.pipeline.sources.encoded import (
 from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.listed import is_listed, listed_files
+from dataprep.pipeline.sources.mds import check_shards
 from dataprep.pipeline.sources.patterns import (
     check_folders,
     fixed_folder,
@@ -45,6 +47,7 @@ from dataprep.pipeline.sources.patterns import (
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stdin import STDIN, Spool
 from dataprep.pipeline.sources.stream import is_url, naming
+from dataprep.pipeline.sources.wholes import Fingerprints, each_once, fingerprints_of
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -53,6 +56,7 @@ _MAX_THREADS = 8
 _NAMED = 3  # files that a message about left-out files names
 STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 EMPTY = "an input is an empty string"
+EXPORTED = "exported"  # the kind of a dataset in another trainer's format, which may come in again
 _BY_ENDING = "not read from a folder by their endings"
 
 
@@ -73,11 +77,13 @@ def find_sources(
     left_out: list[str] | None = None,
     spool: Spool | None = None,
     hashed: bool = True,
+    options: Mapping[str, str] | None = None,
 ) -> list[Source]:
     """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
 
     Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin. If
     not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
+    `options` say how files without a schema are read: see `Format.options`.
     """
     if spec == STDIN:
         return [_stdin(spool, max_ratio)]
@@ -90,6 +96,8 @@ def find_sources(
         if name.streaming:
             return [hub.streamed_source(name)]
         found = FoundPaths(paths=hub.hub_arrow_files(name))
+    elif spec.startswith(tfds.PREFIX) and not is_local:
+        found = FoundPaths(paths=tfds.tfds_files(spec))
     elif is_url(local_path(spec)) and not is_local:
         paths, not_read = find_urls(spec)
         found = FoundPaths(paths=paths, left_out=not_read)
@@ -99,9 +107,10 @@ def find_sources(
     if left_out is not None:
         left_out += found.left_out
     fingerprints = partial(fingerprint_files, cache_dir=cache_dir) if hashed else unread_files
-    sources = _describe(found.paths, separator, max_ratio, fingerprints)
+    sources = _describe(found.paths, separator, max_ratio, fingerprints, options or {})
     if hashed:
         check_content(sources)
+        check_shards(sources)
     return sources
 
 
@@ -157,7 +166,8 @@ def _describe(
     paths: Sequence[str],
     separator: str,
     max_ratio: int,
-    fingerprint_local: Callable[[Sequence[str]], list[tuple[int, str]]],
+    fingerprint_local: Fingerprints,
+    options: Mapping[str, str],
 ) -> list[Source]:
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
@@ -165,7 +175,9 @@ def _describe(
         fingerprints = in_threads(fingerprint_url, paths, _MAX_THREADS)
     else:
         kinds = list(map(_kind, paths))
-        fingerprints = fingerprint_local(paths)
+        paths, kinds = each_once(paths, kinds)
+        fingerprints = fingerprints_of(paths, [kind for kind, _ in kinds], fingerprint_local)
+    kinds = [(FORMATS[kind].kind_for(options), compression) for kind, compression in kinds]
     return [
         Source(
             kind=kind,
@@ -175,11 +187,23 @@ def _describe(
             compression=compression,
             separator=separator if FORMATS[kind].has_separator else "",
             max_ratio=max_ratio,
+            options=_options(kind, path, options),
         )
         for path, (kind, compression), (num_bytes, fingerprint) in zip(
             paths, kinds, fingerprints, strict=True
         )
     ]
+
+
+def _options(kind: str, path: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that the format of a file has; an InputError if it has no such value."""
+    known = FORMATS[kind].options
+    for name, value in given.items():
+        if known.get(name) and value not in known[name]:
+            raise InputError(
+                f"{path} is {kind}, of which {name} may be {', '.join(known[name])}, not {value}"
+            )
+    return {name: value for name, value in given.items() if name in known}
 
 
 def _kind(path: str) -> tuple[str, str]:
@@ -199,12 +223,12 @@ def _find_local(spec: str) -> FoundPaths:
     if os.path.isfile(path):
         return FoundPaths(paths=[path])
     if os.path.isdir(path):
-        if hub.is_saved(path):
-            return FoundPaths(paths=hub.saved_arrow_files(path))
+        if is_listed(path):
+            return FoundPaths(paths=listed_files(path))
         return _in_folder(path)
     folder, at, split = path.rpartition("@")
-    if at and hub.is_saved(folder):
-        return FoundPaths(paths=hub.saved_arrow_files(folder, split))
+    if at and is_listed(folder):
+        return FoundPaths(paths=listed_files(folder, split))
     if glob.has_magic(path) and not os.path.lexists(path):
         return _by_pattern(path, spec)
     if os.path.lexists(path):
@@ -242,29 +266,41 @@ def _in_folder(folder: str) -> FoundPaths:
     left_out: list[str] = []
     files = sorted(_walk(folder, set(), left_out))
     refuse_orphans(files, folder)
+    others = [path.removeprefix(f"{folder}/") for path in left_out]
     if not files:
-        raise InputError(
-            f"no readable file in {folder}; name the files: {folder}/*.jsonl "
-            f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
-        )
-    return FoundPaths(paths=files, left_out=[path.removeprefix(f"{folder}/") for path in left_out])
+        raise InputError(f"no readable file in {folder}{_instead(folder, others)}")
+    return FoundPaths(paths=files, left_out=others)
+
+
+def _instead(folder: str, others: list[str]) -> str:
+    """Return what a folder without readable files has, and what to do about it."""
+    if not others:
+        return ": it is empty"
+    if not others[0]:
+        return f": it is a {kind_of(folder)} dataset, made by dataprep already"
+    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    return (
+        f", only {others[0]}{more}; name the files: {folder}/*.jsonl "
+        f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
+    )
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
     """Return the files whose content, or what their store reports, has another fingerprint now."""
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
-    now = fingerprint_files([s.file for s in local], cache_dir)
+    marks = partial(fingerprint_files, cache_dir=cache_dir)
+    now = fingerprints_of([s.file for s in local], [s.kind for s in local], marks)
     ask = partial(fingerprint_url, fresh=True)
     now += in_threads(ask, [s.path for s in remote], _MAX_THREADS)
     known = zip([*local, *remote], now, strict=True)
     return [source for source, (_, found) in known if source.fingerprint != found]
 
 
-def _saved_in(folder: str) -> list[str]:
-    """Return the files of a dataset that `datasets` saved in a folder that is read."""
+def _listed_in(folder: str) -> list[str]:
+    """Return the files of a dataset that lists them, in a folder that is read."""
     try:
-        return hub.saved_arrow_files(folder)
+        return listed_files(folder)
     except hub.SplitError as error:
         above = os.path.dirname(folder)
         raise InputError(
@@ -279,18 +315,21 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     if real in seen:
         return
     seen.add(real)
-    if hub.is_saved(folder):
-        yield from _saved_in(folder)
+    if is_listed(folder):
+        yield from _listed_in(folder)
         return
     dataset = dataset_around(folder)
     if dataset:
         yield from shards_of(dataset)
         return
-    if kind_of(folder):  # an output that lies below its own input must not be read by the next run
+    kind = kind_of(folder)
+    if kind not in ("", EXPORTED):  # an output below its own input, which the next run would read
         left_out.append(f"{folder}/")
         return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
+    if kind == EXPORTED:  # beside the data
+        shown = [entry for entry in shown if not entry.name.endswith(".json")]
     for entry in sorted(shown, key=lambda entry: entry.name):
         path = os.path.join(folder, entry.name)
         # The listing says what an entry is; only a link must be followed to find out.

@@ -10,8 +10,9 @@ state: everything about a source is in its `Source`, so a worker can read what t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from dataprep.pipeline.ragged import HeldBy, nothing_held
@@ -50,6 +51,8 @@ class Format(Protocol):
     packed_endings: tuple[str, ...] = ()  # of files that users are told to decompress
     is_found_in_folders: bool = True  # its files are taken when the user names their folder
     has_separator: bool = False  # --text-separator separates its records
+    # Keys of the config that say how it is read, each with its values; (): any.
+    options: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     knows_rows: bool = False  # rows are counted without reading them
     is_stream: bool = False  # comes over a network: rows are counted by reading them all
     holds_media: bool = True  # `encode` may find media in its columns
@@ -81,6 +84,14 @@ class Format(Protocol):
     def sniff(self, path: str, compression: str) -> str:
         """Return the kind of a file by its content, if its ending may stand for several kinds."""
         return self.kind
+
+    def kind_for(self, options: Mapping[str, str]) -> str:
+        """Return the kind of a file that is read with these options."""
+        return self.kind
+
+    def beside(self, path: str) -> tuple[str, ...]:
+        """Return the other files of a source that is more than one file."""
+        return ()
 
     def schema(self, source: Source) -> Any:
         """Return the Arrow schema of the columns; None if records may differ."""

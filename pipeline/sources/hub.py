@@ -25,6 +25,7 @@ import xxhash
 from dataprep.pipeline.errors import DataprepError, InputError
 from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.sources.arrow import batch_sizes
+from dataprep.pipeline.sources.reached import reached
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.types import Source
 
@@ -147,7 +148,7 @@ def hub_arrow_files(hub: HubName) -> list[str]:
     place = f"{PREFIX}{hub.name}"
     if is_saved(hub.name):
         raise InputError(f"{place} was saved by `datasets`; name the folder itself: {hub.name}")
-    with hub_errors(place):
+    with hub_errors(place), reached(hub.name, place):
         import datasets
 
         if not sys.stderr.isatty():
@@ -168,7 +169,7 @@ def hub_arrow_files(hub: HubName) -> list[str]:
 
 def streamed_source(hub: HubName) -> Source:
     place = f"{PREFIX}{hub.name}"
-    with hub_errors(place):
+    with hub_errors(place), reached(hub.name, place):
         import datasets
 
         builder = datasets.load_dataset_builder(hub.name, hub.config or None)

@@ -22,6 +22,7 @@ class Keys:
     needed: frozenset[str]
     maybe: frozenset[str] = frozenset()
     nested: bool = False
+    flag: str = "--fields"  # what names them, for messages
 
     @property
     def names(self) -> frozenset[str]:

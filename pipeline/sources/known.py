@@ -12,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.arrayrecords import ArrayRecords
 from dataprep.pipeline.sources.arrow import Arrow
 from dataprep.pipeline.sources.csv import Csv
+from dataprep.pipeline.sources.flat import FlatTokens
 from dataprep.pipeline.sources.format import Format
 from dataprep.pipeline.sources.json.formats import Json, Jsonl
+from dataprep.pipeline.sources.mds import Mds
+from dataprep.pipeline.sources.megatron import Megatron
 from dataprep.pipeline.sources.npy import Npy
 from dataprep.pipeline.sources.parquet import Parquet
 from dataprep.pipeline.sources.streamed import Streamed
@@ -31,6 +35,10 @@ _ALL: tuple[Format, ...] = (
     Parquet(),
     Arrow(),
     Npy(),
+    ArrayRecords(),
+    Megatron(),
+    FlatTokens(),
+    Mds(),
     WebDataset(),
     Streamed(),
     Synthetic(),

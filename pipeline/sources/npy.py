@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
+from dataprep.pipeline.sources.flat import FlatTokens
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.npy_header import read_npy_header
@@ -50,6 +51,11 @@ class Npy(Format):
     knows_rows = True
     endings = (".npy",)
     is_found_in_folders = False  # an array may be anything
+
+    def kind_for(self, options: Mapping[str, str]) -> str:
+        """Return the kind of flat token ids if documents end at a token, or it has no header."""
+        is_flat = any(name in options for name in FlatTokens.options)
+        return FlatTokens.kind if is_flat else self.kind
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         _check_keys(keys, source.path)
@@ -129,7 +135,10 @@ def _open(path: str) -> Iterator[tuple[Any, _Rows]]:
             try:
                 header = read_npy_header(file)
             except ValueError as error:
-                raise InputError(f"cannot read {path} as .npy: {error}") from None
+                raise InputError(
+                    f"cannot read {path} as .npy: {error}; if it is raw token ids, as OLMo has "
+                    "them, set records to their type, and document_end"
+                ) from None
             size = int(file.seek(0, io.SEEK_END))
         shape = header.shape
         if not shape:

@@ -28,7 +28,7 @@ def check_columns(keys: Keys | None, names: Sequence[str], path: str) -> None:
         near = did_you_mean(key, names) or did_you_mean(key.partition(".")[0], names)
         raise InputError(
             f"column {key!r} not in {path} (columns: {', '.join(names)}); "
-            f"{near}{what_to_set(key, names)}"
+            f"{near}{what_to_set(key, names, keys.flag if keys else '--fields')}"
         )
     for key in sorted(counts if keys is None else keys.tops):
         if counts[key] > 1:

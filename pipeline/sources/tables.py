@@ -232,6 +232,18 @@ def _codes(column: Any) -> Sequence[Any]:
     return _plain(column) if inner is None else _in_lists(inner, column)
 
 
+def _numbers(column: Any) -> Sequence[Any]:
+    """Return lists of integers, floats or truth values as arrays; other values unchanged."""
+    lists = _number_lists(column)
+    if lists is not None:
+        return lists
+    filled = _number_lists(column.drop_null()) if column.null_count else None
+    if filled is None:
+        return _plain(column)
+    each = iter(filled)
+    return [next(each) if valid else None for valid in column.is_valid().to_pylist()]
+
+
 def _segments(column: Any) -> Sequence[Any]:
     """Return lists of objects with their codes as arrays; other values unchanged."""
     from pyarrow import types
@@ -266,6 +278,7 @@ _DECODE: Mapping[Holds, Callable[[Any], Sequence[Any]]] = {
     "": _plain,
     "codes": _codes,
     "segments": _segments,
+    "numbers": _numbers,
 }
 
 
@@ -273,11 +286,27 @@ def _integer_lists(column: Any) -> IntegerLists | None:
     """Return lists of integers without a null, not copied; None for any other column."""
     from pyarrow import types
 
+    return _lists_of(column, types.is_integer)
+
+
+def _number_lists(column: Any) -> IntegerLists | None:
+    """Return lists of numbers without a null; None for any other column."""
+    from pyarrow import types
+
+    return _lists_of(
+        column,
+        lambda kind: types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind),
+    )
+
+
+def _lists_of(column: Any, is_wanted: Callable[[Any], bool]) -> IntegerLists | None:
+    from pyarrow import types
+
     kind = column.type
     in_lists = _is_list(kind)
     if not in_lists and not types.is_fixed_size_list(kind):
         return None
-    if not types.is_integer(kind.value_type) or column.null_count:
+    if not is_wanted(kind.value_type) or column.null_count:
         return None
     values = column.flatten()  # of this slice only
     if values.null_count:
@@ -287,7 +316,7 @@ def _integer_lists(column: Any) -> IntegerLists | None:
         offsets -= offsets[0]
     else:
         offsets = np.arange(len(column) + 1) * kind.list_size
-    return IntegerLists(values.to_numpy(), offsets)
+    return IntegerLists(values.to_numpy(zero_copy_only=False), offsets)
 
 
 def _one_by_one(column: Any, name: str) -> tuple[list[Any], dict[int, str]]:

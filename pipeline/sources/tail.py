@@ -42,17 +42,32 @@ def begins_with(path: str, num_bytes: int, fingerprint: str) -> bool:
 
 
 def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:
-    """Return what follows the first `num_bytes`; None unless they have this fingerprint and end
-    with a line, so that the file was only appended to."""
+    """Return what follows the first `num_bytes`; None unless they have this fingerprint and their
+    last line ends there, so that the file was only appended to."""
     may_grow = source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
     if not may_grow or not 0 < num_bytes < source.num_bytes:
         return None
     start = _start_of(source.file, num_bytes)
-    if start is None or start.last != _NEWLINE or start.fingerprint != fingerprint:
+    if start is None or start.fingerprint != fingerprint:
         return None
+    end = b"" if start.last == _NEWLINE else _newline_at(source.file, num_bytes)
+    if end is None:
+        return None
+    first = num_bytes + len(end)
     return replace(
-        source, start=num_bytes, num_bytes=source.num_bytes - num_bytes, lines_before=start.lines
+        source,
+        start=first,
+        num_bytes=source.num_bytes - first,
+        lines_before=start.lines + len(end[-1:]),
     )
+
+
+def _newline_at(path: str | Path, place: int) -> bytes | None:
+    """Return the newline that ends a line here, which was written with what came after it."""
+    with open_regular(path) as file:
+        file.seek(place)
+        found = file.read(2)
+    return next((end for end in (_NEWLINE, b"\r\n") if found.startswith(end)), None)
 
 
 def _start_of(path: str | Path, num_bytes: int) -> _Start | None:

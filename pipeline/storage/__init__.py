@@ -8,7 +8,8 @@ rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back
 riegeli       where the bytes are in such a file, so that it can be memory-mapped
 entries       the typed entries of a manifest
-kinds         the three kinds of manifest, of these entries
+kinds         the kinds of manifest, of these entries
+exported      what must go together in that of an export
 agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
 parts         datasets that grow: generations, and the parts that they consist of
@@ -19,5 +20,7 @@ parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
+foreign/      the formats of other trainers, arrays ↔ bytes
 reasons       why records are bad, counted
+foreign/      arrays ↔ bytes of other trainers' formats, for exports and imports
 """

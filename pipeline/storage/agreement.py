@@ -24,9 +24,11 @@ from dataprep.pipeline.errors import short
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.storage.documents import ends_dtype, token_dtype
 from dataprep.pipeline.storage.entries import Json, PartEntry
+from dataprep.pipeline.storage.exported import wrong_counts_in, wrong_names_in
 from dataprep.pipeline.storage.kinds import (
     AnyShard,
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -34,10 +36,11 @@ from dataprep.pipeline.storage.kinds import (
     files_of_shard,
 )
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
+from dataprep.pipeline.storage.readme import README
 from dataprep.pipeline.types import MODALITIES
 
 ERRORS = "errors.jsonl"
-_FILE_NAME = re.compile(r"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+")
+_FILE_NAME = re.compile(rf"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+|{re.escape(README)}")
 _PART_NAME = re.compile(r"parts/[0-9]{5,}(-[0-9]+)?")
 _SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
 _SUMMED = ("tokens", "frames", "codes")  # over the sources
@@ -52,7 +55,12 @@ def wrong_in(manifest: Manifest) -> str:
 
 
 def _all_wrong(manifest: Manifest) -> Iterator[str]:
-    yield from _wrong_names(manifest)
+    if isinstance(manifest, ExportedManifest):
+        yield from wrong_names_in(manifest)
+    else:
+        yield from _wrong_names(manifest)
+    seen = Counter(entry.path for entry in files_of(manifest))
+    yield from (f"it lists {path} twice" for path, count in seen.items() if count > 1)
     yield from _wrong_masks(manifest)
     yield from _wrong_identity(manifest)
     if isinstance(manifest, TokenizedManifest):
@@ -63,6 +71,8 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
         yield from _wrong_ids(manifest)
         yield from _wrong_rows(manifest)
         yield from _wrong_firsts(manifest)
+    elif isinstance(manifest, ExportedManifest):
+        yield from wrong_counts_in(manifest)
     else:
         yield from _wrong_encoder(manifest)
         yield from _wrong_sources(manifest)
@@ -86,8 +96,6 @@ def _wrong_names(manifest: Manifest) -> Iterator[str]:
         found = {(m[1], int(m[2]), int(m[3])) if m else ("", -1, -1) for m in names}
         if len(found) > 1 or next(iter(found))[1:] != (number, count):
             yield f"{shard.path} is not named as shard {number} of {count}"
-    seen = Counter(entry.path for entry in files_of(manifest))
-    yield from (f"it lists {path} twice" for path, count in seen.items() if count > 1)
     has_errors = ERRORS in {entry.path for entry in manifest.files}
     if not parts and has_errors != bool(manifest.counts.get("documents_quarantined")):
         yield f"it {'lists' if has_errors else 'lacks'} {ERRORS}, unlike its count of such records"
@@ -135,7 +143,8 @@ def _wrong_identity(manifest: Manifest) -> Iterator[str]:
     hashes = [source.fingerprint for source in manifest.sources]
     if isinstance(said, list) and [_hash_of(source) for source in said] != hashes:
         yield "its sources are not those of its identity"
-    if isinstance(manifest, PackedManifest) and list(manifest.parents) != hashes:
+    has_parents = isinstance(manifest, PackedManifest | ExportedManifest)
+    if has_parents and list(manifest.parents) != hashes:
         yield "its parents are not its sources"
     if isinstance(manifest, PackedManifest) and config.get("strategy") != manifest.strategy:
         yield "its strategy is not the one of its config"
@@ -177,6 +186,8 @@ def _wrong_masks(manifest: Manifest) -> Iterator[str]:
     if unknown:
         yield f"it lists the mask {unknown[0]!r}, which this dataprep does not know"
     ordered = {"loss", *manifest.masks} if manifest.kind != "encoded" else set()
+    if manifest.kind == "exported":
+        ordered = {*manifest.masks}
     if list(manifest.masks) != [mask for mask in MASKS if mask in ordered]:
         yield f"its masks are {', '.join(manifest.masks) or 'none'}, which is not their order"
     if isinstance(manifest, PackedManifest):

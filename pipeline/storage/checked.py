@@ -1,6 +1,8 @@
 """Read the files of a dataset only if they are what its manifest lists.
 
     check_file      a plain file of the right size and hash
+    whole_while     the same, and nothing writes to it while something else reads it
+    read_whole      the bytes of a small file, by their hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
     read_items      some items of such an array, if the file was checked before
     map_array       all of it, mapped: for files that are large, and checked before
@@ -29,6 +31,10 @@ from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.storage.kinds import AnyFile
 from dataprep.pipeline.types import Offsets
 
+AGAIN = (
+    "make the dataset again: with --overwrite, or, if dataprep run made it, move its folder away "
+    "and run again"
+)
 _NPY_MAGIC = b"\x93NUMPY\x01\x00"
 _NPY_FIRST = len(_NPY_MAGIC) + 2  # the magic, then the length of the header in two bytes
 
@@ -47,12 +53,45 @@ def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None 
     check_hash(path, entry, digest)
 
 
+@contextmanager
+def whole_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
+    """Check files before the body reads them, and that nothing has written to them when it ends.
+
+    What is made of other bytes may fail in any way: then too the change is what went wrong.
+    """
+    states = [state_of(folder, entry) for entry in entries]
+    for entry in entries:
+        check_file(folder, entry)
+
+    def check_unchanged() -> None:
+        for entry, state in zip(entries, states, strict=True):
+            if state_of(folder, entry) != state:
+                raise CorruptError(
+                    f"{folder / entry.path} changed while it was read; run the same command again "
+                    "when nothing writes to it"
+                )
+
+    try:
+        yield
+    except Exception:
+        check_unchanged()
+        raise
+    check_unchanged()
+
+
+def state_of(folder: Path, entry: AnyFile) -> tuple[int, int, int]:
+    """Return what is different after the file was written to or replaced; raise CorruptError if it
+    is no plain file of the right size."""
+    found = check_size(folder, entry)
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
 def check_hash(path: Path, entry: AnyFile, digest: str) -> None:
     """Raise CorruptError unless the hash that was found is the one of the manifest."""
     if digest != entry.xxh3_128:
         raise CorruptError(
             f"{path} is damaged: its xxh3-128 is {digest}, its manifest says {entry.xxh3_128}; "
-            "copy it again from where it is whole, or make the dataset again with --overwrite"
+            f"copy it again from where it is whole, or {AGAIN}"
         )
 
 
@@ -66,19 +105,35 @@ def check_size(folder: Path, entry: AnyFile) -> os.stat_result:
     except OSError as error:
         is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
         cause = "is missing" if is_gone else f"cannot be read: {error.strerror}"
-        raise CorruptError(f"{path} {cause}; make the dataset again with --overwrite") from None
+        raise CorruptError(f"{path} {cause}; {AGAIN}") from None
     if is_link or not stat.S_ISREG(found.st_mode):
         what = "is or lies behind a link" if is_link else "is not a file"
         raise CorruptError(f"{path} {what}; a dataset must hold its files itself")
     if found.st_size != entry.num_bytes:
         raise CorruptError(
-            f"{path} has {found.st_size} bytes, the manifest says {entry.num_bytes}; "
-            "make the dataset again with --overwrite"
+            f"{path} has {found.st_size} bytes, the manifest says {entry.num_bytes}; " + AGAIN
         )
     return found
 
 
 # --- arrays ---
+
+
+def read_whole(folder: Path, entry: AnyFile) -> bytes:
+    """Return the bytes of a file, which have the hash of the manifest."""
+    path = folder / entry.path
+    data = _read(folder, entry)
+    check_hash(path, entry, hash_bytes(data))
+    return data
+
+
+def _read(folder: Path, entry: AnyFile) -> bytes:
+    path = folder / entry.path
+    check_size(folder, entry)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def read_array(
@@ -91,15 +146,8 @@ def read_array(
 ) -> NDArray[Any]:
     """Return the array of an .npy file, whose bytes have the hash of the manifest if it is asked
     for; None: of any length."""
-    path = folder / entry.path
-    check_size(folder, entry)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CorruptError(f"{path} cannot be read: {error.strerror}") from None
-    if is_hashed:
-        check_hash(path, entry, hash_bytes(data))
-    return array_in(path, data, dtype, length)
+    data = read_whole(folder, entry) if is_hashed else _read(folder, entry)
+    return array_in(folder / entry.path, data, dtype, length)
 
 
 def array_in(

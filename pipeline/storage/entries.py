@@ -89,6 +89,18 @@ class CodeShard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportShard:
+    """A file of an export, and the files that a trainer finds by its name."""
+
+    path: FilePath
+    num_records: Size  # as the format has them: documents, pieces of documents, or rows
+    num_tokens: Size
+    num_bytes: Size
+    xxh3_128: Xxh3
+    beside: tuple[FileEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSource:
     """A source of tokenize: its records, and what became of them. A record may give several
     documents: then more are written than read."""
@@ -125,12 +137,12 @@ class MediaSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSource:
-    """An input of pack: a tokenized dataset."""
+    """An input of pack, a tokenized dataset, or of export."""
 
     path: Text
     bytes: SizeIfKnown
     fingerprint: Text
-    records: Size  # documents
+    records: Size  # documents, or rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

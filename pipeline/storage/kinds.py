@@ -1,4 +1,4 @@
-"""The three kinds of manifest as typed records: tokenized, packed, encoded.
+"""The kinds of manifest as typed records: tokenized, packed, encoded, exported.
 
 `entries` has what they list, `agreement` what must go together in them, `manifest` reads and
 writes them. `config` and `identity` are plain JSON here: they belong to the models of `configs`,
@@ -20,6 +20,7 @@ from dataprep.pipeline.storage.entries import (
     DatasetSource,
     DocumentShard,
     EncoderEntry,
+    ExportShard,
     FileEntry,
     Fingerprint,
     Json,
@@ -103,6 +104,11 @@ class PackedManifest:
     def one_document_a_row(self) -> bool:
         return self.strategy == "pad"
 
+    @property
+    def pads_like_lwm(self) -> bool:
+        pack = self.config.get("pack")
+        return self.strategy == "pad" and isinstance(pack, dict) and pack.get("compat") == "lwm"
+
     def tags_of(self, modality: str) -> BlockTags | None:
         return _tags(self, modality)
 
@@ -131,13 +137,35 @@ class EncodedManifest:
         return str(self.config["on_error"])
 
 
-Manifest = TokenizedManifest | PackedManifest | EncodedManifest
-AnyShard = DocumentShard | RowShard | CodeShard
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedManifest:
+    """A dataset in the format of another trainer, which reads its files and not this."""
+
+    format_version: int
+    kind: Literal["exported"]
+    fingerprint: Fingerprint
+    parents: tuple[Fingerprint, ...]
+    format: Text  # megatron, hf …
+    config: Json
+    tokenizer: TokenizerEntry
+    seq_len: SeqLen | None = None  # of rows
+    masks: tuple[str, ...]  # that went along
+    token_dtype: Literal["uint16", "uint32", "int32", "varint"]  # of ids in its files
+    sources: tuple[DatasetSource, ...]
+    shards: tuple[ExportShard, ...]
+    counts: dict[str, Size]
+    identity: Json
+    files: tuple[FileEntry, ...] = ()
+
+
+Manifest = TokenizedManifest | PackedManifest | EncodedManifest | ExportedManifest
+AnyShard = DocumentShard | RowShard | CodeShard | ExportShard
 AnyFile = AnyShard | FileEntry | OriginsEntry
 KINDS: Mapping[str, type[Manifest]] = {
     "tokenized": TokenizedManifest,
     "packed": PackedManifest,
     "encoded": EncodedManifest,
+    "exported": ExportedManifest,
 }
 
 
@@ -157,6 +185,8 @@ def files_of_shard(shard: AnyShard) -> Sequence[AnyFile]:
     """Return the shard itself and the files that belong to it."""
     if isinstance(shard, CodeShard):
         return (shard,)
+    if isinstance(shard, ExportShard):
+        return (shard, *shard.beside)
     keys = shard.keys if isinstance(shard, DocumentShard) else UNSET
     more = () if isinstance(keys, UnsetType) else (keys,)
     return (shard, shard.index, shard.provenance, *more)

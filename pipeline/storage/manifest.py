@@ -1,7 +1,9 @@
 """manifest.json: what a dataset holds, where it came from, and proof that it is whole.
 
-    read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest, every value typed
-    kind_of(folder)         "tokenized", "packed", "encoded", "unfinished" or "", without a check
+    read_manifest(folder)   TokenizedManifest | PackedManifest | EncodedManifest | ExportedManifest,
+                            every value typed
+    kind_of(folder)         "tokenized", "packed", "encoded", "exported", "unfinished" or "",
+                            without a check
 
 Written last and atomically, so that its presence means: complete and verified. Holds no clock
 time, host, worker count or output path: equal input and config give equal bytes. `checksum` is the
@@ -12,6 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +32,7 @@ from dataprep.pipeline.storage.kinds import (
     AnyFile,
     AnyShard,
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -45,6 +51,7 @@ __all__ = [
     "AnyFile",
     "AnyShard",
     "EncodedManifest",
+    "ExportedManifest",
     "Manifest",
     "PackedManifest",
     "TokenizedManifest",
@@ -55,12 +62,13 @@ __all__ = [
     "kind_of",
     "kind_told",
     "manifest_text",
+    "manifests_remembered",
     "read_manifest",
     "sealed",
     "size_of",
 ]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -102,6 +110,29 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
     `name` is another than manifest.json for an earlier generation (`parts`).
     """
     path, data = folder / name, _read(folder, name)
+    known = _remembered.get()
+    if known is None:
+        return _manifest_in(path, data)
+    if data not in known:
+        known[data] = _manifest_in(path, data)
+    return known[data]
+
+
+# By their bytes, which decide all that is checked.
+_remembered: ContextVar[dict[bytes, Manifest] | None] = ContextVar("remembered", default=None)
+
+
+@contextmanager
+def manifests_remembered() -> Iterator[None]:
+    """Check each manifest once in this block, however often it is read."""
+    before = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(before)
+
+
+def _manifest_in(path: Path, data: bytes) -> Manifest:
     kind = _kind_in(path, data)
     try:
         values = msgspec.json.decode(data)
@@ -158,7 +189,7 @@ def _other_key(wanted: Json, found: Json) -> str:
 
 
 def kind_of(folder: Path | str) -> str:
-    """Return what dataprep wrote in a folder: tokenized, packed, encoded, unfinished or ''."""
+    """Return what dataprep wrote in a folder: one of KINDS, unfinished or ''."""
     place = Path(folder)
     try:
         with open_regular(place / MANIFEST) as file:

@@ -128,6 +128,19 @@ def runs_of_parts(values: NDArray[Any], lengths: Offsets) -> MaskRuns:
     return MaskRuns(ends=ends[last], values=values[last])
 
 
+def runs_of_dense(dense: NDArray[Any]) -> MaskRuns:
+    """Return the runs of a mask that has a value for each token.
+
+    >>> runs = runs_of_dense(np.array([False, True, True]))
+    >>> runs.ends.tolist(), runs.values.tolist()
+    ([1, 3], [False, True])
+    """
+    last = np.flatnonzero(dense[1:] != dense[:-1])
+    if len(dense):
+        last = np.append(last, len(dense) - 1)
+    return MaskRuns(ends=last + 1, values=dense[last])
+
+
 def dense_mask(runs: MaskRuns) -> NDArray[Any]:
     """Return the value of every token.
 

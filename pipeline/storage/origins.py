@@ -12,7 +12,7 @@ says in the same way what the rows of files of codes are of: one row for each ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.checked import read_array, whole_while
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -251,10 +251,9 @@ def _media_of_part(
     entry = listed(manifest, MEDIA)
     if entry is None:
         return
-    check_file(folder, entry)
     import pyarrow.parquet as pq
 
-    with _media_errors(folder), pq.ParquetFile(folder / MEDIA) as file:
+    with _media_errors(folder), whole_while(folder, entry), pq.ParquetFile(folder / MEDIA) as file:
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(MOST_NAMES, [group], ["file", "media"]):
                 number = batch.column("file").to_numpy()
@@ -281,11 +280,10 @@ def read_media(
     entry = listed(manifest, MEDIA)
     if entry is None:
         return ()
-    if is_hashed:
-        check_file(folder, entry)
     import pyarrow.parquet as pq
 
-    with _media_errors(folder):
+    checked = whole_while(folder, entry) if is_hashed else nullcontext()
+    with _media_errors(folder), checked:
         wanted = [("file", "==", file)]
         table = pq.read_table(folder / MEDIA, columns=["file", "media"], filters=wanted)
         names: list[str] = table.column("media").to_pylist()

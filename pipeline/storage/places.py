@@ -29,7 +29,12 @@ def dataset_folder(name: str | os.PathLike[str]) -> Path:
             f"{text} is not on a local disk, where datasets are read from; copy it there, or mount "
             "it, and name that folder"
         )
+    if not text:
+        raise ConfigError("the name of the dataset's folder is empty")
     if not os.path.lexists(text):
+        home = os.path.expanduser(text)
+        if home != text and os.path.lexists(home):
+            raise ConfigError(f"{text} does not exist, but {home} does: write that")
         raise ConfigError(f"{text} does not exist{near_path(text)}")
     if os.path.isfile(text):
         raise ConfigError(

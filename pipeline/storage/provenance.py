@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.checked import check_file, read_array
+from dataprep.pipeline.storage.checked import read_array, read_whole
 from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, SizeIfKnown, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -132,8 +132,8 @@ def must_list(folder: Path, manifest: TokenizedManifest | PackedManifest, name: 
 def _read_json(
     folder: Path, manifest: TokenizedManifest | PackedManifest, name: str, kind: type[T]
 ) -> T:
-    check_file(folder, must_list(folder, manifest, name))
+    data = read_whole(folder, must_list(folder, manifest, name))
     try:
-        return decode_as((folder / name).read_bytes(), kind)
+        return decode_as(data, kind)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise CorruptError(f"{folder / name} is damaged: {error}") from None

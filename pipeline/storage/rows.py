@@ -9,14 +9,18 @@ is the number of masks that the manifest lists:
     token[C]      tokens; padding holds the pad id            (manifest: token_dtype)
     0 or 2 bytes of zero, so that what follows is aligned     (manifest: ends_dtype)
     end[num_documents]      where each document ends; what follows the last is padding
+    end[num_documents / 16, rounded up]    a bit for each document, the lowest first: `first_loss`
     end[num_runs] per mask  where each run of the mask ends; for weights also the values (`masks`)
 
-    C = 8, documents of 3 and 4 tokens, loss on the last two of each:
-    ends 3 7   loss 1 3 5 7 8  =  0 1 1 | 0 0 1 1 | 0
+    C = 8, documents of 3 and 4 tokens, loss on the last two of each, and on the first of the second
+    before they were packed:
+    ends 3 7   first_loss 2 = 0 1   loss 1 3 5 7 8  =  0 1 1 | 0 0 1 1 | 0
 
 Tokens come first and all rows have equally many, so that they can be gathered from a mapped file
 at once. The loss mask is final: no loss on padding, nor on the first token of a document, which
-nothing before it predicts.
+nothing before it predicts. Trainers that predict it anyway, from a token that they put before the
+row, need to know whether it had loss: that is `first_loss`. A piece that begins inside a document,
+or with a token that another row ends with, has none.
 """
 
 from __future__ import annotations
@@ -30,11 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
+from dataprep.pipeline.ragged import IntegerLists, numbers_within, offsets_of, owner_of, ranges
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, U32
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import Mask, Offsets
+
+BITS = 16  # of a number of the tail, which has 16 or 32, that hold the bits of documents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +67,8 @@ class RowLayout:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return how many numbers are stored for a document, and for a run of each mask."""
-        return (1, *(MASKS[mask].numbers for mask in self.masks))
+        """Return how many numbers are stored for a run of each mask."""
+        return tuple(MASKS[mask].numbers for mask in self.masks)
 
     @property
     def tail_start(self) -> int:
@@ -78,6 +84,7 @@ class Rows:
     tokens: NDArray[Any]  # u16|u32[rows, C]
     left_padding: Offsets  # i64[rows]
     ends: IntegerLists
+    first_loss: Mask  # bool[documents of all rows]: whether the document's first token has loss
     masks: tuple[IntegerLists, ...]  # the stored numbers of each mask
 
 
@@ -85,11 +92,11 @@ def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
     """Return the bytes of each row."""
     assert rows.tokens.shape[1:] == (layout.capacity,), rows.tokens.shape
     assert len(rows.masks) == len(layout.masks), len(rows.masks)
-    parts = (rows.ends, *rows.masks)
+    parts = (rows.ends, _bits(rows), *rows.masks)
     counts = np.stack([np.diff(part.offsets) for part in parts], axis=1)
-    runs = counts // np.array(layout.numbers)
     head = np.empty((len(rows.tokens), 2 + len(layout.masks)), U32)
-    head[:, 0], head[:, 1], head[:, 2:] = runs[:, 0], rows.left_padding, runs[:, 1:]
+    head[:, 0], head[:, 1] = counts[:, 0], rows.left_padding
+    head[:, 2:] = counts[:, 2:] // np.array(layout.numbers)
     heads = memoryview(head.tobytes())
     tokens = memoryview(np.ascontiguousarray(rows.tokens, layout.tokens).tobytes())
     tails = memoryview(_tails(parts, counts, layout))
@@ -100,6 +107,29 @@ def encode_rows(rows: Rows, layout: RowLayout) -> list[bytes]:
         b"".join((heads[r * a : r * a + a], tokens[r * b : r * b + b], filler, tails[start:stop]))
         for r, (start, stop) in enumerate(pairwise([0, *stops]))
     ]
+
+
+def bit_numbers(num_documents: Any) -> Any:
+    """Return how many numbers hold a bit for each of so many documents."""
+    return -(-num_documents // BITS)
+
+
+def _bits(rows: Rows) -> IntegerLists:
+    """Return `first_loss` as it is stored."""
+    documents = np.diff(rows.ends.offsets)
+    offsets = offsets_of(bit_numbers(documents))
+    place = numbers_within(documents)
+    values = np.zeros(offsets[-1], np.int64)
+    number = offsets[:-1][owner_of(documents)] + place // BITS
+    np.add.at(values, number[rows.first_loss], 1 << place[rows.first_loss] % BITS)
+    return IntegerLists(values=values, offsets=offsets)
+
+
+def bits_of(numbers: Offsets, first: Offsets, documents: Offsets) -> Mask:
+    """Return the bit of each document of many rows; those of row i are in numbers[first[i]:]."""
+    place = numbers_within(documents)
+    found: Mask = (numbers[np.repeat(first, documents) + place // BITS] >> place % BITS & 1) > 0
+    return found
 
 
 def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLayout) -> bytes:
@@ -123,7 +153,7 @@ def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
     a, width = layout.head_bytes, 2 + len(layout.masks)
     joined = b"".join(payload[:a] for payload in payloads)
     head = np.frombuffer(joined, U32).reshape(-1, width).astype(np.int64)
-    counts = np.delete(head, 1, axis=1) * np.array(layout.numbers)
+    counts = part_sizes(head, layout)
     odd = np.flatnonzero(sizes != layout.tail_start + counts.sum(axis=1) * layout.ends.itemsize)
     if len(odd):
         raise CorruptError(
@@ -133,16 +163,27 @@ def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
     tokens = [np.frombuffer(payload, layout.tokens, b, a) for payload in payloads]
     tails = np.frombuffer(b"".join(p[layout.tail_start :] for p in payloads), layout.ends)
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
-    ends, *masks = (
+    ends, bits, *masks = (
         IntegerLists(
             values=tails[ranges(places[:, p], counts[:, p])].astype(np.int64),
             offsets=offsets_of(counts[:, p]),
         )
         for p in range(counts.shape[1])
     )
-    return Rows(
+    rows = Rows(
         tokens=np.stack(tokens) if tokens else np.zeros((0, b), layout.tokens),
         left_padding=head[:, 1],
         ends=ends,
+        first_loss=bits_of(bits.values, bits.offsets[:-1], counts[:, 0]),
         masks=tuple(masks),
     )
+    if not np.array_equal(_bits(rows).values, bits.values):
+        raise CorruptError("a row has a bit for a document that it does not have")
+    return rows
+
+
+def part_sizes(head: NDArray[np.int64], layout: RowLayout) -> NDArray[np.int64]:
+    """Return how many numbers each part of the tail of each row has: ends, bits, masks."""
+    documents = head[:, 0]
+    masks = head[:, 2:] * np.array(layout.numbers, np.int64)
+    return np.column_stack((documents, bit_numbers(documents), masks))

@@ -8,6 +8,7 @@ chats        the form of conversations, and the templates for them
 preview      what some records tell of all, before the run
 engines      how much there is to encode ─► which engine does it
 notes        what a user should know before the run starts
+reading      how files without a schema are read
 plan         inputs ─► sources ─► pieces ─► tasks
 worker       a task: read ─► documents ─► shards
 careful      records that may kill the worker, cut out of their batch

@@ -13,7 +13,6 @@ from typing import Any
 
 from dataprep.configs.chat import ChatConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.forms import FoundForm, detect
 from dataprep.pipeline.documents.chat.rules import ChatRules
 from dataprep.pipeline.documents.chat.templates import ChatTemplates, file_of, find_templates
@@ -120,6 +119,7 @@ def _first_records(source: Source) -> Iterator[Record]:
 def _check_templates(rules: ChatRules) -> bool:
     """Return whether the loss is also on a token that ends a turn; raise if it is no template."""
     from dataprep.pipeline.documents.chat.batch import layer_of, trains_to_stop  # and jinja2
+    from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 
     for has_tools in (False, True):
         try:

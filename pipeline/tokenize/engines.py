@@ -28,6 +28,8 @@ def choose_engine(
 ) -> Selection:
     """Return the engine for these tasks of a plan."""
     files = plan.vocabulary.files
+    if not plan.has_texts:
+        return reference_selection(files)
     size = sum(_bytes_of(task, plan.sources) for task in tasks)
     if requested == "auto" and size < TINY_BYTES:
         return reference_selection(files)

@@ -29,6 +29,7 @@ from dataprep.pipeline.storage.entries import (
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.storage.readme import README, README_TEXT
 from dataprep.pipeline.storage.reasons import count_reasons
 from dataprep.pipeline.tokenize.media import write_media_of
 from dataprep.pipeline.tokenize.notes import notes_on_result
@@ -94,7 +95,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
-        texts={PIECES: [json.dumps(pieces, indent=0)], **errors},
+        texts={README: [README_TEXT], PIECES: [json.dumps(pieces, indent=0)], **errors},
         found=Findings(
             reasons=tuple(count_reasons(entries)) if dropped else (),
             notes=tuple(notes_on_result(plan, manifest.sources, there)),
@@ -140,7 +141,7 @@ def _manifest(
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
         counts=_counts(plan, total_of(sums), sources),
         identity=plan.identity,
-        files=tuple(FileEntry(path=name, **asdict(file)) for name, file in media.items()),
+        files=tuple(FileEntry(path=name, **file.listed) for name, file in media.items()),
     )
 
 
@@ -174,7 +175,7 @@ def _name(role: str, number: int, count: int) -> str:
 
 
 def _shard_entry(c: _Committed, number: int, count: int) -> DocumentShard:
-    files = {role: asdict(written) for role, written in c.marker.files.items()}
+    files = {role: written.listed for role, written in c.marker.files.items()}
     keys = files.get("keys")
     return DocumentShard(
         path=_name("shards", number, count),
@@ -266,3 +267,4 @@ def _error_entries(
                     reason=error["reason"],
                     excerpt=error["excerpt"],
                 )
+        c.marker.files["errors"].check_untouched_at(c.path("errors"))

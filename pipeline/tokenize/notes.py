@@ -9,9 +9,12 @@ from dataprep.pipeline.documents.rules import (
     adds_bos,
     blocks_of,
     chat_of,
+    modalities_of_input,
     named_modalities,
     optional_keys,
+    pretokenized_of,
 )
+from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.engine import Selection
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
@@ -28,7 +31,9 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *_on_randomness(plan),
         *(_on_bos(plan) if has_fields(plan.config) else ()),
         *_on_chats(plan),
+        *_on_token_ids(plan),
         *_on_codes(plan),
+        *_on_unread_codes(plan),
     ]
 
 
@@ -55,8 +60,11 @@ def notes_on_result(
 
 
 def has_fields(config: TokenizeConfig) -> bool:
-    """Return whether the records of some input have fields, and are no conversations."""
-    return any(chat_of(config, i) is None for i in range(len(config.inputs)))
+    """Return whether the records of some input have fields: no conversations, no token ids."""
+    return any(
+        chat_of(config, i) is None and pretokenized_of(config, i) is None
+        for i in range(len(config.inputs))
+    )
 
 
 def leaves_bos_out(config: TokenizeConfig, bos: int | None, eos: int | None) -> bool:
@@ -117,6 +125,16 @@ def _on_chats(plan: TokenizePlan) -> Iterator[str]:
                 )
 
 
+def _on_token_ids(plan: TokenizePlan) -> Iterator[str]:
+    """Say that token ids are taken as they are, where nobody said what to add to them."""
+    config = plan.config
+    for i, item in enumerate(config.inputs):
+        if pretokenized_of(config, i) and "auto" in (config.add_bos, config.add_eos):
+            ends = [("BOS", config.add_bos), ("EOS", config.add_eos)]
+            names = " or ".join(name for name, value in ends if value == "auto")
+            yield f"{item.path} has token ids, to which no {names} is added"
+
+
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:
     """Say if codes have the ids of text: only their mask tells the two apart."""
     config, named = plan.config, named_modalities(plan.config)
@@ -133,3 +151,17 @@ def _on_codes(plan: TokenizePlan) -> Iterator[str]:
             f"{codes} are ids {lowest}..{block.max_code_id}, which are text ids too; "
             f"modalities.{modality}.code_offset moves them"
         )
+
+
+def _on_unread_codes(plan: TokenizePlan) -> Iterator[str]:
+    """Say if an input holds codes of `dataprep encode` and no field names them."""
+    first = {i: source for source, i in zip(plan.sources[::-1], plan.inputs[::-1], strict=True)}
+    for i, source in sorted(first.items()):
+        if chat_of(plan.config, i) is None and not modalities_of_input(plan.config, i):
+            columns = sorted({maker.column for maker in read_made(source).makers})
+            if columns:
+                named = ",".join(f"[{column}]" for column in columns)
+                yield (
+                    f"{plan.config.inputs[i].path} holds codes ({', '.join(columns)}) that are not "
+                    f"read, since no field names them: --fields '{named},text'"
+                )

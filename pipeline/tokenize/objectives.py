@@ -15,6 +15,7 @@ from dataprep.pipeline.documents.rules import (
     modalities_of_input,
     objective_of,
     pairs_of,
+    pretokenized_of,
 )
 from dataprep.pipeline.engine import TokenizerFiles, read_vocabulary
 from dataprep.pipeline.errors import ConfigError
@@ -35,6 +36,24 @@ def named_by_objectives(config: TokenizeConfig, files: TokenizerFiles) -> tuple[
         except ValueError as error:
             raise ConfigError(str(error)) from None
     return tuple(found)
+
+
+def check_pretokenized(config: TokenizeConfig, index: int) -> None:
+    """Raise a ConfigError for settings of texts that token ids of an input cannot have."""
+    if pretokenized_of(config, index) is None:
+        return
+    where = config.inputs[index].path
+    given = {
+        "objective": objective_of(config, index),
+        "budget": config.budget,
+        "prepend_text": config.prepend_text,
+    }
+    for key, value in given.items():
+        if value:
+            raise ConfigError(
+                f"{key} is for texts, and the records of {where} are token ids (pretokenized); "
+                "tokenize them by themselves, or leave one of the two out"
+            )
 
 
 def check_objective(config: TokenizeConfig, index: int) -> None:

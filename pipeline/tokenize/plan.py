@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.configs.tokenize import HOW_READ, TokenizeConfig
 from dataprep.pipeline.documents.kinds import NoSpecialTokenError
 from dataprep.pipeline.documents.lay_out import add_document
 from dataprep.pipeline.documents.parts import Parts
@@ -25,6 +25,7 @@ from dataprep.pipeline.documents.rules import (
     keys_wanted,
     make_rules,
     masks_of,
+    pretokenized_of,
 )
 from dataprep.pipeline.engine import SpecialInText
 from dataprep.pipeline.errors import ConfigError, InputError
@@ -42,7 +43,8 @@ from dataprep.pipeline.sources import (
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
-from dataprep.pipeline.tokenize.objectives import check_budget, check_objective
+from dataprep.pipeline.tokenize.objectives import check_budget, check_objective, check_pretokenized
+from dataprep.pipeline.tokenize.reading import refuse_unused
 from dataprep.pipeline.types import Piece, Source, Task
 
 SMALLEST_TASK_BYTES = 4 << 20
@@ -94,6 +96,12 @@ class TokenizePlan:
     def fingerprint(self) -> str:
         return fingerprint(self.identity)
 
+    @property
+    def has_texts(self) -> bool:
+        """Return whether the records of any input are more than token ids."""
+        inputs = range(len(self.config.inputs))
+        return any(pretokenized_of(self.config, i) is None for i in inputs)
+
 
 def find_all_sources(
     config: TokenizeConfig, cache_dir: Path | None, spool: Spool | None
@@ -112,9 +120,11 @@ def find_all_sources(
             cache_dir=cache_dir,
             left_out=left_out,
             spool=spool,
+            options=config.how_read(i),
         )
         sources += found
         inputs += [i] * len(found)
+    refuse_unused(config, sources, inputs)
     if not config.allow_duplicates:
         pairs = zip(sources, inputs, strict=True)
         refuse_twice((config.inputs[i].path, source.path) for source, i in pairs)
@@ -166,6 +176,7 @@ def make_plan(
         chats=chats,
     )
     for i in range(len(config.inputs)):
+        check_pretokenized(config, i)
         check_objective(config, i)
         check_budget(config, i)
         _check_rules(rules_of(draft, i))
@@ -206,9 +217,9 @@ def _identity(
     masks: Sequence[str],
     chats: Sequence[ChatPlan | None],
 ) -> dict[str, Any]:
-    own = ("fields", "fields_from", "text_separator", "chat", "objective")
+    own = ("fields", "fields_from", "text_separator", "chat", "objective", "pretokenized")
     items = [
-        item.model_dump(mode="json", include=set(own), exclude={"chat": CHAT_NEUTRAL})
+        item.model_dump(mode="json", include={*own, *HOW_READ}, exclude={"chat": CHAT_NEUTRAL})
         for item in config.inputs
     ]
     return {
@@ -235,7 +246,7 @@ def _identity(
                 "compression": source.compression,
                 "separator": source.separator,
                 **({"start": source.start} if source.start else {}),
-                **{key: items[i][key] for key in own},
+                **{key: items[i][key] for key in (*own, *HOW_READ)},
             }
             for source, i in zip(sources, inputs, strict=True)
         ],

@@ -27,7 +27,7 @@ from dataprep.pipeline.documents.process import Processed
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.rules import blocks_of, keys_wanted, optional_keys
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
-from dataprep.pipeline.engine import load_reference
+from dataprep.pipeline.engine import reference_selection
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
@@ -35,9 +35,15 @@ from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
-from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
+from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
 from dataprep.pipeline.tokenize.sample import SampledEngine
-from dataprep.pipeline.tokenize.worker import LEAVE_OUT, bad_record, name_record, take_records
+from dataprep.pipeline.tokenize.worker import (
+    LEAVE_OUT,
+    bad_record,
+    engine_of,
+    name_record,
+    take_records,
+)
 from dataprep.pipeline.types import Piece, Records
 
 SAMPLE_BYTES = 1 << 16  # of each piece that is sampled
@@ -80,9 +86,7 @@ def preview_of(plan: TokenizePlan, sample_bytes: int = SAMPLE_BYTES) -> Preview:
     """Read and tokenize the sample; raise for a bad record, as the run would."""
     began = time.process_time()
     sample = _SampledDocuments(plan)
-    engine = SampledEngine(
-        load_reference(plan.vocabulary.files), special_in_text(plan.config, plan.vocabulary)
-    )
+    engine = engine_of(plan, reference_selection(plan.vocabulary.files))
     loaded = time.process_time()
     once = 0.0  # seconds of what is done once, however many records there are
     for group in gather(_first_batches(plan, sample.pieces, sample_bytes)):
@@ -145,7 +149,7 @@ def _read(plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int) -> 
         keys_wanted(rules),
         batch_bytes=sample_bytes,
         max_record_bytes=plan.config.max_record_bytes,
-        held_by=rules.grammar.holds,
+        held_by=rules.held_by,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ from dataprep.pipeline.tokenize.plan import (
     identity_of,
     make_plan,
 )
+from dataprep.pipeline.tokenize.reading import with_ends
 from dataprep.pipeline.tokenize.sample import InexactEngineError, SampleCheck
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
@@ -139,6 +141,7 @@ def _told_by(
     config: TokenizeConfig, vocabulary: Vocabulary, found: FoundSources
 ) -> tuple[TokenizeConfig, Vocabulary, FoundSources, tuple[ChatPlan | None, ...]]:
     """Return with the config what the sources tell: how codes were made, what form chats have."""
+    found = replace(found, sources=with_ends(found.sources, vocabulary.files))
     # Encoders set frames and codebooks, which the vocabulary does not depend on.
     adopted = adopt_encoders(config, found.sources, found.inputs)
     chats = find_chats(adopted, vocabulary.files, found.sources, found.inputs)

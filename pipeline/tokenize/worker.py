@@ -38,7 +38,7 @@ from dataprep.pipeline.jobs.worker import Commit, Message, RunJob, Send, at
 from dataprep.pipeline.sources import format_of, lines_before, read_piece
 from dataprep.pipeline.tokenize.careful import apart, between, span_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
-from dataprep.pipeline.tokenize.sample import SampledEngine
+from dataprep.pipeline.tokenize.sample import NoTexts, SampledEngine
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
 from dataprep.pipeline.types import Records, Task
 
@@ -116,7 +116,7 @@ def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Ite
             keys_wanted(rules),
             from_line=cursor.line if place == cursor.piece else 0,
             max_record_bytes=plan.config.max_record_bytes,
-            held_by=rules.grammar.holds,
+            held_by=rules.held_by,
         ):
             if task.limit >= 0:
                 records, remaining = take_records(records, remaining)
@@ -177,11 +177,17 @@ def name_record(plan: TokenizePlan, task: int, piece: int, line: int) -> str:
     return f"{format_of(source.kind).unit} {first_line + line + 1} of {source.path}"
 
 
+def engine_of(plan: TokenizePlan, selection: Selection) -> SampledEngine:
+    """Load the engine; for token ids alone a stand-in, as the tokenizer takes a second to load."""
+    files = plan.vocabulary.files
+    engine = load_engine(selection, files) if plan.has_texts else NoTexts()
+    return SampledEngine(engine, special_in_text(plan.config, plan.vocabulary))
+
+
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, TokenizePlan)
-    chosen = load_engine(read_plan(work, Selection, ENGINE), plan.vocabulary.files)
-    engine = SampledEngine(chosen, special_in_text(plan.config, plan.vocabulary))
+    engine = engine_of(plan, read_plan(work, Selection, ENGINE))
 
     def run(job: int, send: Send) -> Commit:
         return run_task(plan.tasks[job], plan, engine, work, send)

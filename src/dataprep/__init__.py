@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.api import detokenize, encode, pack, run, tokenize, tokenize_text
+    from dataprep.api import detokenize, encode, export, pack, run, tokenize, tokenize_text
     from dataprep.loaders import DataLoader, PackedDataset, TokenizedDataset, open_dataset
     from dataprep.pipeline.errors import (
         ConfigError,
@@ -50,6 +50,7 @@ __all__ = [
     "__version__",
     "detokenize",
     "encode",
+    "export",
     "open_dataset",
     "pack",
     "run",
@@ -58,7 +59,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dataprep.api": ("detokenize", "encode", "pack", "run", "tokenize", "tokenize_text"),
+    "dataprep.api": (
+        *("detokenize", "encode", "export", "pack", "run", "tokenize"),
+        "tokenize_text",
+    ),
     "dataprep.loaders": ("DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"),
 }
 _ROOMS = ("api", "cli", "configs", "loaders", "pipeline")

@@ -3,6 +3,7 @@
     tokenize("config.yaml", out="data/tokenized")          a file or a preset, and settings over it
     tokenize(["lwm", "mine.yaml"])                         several files: later ones win
     tokenize(inputs="data/*.jsonl", tokenizer="gpt2", out="data/tokenized")
+    export(dataset="data/packed", to="hf", out="data/hf")
     pack(PackConfig(inputs=("data/tokenized",), seq_len=4096, out="data/packed"))
     run("nightly.yaml")                                    all steps, as the data grows
 
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from dataprep.configs.base import Model, SpecialInTextMode
 from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.export import ExportConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.run import RunConfig
@@ -44,6 +46,7 @@ from dataprep.pipeline.engine import (
     resolve_tokenizer,
 )
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
+from dataprep.pipeline.export.recipe import export as make_export
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
@@ -51,7 +54,7 @@ from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
-__all__ = ["detokenize", "encode", "pack", "run", "tokenize", "tokenize_text"]
+__all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
 
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
@@ -103,6 +106,20 @@ def encode(
         return make_encoded(
             model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
         )
+
+
+def export(
+    config: ExportConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
+    *,
+    overwrite: bool = False,
+    report: Report = silent,
+    **settings: Any,
+) -> Outcome:
+    """A dataset to the files of another trainer, as `dataprep export` does."""
+    with _told_in_python(ExportConfig):
+        model, files = _config(ExportConfig, config, None, settings)
+        return make_export(model, overwrite=overwrite, report=report, reads=files)
 
 
 def run(

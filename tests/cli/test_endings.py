@@ -24,17 +24,17 @@ def words(tmp_path: Path) -> list[str]:
     return [*COMMAND, "tokenize", str(path), "--tokenizer", "bytes", "--out", str(tmp_path / "out")]
 
 
-def test_help_lists_every_command_and_each_has_its_own(run_cli: RunCli) -> None:
-    listed = run_cli("--help").stdout
+def test_help_lists_every_command_and_each_has_its_own(run_installed: RunCli) -> None:
+    listed = run_installed("--help").stdout
     for name, about in COMMANDS.items():
         assert f"{name} " in listed
         assert about in listed
-        assert "Example: dataprep" in run_cli(name, "--help").stdout
+        assert "Example: dataprep" in run_installed(name, "--help").stdout
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_a_full_stdout_is_an_error_but_the_dataset_is_whole(
-    run_cli: RunCli, words: list[str], tmp_path: Path, flags: tuple[str, ...]
+    run_installed: RunCli, words: list[str], tmp_path: Path, flags: tuple[str, ...]
 ) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -43,21 +43,25 @@ def test_a_full_stdout_is_an_error_but_the_dataset_is_whole(
     assert done.returncode == 6
     assert "cannot print the result to stdout: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
-    run_cli("verify", tmp_path / "out")
+    run_installed("verify", tmp_path / "out")
 
 
-def test_a_full_stderr_changes_nothing(run_cli: RunCli, words: list[str], tmp_path: Path) -> None:
+def test_a_full_stderr_changes_nothing(
+    run_installed: RunCli, words: list[str], tmp_path: Path
+) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60)
     assert done.returncode == 0
     assert "20 documents" in done.stdout
-    run_cli("verify", tmp_path / "out")
+    run_installed("verify", tmp_path / "out")
 
 
-def test_closed_streams_change_nothing(run_cli: RunCli, words: list[str], tmp_path: Path) -> None:
+def test_closed_streams_change_nothing(
+    run_installed: RunCli, words: list[str], tmp_path: Path
+) -> None:
     shell = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     assert subprocess.run([*shell, *words], timeout=60).returncode == 0
-    run_cli("verify", tmp_path / "out")
+    run_installed("verify", tmp_path / "out")
     # An error has nowhere to be said, but its exit code stands.
     assert subprocess.run([*shell, *COMMAND, "stats", "nowhere"], timeout=60).returncode == 2
 
@@ -263,7 +267,7 @@ def test_a_signal_when_all_is_done_ends_the_process_and_is_said() -> None:
     assert (done.returncode, done.stderr) == (143, said)
 
 
-def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Path) -> None:
+def test_names_that_no_file_can_have_are_mistakes(run_installed: RunCli, tmp_path: Path) -> None:
     for words in (
         ("tokenize", "x.jsonl", "--tokenizer", "y" * 300, "--out", "out"),
         ("tokenize", "x.jsonl", "--tokenizer", "bytes", "--out", "y" * 300),
@@ -271,7 +275,7 @@ def test_names_that_no_file_can_have_are_mistakes(run_cli: RunCli, tmp_path: Pat
         ("tokenize", "x.jsonl", "--tokenizer", "bytes", "--prepend-text", "\udcff", "--out", "o"),
     ):
         (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
-        done = run_cli(*words, check=False)
+        done = run_installed(*words, check=False)
         assert done.code == 2, done.stderr
         assert "Traceback" not in done.stderr
 

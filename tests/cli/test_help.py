@@ -19,15 +19,15 @@ import yaml
 import dataprep
 from conftest import RunCli, Sample
 from dataprep.cli import encode, pack, tokenize
-from dataprep.cli.app import COMMANDS
+from dataprep.cli.app import COMMANDS, app_for
 from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
 from support.installed import COMMAND
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_the_version_is_told(run_cli: RunCli, flag: str) -> None:
-    assert run_cli(flag).stdout == f"dataprep {dataprep.__version__}\n"
+def test_the_version_is_told(run_installed: RunCli, flag: str) -> None:
+    assert run_installed(flag).stdout == f"dataprep {dataprep.__version__}\n"
 
 
 @pytest.mark.parametrize("module", [tokenize, pack, encode])
@@ -58,6 +58,16 @@ def test_help_tells_defaults_letters_and_readable_usage(run_cli: RunCli) -> None
     assert "list[" not in text
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_calls_its_arguments_by_their_names(name: str) -> None:
+    group: Any = typer.main.get_command(app_for([name]))
+    command = group.commands[name]
+    text = command.get_help(typer.Context(command, info_name=f"dataprep {name}"))
+    usage = " ".join(text.partition("\n\n")[0].split())
+    assert re.fullmatch(rf"Usage: dataprep {name} \[OPTIONS\]( \[?[A-Z]+\]?(\.\.\.)?)?", usage)
+    assert not re.search(r"<(str|int|float|list)\b", text)
+
+
 def complete(line: str, shell: str = "bash") -> str:
     number = len(line.split()) if line.endswith(" ") else len(line.split()) - 1
     env = {"COMP_WORDS": line, "COMP_CWORD": str(number), "_TYPER_COMPLETE_ARGS": line}
@@ -75,6 +85,7 @@ def test_shells_complete_commands_and_their_flags(shell: str) -> None:
     assert "tokenize" in complete("dataprep tok", shell)
     assert "--strategy" in complete("dataprep pack --str", shell)
     assert "best_fit" in complete("dataprep pack --strategy ", shell)
+    assert "pretrain" in complete("dataprep pack --config p", shell)
 
 
 def test_the_script_for_a_shell_is_shown_to_that_shell() -> None:
@@ -181,8 +192,8 @@ def test_a_summary_tells_size_speed_and_what_to_type_next(
     assert summary["bytes"] == listed
 
 
-def test_commands_that_the_demo_prints_can_be_pasted(run_cli: RunCli, tmp_path: Path) -> None:
-    shown = run_cli("demo", "--out", tmp_path / "it's").stdout
+def test_commands_that_the_demo_prints_can_be_pasted(run_installed: RunCli, tmp_path: Path) -> None:
+    shown = run_installed("demo", "--out", tmp_path / "it's").stdout
     commands = [line[2:] for line in shown.splitlines() if line.startswith("$ ")]
     assert len(commands) == 9
     for command in commands:
@@ -192,4 +203,4 @@ def test_commands_that_the_demo_prints_can_be_pasted(run_cli: RunCli, tmp_path: 
             assert "inputs" in subprocess.run(code, capture_output=True, text=True).stdout
         else:
             assert words[0] in COMMANDS
-            run_cli(*words)
+            run_installed(*words)

@@ -62,11 +62,11 @@ def test_the_home_of_nobody_is_a_path_that_does_not_exist() -> None:
 @pytest.mark.parametrize("flag", ["--bos-token", "--eos-token", "--pad-token"])
 @pytest.mark.parametrize("digits", [18, 19, 5000])
 def test_an_id_of_any_number_of_digits_is_an_error_of_the_config(
-    run_cli: RunCli, tmp_path: Path, flag: str, digits: int
+    run_installed: RunCli, tmp_path: Path, flag: str, digits: int
 ) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
     flags = ("--tokenizer", "bytes", "--out", "o", flag, "9" * digits)
-    done = run_cli("tokenize", "a.jsonl", *flags, check=False)
+    done = run_installed("tokenize", "a.jsonl", *flags, check=False)
     assert done.code == 2
     assert "vocabulary" in done.stderr or "less than" in done.stderr
     assert len(done.stderr) < 1000

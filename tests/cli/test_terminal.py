@@ -46,7 +46,7 @@ def texts(tmp_path: Path) -> Path:
 
 
 def test_runs_of_several_tasks_have_a_bar_to_their_end(
-    run_cli: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
+    run_installed: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
 ) -> None:
     words = ["tokenize", texts, "--tokenizer", "bytes", "--out", "tokenized", "-j", "2"]
     seen = on_terminal(words, tmp_path, env=often)
@@ -59,7 +59,7 @@ def test_runs_of_several_tasks_have_a_bar_to_their_end(
     assert seen.code == 0, seen.text
     assert re.search(r"in [2-9] tasks", seen.text)
     assert re.search(r"\d%\|.*rows", seen.text)
-    run_cli("verify", "packed")
+    run_installed("verify", "packed")
 
 
 def test_an_encode_of_several_tasks_has_a_bar_to_its_end(
@@ -77,7 +77,7 @@ def test_an_encode_of_several_tasks_has_a_bar_to_its_end(
 
 
 def test_bars_and_histograms_fit_a_narrow_terminal(
-    run_cli: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
+    run_installed: RunCli, texts: Path, often: dict[str, str], tmp_path: Path
 ) -> None:
     words = ["tokenize", texts, "--tokenizer", "bytes", "--out", "tokenized", "--limit", "9000"]
     seen = on_terminal(words, tmp_path, env=often, columns=50)
@@ -90,8 +90,8 @@ def test_bars_and_histograms_fit_a_narrow_terminal(
     assert max(map(len, lines)) <= 50
 
 
-def test_a_dumb_terminal_gets_no_colours(run_cli: RunCli, tmp_path: Path) -> None:
+def test_a_dumb_terminal_gets_no_colours(run_installed: RunCli, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "abc"}\n')
-    run_cli("tokenize", "a.jsonl", "--tokenizer", "bytes", "--out", "t")
+    run_installed("tokenize", "a.jsonl", "--tokenizer", "bytes", "--out", "t")
     assert "\x1b[" in on_terminal(["inspect", "t"], tmp_path).text
     assert "\x1b[" not in on_terminal(["inspect", "t"], tmp_path, env={"TERM": "dumb"}).text

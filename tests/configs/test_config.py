@@ -33,6 +33,11 @@ def test_flags_win_over_set_and_set_over_the_file(tmp_path: Path) -> None:
     assert (config.fields, config.prepend_text, config.subfield_separator) == ("a", "set", "flag")
 
 
+def test_set_names_a_key_of_a_section_as_the_file_does() -> None:
+    for item in ("seq_len=256", "pack.seq_len=256"):
+        assert load_config(PackConfig, section="pack", sets=[item]).seq_len == 256
+
+
 def test_one_file_serves_every_command(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("fields: a\nencode: {encoder: patches, max_errors: 3}\npack: {seq_len: 7}\n")

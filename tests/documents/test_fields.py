@@ -6,6 +6,8 @@ import json
 import re
 import tarfile
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -457,6 +459,21 @@ def test_conversations_lead_to_chat_and_blanks_are_named(
     records = [{"messages": [{"role": "user", "content": "hi"}], "n": "1"}]
     with pytest.raises(InputError, match=message):
         texts_of(WRITERS[kind](records, tmp_path), tmp_path / "out", fields=spec)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (datetime(2023, 11, 14, 22, 13), "datetime 2023-11-14 22:13:00"),
+        (Decimal("0.50"), "Decimal 0.50"),
+        (b"\xff", r"bytes b'\\xff'"),
+    ],
+)
+def test_values_of_tables_that_json_lacks_are_shown_and_told_what_to_do(
+    value: Any, shown: str
+) -> None:
+    with pytest.raises(ValueError, match=f"must be text, got {shown}; make the column text before"):
+        text_of({"f": value}, "f", lwm=False)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -291,14 +291,14 @@ def test_a_mutated_tokenizer_is_used_or_refused(
 def test_another_major_version_of_tokenizers_is_refused(
     run_cli: RunCli, sample: Sample, tmp_path: Path
 ) -> None:
-    fake = tmp_path / "packages" / "tokenizers-1.0.0.dist-info"
+    fake = tmp_path / "packages" / "tokenizers-2.0.0.dist-info"
     fake.mkdir(parents=True)
-    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: tokenizers\nVersion: 1.0.0\n")
+    (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: tokenizers\nVersion: 2.0.0\n")
     path = write_lines(tmp_path / "in.jsonl", [{"text": "a"}])
     run = ["tokenize", path, "--tokenizer", sample.tokenizer, "--out", "out"]
     refused = run_cli(*run, env={"PYTHONPATH": str(fake.parent)}, check=False)
     assert refused.code == 2
-    assert "tokenizers 1.0.0 is installed, but this dataprep works with versions below 1.0" in (
+    assert "tokenizers 2.0.0 is installed, but this dataprep works with versions below 2;" in (
         refused.stderr
     )
 

@@ -20,8 +20,8 @@ import pytest
 from conftest import RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline import jobs
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.jobs import make
 from dataprep.pipeline.jobs.executors import run_local
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.sources import find_sources
@@ -105,7 +105,7 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(
         write_lines(path, [{"text": "new"}])
         run_local(*args, **kwargs)
 
-    monkeypatch.setattr(jobs, "EXECUTORS", {"local": change_then_run})
+    monkeypatch.setattr(make, "EXECUTORS", {"local": change_then_run})
     with pytest.raises(DataprepError, match="changed while it was read"):
         tokenize(config, cache_dir=cache_dir)
     assert not (tmp_path / "out" / ".work").exists()

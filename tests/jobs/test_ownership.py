@@ -18,6 +18,7 @@ from dataprep.pipeline.jobs import ownership
 from dataprep.pipeline.jobs.overlap import refuse_overlap
 from dataprep.pipeline.tokenize import tokenize
 from support.encoding import png
+from support.here import make_here
 from support.inprocess import write_lines
 from support.trees import tree
 
@@ -28,9 +29,9 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def make(out: Path, corpus: Path, *, overwrite: bool = False, fields: str = "text") -> None:
-    values = {"inputs": [str(corpus)], "tokenizer": "bytes", "fields": fields, "out": str(out)}
-    config = TokenizeConfig.model_validate(values)
-    tokenize(config, cache_dir=out.parent / "cache", overwrite=overwrite)
+    """What becomes of files is the parent's part: no workers are needed."""
+    values = {"inputs": [str(corpus)], "tokenizer": "bytes", "fields": fields}
+    make_here("tokenize", out, values, overwrite=overwrite)
 
 
 def foreign_work(out: Path) -> None:

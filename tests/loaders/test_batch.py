@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
 from dataprep.loaders.prefetch import Prefetch
 from dataprep.pipeline.errors import ConfigError
-from support.packed import PAD, Packed, write_packed
+from support.packed import EOS, PAD, Packed, write_packed
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +106,36 @@ def test_an_endless_loader_has_no_length(packed: Packed) -> None:
     assert len(DataLoader(packed.folder, batch_size=8, max_steps=70, epochs=1)) == 12
 
 
-def test_a_loop_that_ended_starts_over_and_one_that_was_left_goes_on(packed: Packed) -> None:
-    with DataLoader(packed.folder, batch_size=25, epochs=1) as loader:
-        first = [batch["inputs"][0, 0] for batch in loader]
-        assert [batch["inputs"][0, 0] for batch in loader] == first
-        for _ in loader:
-            break
-        assert [batch["inputs"][0, 0] for batch in loader] == first[1:]
+@pytest.mark.parametrize("depth", [0, 2])
+def test_every_loop_starts_over_but_the_one_after_a_state(packed: Packed, depth: int) -> None:
+    """As evaluations need it, which loop over some batches again and again."""
+
+    def seen(batches: Any) -> list[int]:
+        return [int(batch["inputs"][0, 0]) for batch in batches]
+
+    with DataLoader(packed.folder, batch_size=12, epochs=1, prefetch=depth) as loader:
+        whole = seen(loader)
+        assert seen(loader) == whole
+        assert seen(itertools.islice(loader, 3)) == seen(itertools.islice(loader, 3)) == whole[:3]
+        state = loader.get_state()
+        next(loader)
+        assert seen(loader) == whole
+        loader.set_state(state)
+        assert seen(loader) == whole[3:]
+        assert seen(loader) == whole
+
+
+def test_an_iterator_goes_on_and_knows_the_state(packed: Packed) -> None:
+    with DataLoader(packed.folder, batch_size=12, epochs=1) as loader:
+        whole = [batch["inputs"] for batch in loader]
+        batches = iter(loader)
+        next(batches)
+        state = batches.get_state()
+        assert state == loader.get_state()
+        assert np.array_equal([batch["inputs"] for batch in batches], whole[1:])
+        batches.set_state(state)
+        assert np.array_equal([batch["inputs"] for batch in batches], whole[1:])
+        assert batches.element_spec == loader.element_spec
 
 
 def test_parts_of_a_batch_are_its_rows(packed: Packed) -> None:
@@ -176,6 +200,14 @@ def expected_views(packed: Packed, rows: list[int]) -> dict[str, Batch]:
             "targets_position": positions[:, :-1],
             "targets_segmentation": np.where(loss, segments, 0)[:, 1:],
         },
+        "xlstm": {
+            "inputs": np.insert(tokens, 0, EOS, axis=1)[:, :-1],
+            "targets": tokens,
+            "inputs_position": positions,
+            "inputs_segmentation": segments,
+            "targets_position": positions,
+            "targets_segmentation": np.where(packed.own_loss[rows], segments, 0),
+        },
         "hf": {
             "input_ids": tokens,
             "labels": np.where(loss, tokens, -100),
@@ -184,7 +216,7 @@ def expected_views(packed: Packed, rows: list[int]) -> dict[str, Batch]:
     }
 
 
-@pytest.mark.parametrize("view", ["default", "lwm", "maxtext", "hf"])
+@pytest.mark.parametrize("view", ["default", "lwm", "maxtext", "xlstm", "hf"])
 def test_views_name_shift_and_type_as_documented(packed: Packed, text: Packed, view: Any) -> None:
     for data in (packed, text):
         loader = DataLoader(data.folder, batch_size=11, view=view, prefetch=0)
@@ -199,6 +231,27 @@ def test_views_name_shift_and_type_as_documented(packed: Packed, text: Packed, v
         assert {n: (s.shape, s.dtype) for n, s in spec.items()} == {
             n: (a.shape, a.dtype) for n, a in batch.items()
         }
+
+
+@pytest.mark.parametrize("view", ["maxtext", "xlstm", "hf"])
+def test_columns_of_a_view_are_those_of_the_whole(packed: Packed, view: Any) -> None:
+    reader = DataLoader(packed.folder, batch_size=11, view=view, prefetch=0)._make.reader
+    width = packed.tokens.shape[1] - (view == "maxtext")
+    whole = reader.read(2, (0, width))
+    for start, stop in itertools.combinations(range(0, width + 1, 3), 2):
+        part = reader.read(2, (start, stop))
+        assert_equal(part, {name: array[:, start:stop] for name, array in whole.items()})
+
+
+def test_the_first_token_of_a_document_has_its_weight_where_it_is_a_target(tmp_path: Path) -> None:
+    data = write_packed(tmp_path / "d", num_rows=20, masks=("loss", "weight"))
+    batch = DataLoader(data.folder, batch_size=20, view="xlstm", shuffle=False, prefetch=0)[0]
+    assert np.array_equal(batch["loss_weights"], data.masks["weight"] * data.own_loss)
+    padded = DataLoader(
+        data.folder, batch_size=50, view="xlstm", epochs=1, remainder="pad", prefetch=0
+    )[0]
+    assert not padded["targets_segmentation"][20:].any()
+    assert not padded["loss_weights"][20:].any()
 
 
 def test_a_view_of_ones_own_gets_the_rows_as_the_dataset_gives_them(packed: Packed) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -368,6 +370,29 @@ def test_a_batch_that_fits_no_memory_is_a_declared_error(
 def test_a_step_that_an_endless_loader_does_not_have_is_named(loader: DataLoader) -> None:
     with pytest.raises(IndexError, match="an endless loader has no step -1; the first is 0"):
         loader[-1]
+
+
+def test_epochs_are_asked_for_at_a_step_that_is_named(loader: DataLoader) -> None:
+    with pytest.raises(IndexError, match="no step -1; the first is 0"):
+        loader.epochs_at(-1)
+
+
+def test_a_folder_without_a_name_and_one_of_the_home_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="folder is empty"):
+        DataLoader("", batch_size=2)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "packed").mkdir()
+    with pytest.raises(ConfigError, match=f"~/packed does not exist, but {tmp_path}/packed does"):
+        DataLoader("~/packed", batch_size=2)
+
+
+def test_without_torch_its_datasets_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "dataprep.loaders.torch", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"needs torch .*; pip install torch"):
+        importlib.import_module("dataprep.loaders.torch")
 
 
 def test_settings_of_an_end_that_never_comes_are_refused(tmp_path: Path) -> None:

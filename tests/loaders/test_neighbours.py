@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from dataprep.loaders import DataLoader, PackedDataset, open_dataset
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
+from support.datasets import pack_here
+from support.inprocess import tokenize_here, write_lines
 from support.packed import Packed, write_packed
 
 
@@ -109,6 +113,58 @@ def test_the_json_handler_of_orbax_saves_our_state(packed: Packed, tmp_path: Pat
     assert again.get_state() == loader.get_state()
 
 
+def test_grain_reads_our_documents_and_resumes_where_they_have_moved(tmp_path: Path) -> None:
+    import grain
+
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "a" * n} for n in range(1, 20)])
+    tokenize_here(tmp_path / "one", inputs=[str(lines)], tokenizer="bytes", fields="text")
+
+    def batches(folder: Path) -> Any:
+        source = grain.MapDataset.source(cast(Any, open_dataset(folder)))
+        return iter(source.shuffle(seed=1).map(lambda d: d["tokens"]).to_iter_dataset())
+
+    found = batches(tmp_path / "one")
+    next(found)
+    state = found.get_state()
+    rest = [tokens.tolist() for tokens in found]
+    before = open_dataset(tmp_path / "one")
+    (tmp_path / "one").rename(tmp_path / "two")
+    after = open_dataset(tmp_path / "two")
+    assert repr(before) == repr(after)  # which grain compares
+    assert before.manifest["fingerprint"] in repr(after)
+    assert str(tmp_path / "two") in str(after)
+    again = batches(tmp_path / "two")
+    again.set_state(state)
+    assert [tokens.tolist() for tokens in again] == rest
+    assert after[3]["tokens"].dtype == np.int32
+
+
+@pytest.mark.parametrize("kind", ["tokenized", "packed"])
+def test_a_dataset_goes_to_another_process_by_its_folder(tmp_path: Path, kind: str) -> None:
+    lines = write_lines(tmp_path / "in.jsonl", [{"text": "ab" * n} for n in range(1, 20)])
+    folders = {name: tmp_path / name for name in ("tokenized", "packed")}
+    tokenize_here(folders["tokenized"], inputs=[str(lines)], tokenizer="bytes", fields="text")
+    pack_here(folders["packed"], folders["tokenized"], seq_len=40)
+    dataset = open_dataset(folders[kind])
+    dataset[1]
+    sent = pickle.dumps(dataset)
+    arrived = pickle.loads(sent)
+    assert repr(arrived) == repr(dataset)
+    for one, other in zip(arrived.__getitems__([1, 0]), dataset.__getitems__([1, 0]), strict=True):
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    # Other data at the same place is not taken for it.
+    shard = folders[kind] / dataset.about.shards[0].path
+    shard.write_bytes(shard.read_bytes()[::-1])
+    with pytest.raises(CorruptError):
+        pickle.loads(sent)[0]
+
+
+def test_what_cannot_be_pickled_says_what_to_do(packed: Packed) -> None:
+    with pytest.raises(TypeError, match=r"pickle its get_state\(\)"):
+        pickle.dumps(DataLoader(packed.folder, batch_size=4))
+
+
 # --- torch ---
 
 
@@ -189,3 +245,55 @@ def test_torch_rows_can_be_verified_when_they_are_opened(tmp_path: Path) -> None
         PackedRows(folder, verify="open")
     with pytest.raises(CorruptError, match=shard.name):
         PackedBatches(folder, batch_size=2, verify="open")
+
+
+class AwaitedFolder:
+    """As orbax passes it: a folder that may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def await_creation(self) -> Path:
+        self._path.mkdir(parents=True)
+        return self._path
+
+
+def test_a_loader_saves_and_loads_itself_as_orbax_asks(packed: Packed, tmp_path: Path) -> None:
+    """Its protocol of version 1: `save` and `load` return what is left to do."""
+    loader = DataLoader(packed.folder, batch_size=4)
+    next(loader)
+    state = loader.get_state()
+
+    async def save() -> None:
+        rest = await loader.save(AwaitedFolder(tmp_path / "data"))
+        next(loader)  # which the state does not know of
+        await rest
+
+    async def load(into: Any, folder: Path) -> None:
+        await (await into.load(folder))
+
+    asyncio.run(save())
+    again = DataLoader(packed.folder, batch_size=4)
+    asyncio.run(load(iter(again), tmp_path / "data"))
+    assert again.get_state() == state
+    assert np.array_equal(next(iter(again))["inputs"], loader[1]["inputs"])
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ConflictError, match="holds no state of a loader"):
+        asyncio.run(load(again, tmp_path / "none"))
+    for one in (loader, again):
+        one.close()
+
+
+def test_orbax_saves_a_loader_beside_a_model(packed: Packed, tmp_path: Path) -> None:
+    orbax = pytest.importorskip("orbax.checkpoint.experimental.v1")
+    loader = DataLoader(packed.folder, batch_size=4)
+    next(loader)
+    for name, item in (("a", loader), ("b", iter(loader))):
+        next(item)
+        orbax.save_checkpointables(tmp_path / name, {"data": item, "model": {"w": np.ones(3)}})
+        again = DataLoader(packed.folder, batch_size=4)
+        orbax.load_checkpointables(tmp_path / name, {"data": again})
+        assert again.get_state() == loader.get_state()
+        assert np.array_equal(next(iter(again))["inputs"], next(loader)["inputs"])
+        again.close()
+    loader.close()

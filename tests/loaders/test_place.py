@@ -63,7 +63,8 @@ if __name__ != "__main__":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        both = [start(folder, 2, ["process", str(i), port]) for i in range(2)]
+        # One with 1 device and one with 3, which no equal parts of a batch would suit.
+        both = [start(folder, count, ["process", str(i), port]) for i, count in ((0, 1), (1, 3))]
         first, second = (json.loads(finish(process)) for process in both)
         # Rows are split: disjoint and exhaustive. Only columns are: both have all rows.
         rows = [[{tuple(row) for row in one[way]} for one in (first, second)] for way in (0, 1)]
@@ -231,6 +232,7 @@ def mistakes(folder: str) -> None:
     from dataprep.loaders import DataLoader
 
     mesh = jax.make_mesh((4, 2), ("data", "seq"), devices=jax.devices()[:8])
+    sided = {"data": f"{folder}/sided", "view": "seq2seq"}
     cases: list[tuple[str, dict[str, Any]]] = [
         ("rows must be a multiple of 4, tokens of 1", {"batch_size": 6, "spec": P("data")}),
         ("cannot be split evenly", {"batch_size": {0: 8, 9: 6}, "spec": P("data")}),
@@ -243,12 +245,15 @@ def mistakes(folder: str) -> None:
         ("spec must be", {"batch_size": 8, "spec": 7}),
         ("mesh must be", {"batch_size": 8, "mesh": 7}),
         ("mesh must be", {"batch_size": 8, "mesh": jax.devices()}),
+        ("placed must be", {"batch_size": 8, "placed": "host"}),
+        ("placed=False needs a mesh", {"batch_size": 8, "placed": False, "mesh": None}),
+        ("splits them", {"batch_size": 8, "spec": P("data", "seq"), "placed": False, **sided}),
         # Its rows have a column more than most views.
         ("rows of 33 tokens", {"batch_size": 8, "spec": P("data", "seq"), "view": "hf"}),
     ]
     for message, options in cases:
         with refused(message):
-            DataLoader(folder, **{"mesh": mesh, **options})
+            DataLoader(**{"data": folder, "mesh": mesh, **options})
 
     def view(rows: dict[str, Any]) -> dict[str, Any]:
         return {"x": rows["tokens"].sum(axis=1)}
@@ -294,12 +299,15 @@ def sides(folder: str) -> None:
 
 
 def process(folder: str, number: str, port: str) -> None:
-    """One of two processes with two devices each."""
+    """One of two processes with four devices."""
     import jax
 
     jax.distributed.initialize(f"127.0.0.1:{port}", 2, int(number))
-    assert (jax.device_count(), jax.local_device_count()) == (4, 2)
-    rows = [rows_read(folder, jax.make_mesh(shape, ("data", "seq"))) for shape in ((4, 1), (1, 4))]
+    assert (jax.device_count(), jax.local_device_count()) == (4, 3 if int(number) else 1)
+    meshes = [jax.make_mesh(shape, ("data", "seq")) for shape in ((4, 1), (1, 4))]
+    rows = [rows_read(folder, mesh) for mesh in meshes]
+    for mesh in meshes:
+        local_batches(folder, mesh)
     print(json.dumps(rows))
     jax.distributed.shutdown()
 
@@ -331,6 +339,37 @@ def rows_read(folder: str, mesh: Any) -> list[tuple[int, int]]:
             rows += [(step, order[i][1]) for i in sorted(own)]
         assert loader.get_state() == host.get_state()
     return rows
+
+
+def local_batches(folder: str, mesh: Any) -> None:
+    """What this process has as host arrays is what jax needs for the batch of all processes."""
+    import jax
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    from dataprep.loaders import DataLoader
+
+    spec = P("data", "seq")
+
+    def make() -> Any:
+        return DataLoader(folder, batch_size=8, mesh=mesh, spec=spec, placed=False, view="lwm")
+
+    host = DataLoader(folder, batch_size=8, prefetch=0, view="lwm")
+    with make() as loader, make() as later:
+        shapes = {name: spec.shape for name, spec in loader.element_spec.items()}
+        for step in range(4):
+            if step == 2:
+                later.set_state(loader.get_state())
+                loader = later
+            batch, whole = next(loader), next(host)
+            assert {name: array.shape for name, array in batch.items()} == shapes
+            for name, array in batch.items():
+                assert isinstance(array, np.ndarray)
+                sharding = NamedSharding(mesh, spec)
+                placed = jax.make_array_from_process_local_data(sharding, array, (8, 32))
+                for shard in placed.addressable_shards:
+                    assert np.array_equal(np.asarray(shard.data), whole[name][shard.index]), name
+        assert loader.get_state() == host.get_state()
 
 
 def run_all(folder: str, roles: list[str]) -> None:

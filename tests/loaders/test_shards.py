@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,11 @@ def test_any_columns_and_shifts_of_scattered_rows_are_right(
     assert np.array_equal(out.masks[0, places], varied.masks["vision"][rows, columns])
     assert not out.masks[1, places].any()
     assert np.array_equal(out.masks[2, places], varied.masks["loss"][rows, start : start + width])
+    request = replace(request, first_loss=True)
+    expand(found, opened(varied).layout, request, out, places)
+    assert np.array_equal(out.masks[0, places], varied.masks["vision"][rows, columns])
+    assert not out.masks[1, places].any()
+    assert np.array_equal(out.masks[2, places], varied.own_loss[rows, start : start + width])
 
 
 @pytest.mark.parametrize("expand", expansions())

@@ -128,6 +128,7 @@ def test_both_ways_to_expand_find_the_same_damage_whatever_is_wanted(
         tokens=np.zeros((1, 4), "<u2"),
         left_padding=np.zeros(1, np.int64),
         ends=IntegerLists(np.array(ends), np.array([0, len(ends)])),
+        first_loss=np.ones(len(ends), np.bool_),
         masks=tuple(IntegerLists(np.array(m), np.array([0, len(m)])) for m in (loss, weight)),
     )
     (payload,) = encode_rows(rows, layout)

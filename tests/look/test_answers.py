@@ -119,7 +119,7 @@ def test_a_saved_state_is_enough_to_find_a_step(
     run_cli: RunCli, packed_alone: Path, tmp_path: Path
 ) -> None:
     loader = DataLoader(packed_alone, batch_size={0: 2, 5: 3}, seed=3, prefetch=0)
-    loader.set_state(loader._state_at(9))
+    loader.set_state(loader.state_at(9))
     state = tmp_path / "state.json"
     state.write_text(json.dumps(loader.get_state()))
     for step, words in ((4, ["--step", "4"]), (7, ["--step", "7"]), (8, [])):
@@ -138,7 +138,7 @@ def test_a_padded_batch_is_shown_with_the_rows_that_it_had(
     loader = DataLoader(packed_alone, batch_size=size, epochs=1, remainder="pad", prefetch=0)
     state = tmp_path / "state.json"
     for step in (1, 2):  # before the padded batch, after it
-        state.write_text(json.dumps(loader._state_at(step)))
+        state.write_text(json.dumps(loader.state_at(step)))
         shown = rows_shown(run_cli, packed_alone, "--state", state, "--step", 1)
         assert [("", row["row"]) for row in shown["rows"]] == loader.rows_of(1)
         assert len(shown["rows"]) < size
@@ -154,7 +154,7 @@ def test_a_dataset_that_is_twice_in_a_mixture_is_shown_by_both_names(
     loader = DataLoader(
         {"web": (packed_alone, 0.75), "same": (packed_alone, 0.25)}, batch_size=8, prefetch=0
     )
-    (tmp_path / "state.json").write_text(json.dumps(loader._state_at(3)))
+    (tmp_path / "state.json").write_text(json.dumps(loader.state_at(3)))
     shown = rows_shown(run_cli, packed_alone, "--state", tmp_path / "state.json")
     assert [(row["dataset"], row["row"]) for row in shown["rows"]] == loader.rows_of(2)
     assert all(row["segments"] for row in shown["rows"])
@@ -172,10 +172,12 @@ def test_a_mixture_is_told_by_its_settings_or_its_state(
     loader = DataLoader(shares, batch_size=8, seed=1, prefetch=0)
     mix = ["--mix", f"web=0:0.75,6:0.5@{packed_alone}", "--mix", f"code=0.25@{tmp_path / 'code'}"]
     shown = rows_shown(run_cli, packed_alone, "--step", 9, "--batch-size", 8, "--seed", 1, *mix)
+    of_all = [*map(str, ("--step", 9, "--batch-size", 8, "--seed", 1)), *mix]
+    assert shown == rows_shown(run_cli, *of_all)  # a mixture names its datasets itself
     assert [(row["dataset"], row["row"]) for row in shown["rows"]] == loader.rows_of(9)
     assert all(row["segments"] for row in shown["rows"])
     assert shown["epochs"] == loader.epochs_at(9)
-    loader.set_state(loader._state_at(10))
+    loader.set_state(loader.state_at(10))
     (tmp_path / "state.json").write_text(json.dumps(loader.get_state()))
     for name, folder in (("web", packed_alone), ("code", tmp_path / "code")):
         shown = rows_shown(run_cli, folder, "--state", tmp_path / "state.json", "--step", 9)
@@ -211,8 +213,8 @@ def test_mistakes_in_what_a_step_needs_are_told(
     (tmp_path / "bad.json").write_text("{}")
     loader = DataLoader(packed_alone, batch_size=2, prefetch=0)
     (tmp_path / "first.json").write_text(json.dumps(loader.get_state()))
-    (tmp_path / "fourth.json").write_text(json.dumps(loader._state_at(4)))
-    other = {**loader._state_at(4), "datasets": {"": {"0": [0, "sha256:0"]}}}
+    (tmp_path / "fourth.json").write_text(json.dumps(loader.state_at(4)))
+    other = {**loader.state_at(4), "datasets": {"": {"0": [0, "sha256:0"]}}}
     (tmp_path / "other.json").write_text(json.dumps(other))
     done = run_cli("inspect", packed_alone, *words, check=False)
     assert (done.code, message in done.stderr) == (code, True), done.stderr
@@ -569,6 +571,24 @@ def test_loaders_and_datasets_say_what_they_are(home: Path, tmp_path: Path) -> N
     )
     tokenized = open_dataset(home / "tok-code")
     tokens = tokenized.manifest["counts"]["tokens"]
-    assert repr(tokenized) == (
+    assert str(tokenized) == (
         f"<TokenizedDataset {home / 'tok-code'}: documents=58, tokens={tokens}>"
     )
+
+
+def test_every_token_has_a_line_with_its_id_its_loss_and_its_text(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"p": "hi", "a": "é\\n", "b": "x"}\n')
+    fields = ("--fields", "[p],a*0.5,b", "--no-add-bos")
+    run_cli("tokenize", "in.jsonl", "--tokenizer", "bytes", *fields, "--out", "out")
+    lines = run_cli("inspect", "out", "--doc", "0", "--tokens", "-q").stdout.splitlines()
+    texts = ["h", "i", "\ufffd", "\ufffd", "\n", "x", "<eos>"]
+    losses = ["", "", "0.5", "0.5", "0.5", "loss", "loss"]
+    ids = [104, 105, 195, 169, 10, 120, 257]
+    expected = zip(range(7), ids, losses, texts, strict=True)
+    assert lines == [f"{i}  {id:>3}  {loss:>4}  {text!r}" for i, id, loss, text in expected]
+    told = json.loads(run_cli("inspect", "out", "--tokens", "--json").stdout)
+    assert (told["tokens"], told["texts"]) == (ids, texts)
+    refused = run_cli("inspect", "out", "--tokens", "--list", "split", check=False)
+    assert (refused.code, "--tokens has no effect" in refused.stderr) == (2, True)

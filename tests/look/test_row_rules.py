@@ -54,6 +54,7 @@ def rows_of(
         tokens=np.array([[5, 6, 7, 8]] * before + [tokens], U16),
         left_padding=np.array([0] * before + [left]),
         ends=ragged([[4]] * before + [ends]),
+        first_loss=np.zeros(before + len(ends), np.bool_),
         masks=tuple(
             ragged([UNMARKED[name]] * before + [mask])
             for name, mask in zip(names, masks, strict=True)
@@ -156,10 +157,12 @@ def test_masks_with_weights_survive_their_rows(
         tokens=np.where(np.arange(capacity) < stops[:, None], 7, 0).astype(U16),
         left_padding=np.zeros(num_rows, np.int64),
         ends=ragged([[stop] for stop in stops.tolist()]),
+        first_loss=masks["vision"][:, 0],
         masks=tuple(ragged([stored(row, name) for row in mask]) for name, mask in masks.items()),
     )
     back = decode_rows(encode_rows(rows, layout), layout)
     assert check_rows(back, layout, max_id=7, pad=0) is None
+    assert np.array_equal(back.first_loss, rows.first_loss)
     for found, mask in zip(dense_masks(back, layout), masks.values(), strict=True):
         assert found.dtype == mask.dtype
         assert np.array_equal(found, mask)

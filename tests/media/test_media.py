@@ -28,6 +28,7 @@ from dataprep.pipeline.media.pictures import open_picture, to_square
 from dataprep.pipeline.media.values import Surroundings, parts_of
 from dataprep.pipeline.media.video import is_video
 from support.media import RULES, decode, encoded, items_of, picture
+from support.packed import write_packed
 
 # --- pictures -----------------------------------------------------------------------------------
 
@@ -250,7 +251,7 @@ def test_a_csv_may_name_pictures_and_beside_them_it_is_no_table(tmp_path: Path) 
         (["a.png", "metadata.jsonl"], "holds both a.png and the table metadata.jsonl"),
         (["a.tar.gz"], "is a compressed tar"),
         (["a.txt"], "no file to encode"),
-        (["a.wav"], "no file to encode"),
+        (["a.wav"], "no file to encode in .*: this encoder is for vision, and a.wav is a sound"),
         (["a.tar"], "as tar"),
     ],
 )
@@ -261,6 +262,12 @@ def test_a_folder_that_cannot_be_read_says_why(
         (tmp_path / name).write_bytes(b"xyz" * 999)
     with pytest.raises(InputError, match=message):
         find_media(str(tmp_path), "vision", "image", None)
+
+
+def test_a_dataset_of_tokens_holds_no_media(tmp_path: Path) -> None:
+    write_packed(tmp_path / "packed", num_rows=1)
+    with pytest.raises(InputError, match="packed is a packed dataset, which holds tokens and no"):
+        find_media(str(tmp_path / "packed"), "vision", "image", None)
 
 
 def test_a_pipe_or_a_link_to_nothing_is_an_input_error(tmp_path: Path) -> None:

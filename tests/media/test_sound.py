@@ -135,11 +135,11 @@ def test_sounds_that_are_empty_cut_off_or_no_numbers_are_bad() -> None:
 @pytest.mark.parametrize(
     ("module", "rate", "reason"),
     [
-        ("soundfile", 16000, r"sounds need soundfile; pip install 'dataprep-jax\[audio\]'"),
+        ("soundfile", 16000, r"sounds need soundfile; pip install soundfile soxr"),
         (
             "soxr",
             8000,
-            r"sounds with another rate .* need soxr; pip install 'dataprep-jax\[audio\]'",
+            r"sounds with another rate .* need soxr; pip install soundfile soxr",
         ),
     ],
 )
@@ -157,6 +157,6 @@ def test_an_encoder_of_sound_names_the_packages_that_it_lacks(
 ) -> None:
     lacking = ("soundfile", "soxr")
     monkeypatch.setattr(registry, "find_spec", lambda name: None if name in lacking else name)
-    wanted = r"encoder mulaw needs soundfile, soxr; pip install 'dataprep-jax\[audio\]'"
+    wanted = r"encoder mulaw needs soundfile, soxr; pip install soundfile soxr"
     with pytest.raises(ConfigError, match=wanted):
         open_encoder("mulaw")

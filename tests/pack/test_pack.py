@@ -553,6 +553,28 @@ def test_rows_are_the_same_however_few_shards_are_open(
         assert (left["loss"] == right["loss"]).all()
 
 
+@pytest.mark.parametrize("seq_len", [14, 12, 11, 6])
+@pytest.mark.parametrize("compat", ["lwm", "none"])
+def test_padded_rows_and_the_lwm_view_give_lwms_batches(
+    toy: Path, tmp_path: Path, seq_len: int, compat: str
+) -> None:
+    """LWM pads inputs and targets by themselves, so that the last token is no input."""
+    corpus = corpus_of(tmp_path, toy, [VISION], fields="[q],vision,a", **TWO_FRAMES)
+    how = {"strategy": "pad", "overflow": "truncate", "keep_blocks": False, "compat": compat}
+    pack_here(tmp_path / "packed", corpus.folders[0], seq_len=seq_len, **how)
+    batch = DataLoader(tmp_path / "packed", batch_size=1, view="lwm", prefetch=0)[0]
+    pad = read_manifest(tmp_path / "packed").pad  # type: ignore[union-attr]
+    assert pad == 1 or compat == "none"
+    tokens = [1, 100, 90, 10, 11, 8192, 30, 31, 8193, 91, 101, 2]
+    inputs = tokens[:-1] if compat == "lwm" and seq_len >= len(tokens) else tokens
+    padding = [pad] * seq_len
+    assert batch["input_tokens"][0].tolist() == (inputs + padding)[:seq_len]
+    assert batch["target_tokens"][0].tolist() == (tokens[1:] + padding)[:seq_len]
+    vision = [0, 0, 0, 1, 1, 1, 1, 1, 1, *[0] * seq_len]
+    assert batch["input_vision_masks"][0].tolist() == vision[:seq_len]
+    assert batch["target_vision_masks"][0].tolist() == vision[1 : seq_len + 1]
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 3])
 def test_concat_and_the_lwm_view_give_lwms_batches_for_any_batch_size(
     run_cli: RunCli, toy: Path, tmp_path: Path, batch_size: int

@@ -192,6 +192,17 @@ def test_what_is_not_ours_is_left_alone(run_cli: RunCli, tmp_path: Path, config:
     assert tree(tmp_path) == before
 
 
+def test_generations_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
+    files = ["generations/00000.json", "generations/00003.json.tmp", "manifest.json.tmp"]
+    for name in (*files, "parts/00000/mine", ".work/mine"):
+        (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "x" / name).write_text("{}")
+    done = clean(tmp_path / "x", keep=1, go=True)
+    assert not done.leftovers
+    assert sum(name in text for name in files for text in done.kept_back) == 3
+    assert (tmp_path / "x/generations/00000.json").read_text() == "{}"
+
+
 def test_nothing_is_removed_if_a_generation_cannot_be_read(out: Path) -> None:
     before = tree(out)
     file = out / "generations/00002.json"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import chdir
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,13 +55,11 @@ def run_and_load(run_cli: RunCli, folder: Path) -> dict[str, tuple[int, ...]]:
     said = run_cli("run", "dataprep.yaml", cwd=folder).stdout
     lines = [line[2:] for line in said.partition("load it:\n")[2].splitlines()]
     assert lines[0] == "import dataprep"
-    code = "\n".join([*lines, "print({k: v.shape for k, v in batch.items()})"])
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, capture_output=True, encoding="utf-8"
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, tuple[int, ...]] = eval(done.stdout)
-    return found
+    names: dict[str, Any] = {}
+    with chdir(folder):
+        exec("\n".join(lines), names)
+    names["loader"].close()
+    return {key: value.shape for key, value in names["batch"].items()}
 
 
 Write = Callable[[Path], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import numpy as np
 import pytest
 
 from conftest import RunCli
+from dataprep.configs.load import load_config
+from dataprep.configs.run import RunConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.jobs.ownership import make_work
 from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.run.chain import StepChain
+from dataprep.pipeline.run.summary import check_metrics, write_metrics
 from support.manifests import edit_manifest
 from support.nights import (
     documents_in_rows,
@@ -243,6 +248,57 @@ def test_an_input_that_holds_the_output_is_refused(
     done = run_cli("run", config, check=False)
     assert done.code == 2
     assert "lies in the input" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "given", ["out/data/tokenized/x.jsonl", "link.jsonl", "out/**/*.jsonl", "local://{home}/out/y"]
+)
+def test_an_input_inside_the_output_is_refused(tmp_path: Path, given: str) -> None:
+    (tmp_path / "out/y").mkdir(parents=True)
+    write_lines(tmp_path / "out/data/tokenized/x.jsonl", ["one"])
+    (tmp_path / "link.jsonl").symlink_to("out/data/tokenized/x.jsonl")
+    names = [given.format(home=tmp_path)]
+    config = load_config(RunConfig, files=[str(write_config(tmp_path / "c.json", inputs=names))])
+    with pytest.raises(ConfigError, match=r"lies in (out|the input)"):
+        StepChain(config=config, cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_an_output_in_another_mount_of_an_input_is_refused(tmp_path: Path, raw: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    if subprocess.run(["mount", "--bind", str(raw), str(other)], check=False).returncode:
+        pytest.skip("cannot mount here")
+    try:
+        path = write_config(tmp_path / "c.json", inputs=["raw"], out="other/prepared")
+        with pytest.raises(ConfigError, match=r"lies in the input .*raw"):
+            StepChain(
+                config=load_config(RunConfig, files=[str(path)]), cache_dir=tmp_path / "cache"
+            )
+    finally:
+        subprocess.run(["umount", str(other)], check=True)
+
+
+def test_figures_replace_only_figures(tmp_path: Path) -> None:
+    mine, figures = tmp_path / "mine.jsonl", tmp_path / "figures.prom"
+    mine.write_text('{"text": "precious"}\n')
+    with pytest.raises(ConfigError, match=r"mine\.jsonl was not written by dataprep run"):
+        check_metrics(mine)
+    with pytest.raises(ConfigError, match="is a folder"):
+        check_metrics(tmp_path)
+    for _ in range(2):
+        check_metrics(figures)
+        write_metrics(figures, ())
+
+
+def test_a_file_of_somebody_else_does_not_become_figures(
+    run_cli: RunCli, tmp_path: Path, raw: Path, config: Path
+) -> None:
+    before = (raw / "a.jsonl").read_bytes()
+    done = run_cli("run", config, "--metrics", raw / "a.jsonl", check=False)
+    assert done.code == 2
+    assert (raw / "a.jsonl").read_bytes() == before
     assert not (tmp_path / "out").exists()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import huggingface_hub.constants
 import pytest
 
 from dataprep.pipeline.errors import InputError
@@ -18,6 +19,7 @@ from dataprep.pipeline.sources.hub import HubName, parse_hub_name
 from dataprep.pipeline.sources.stream import naming
 from dataprep.pipeline.sources.streamed import rough_size
 from dataprep.pipeline.types import Piece, Source
+from support.hub import hub
 
 README = """---
 configs:
@@ -341,3 +343,69 @@ def test_a_protocol_whose_packages_are_missing_says_how_to_install_them() -> Non
     message = "https needs aiohttp and requests; pip install aiohttp requests"
     with pytest.raises(InputError, match=message), naming(place):
         raise ImportError("HTTPFileSystem requires something")
+
+
+@pytest.fixture
+def hub_url(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return a function that points the hub's client elsewhere; the cache of datasets is empty."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "none"))
+    monkeypatch.setenv("HF_HUB_ETAG_TIMEOUT", "1")
+
+    def point(address: str) -> None:
+        template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+    return point
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "said", "query"),
+    [
+        (404, {"X-Error-Code": "RepoNotFound"}, "has no such repository, or none without", ""),
+        (404, {"X-Error-Code": "RepoNotFound"}, "has no such repository", "?streaming=1"),
+        (0, {}, r"did not answer in 1 s \(HF_HUB_ETAG_TIMEOUT\)", ""),
+    ],
+)
+def test_a_dataset_that_the_hub_lacks_is_asked_for_once_and_its_like_are_named(
+    status: int, headers: dict[str, str], said: str, query: str, hub_url: Any
+) -> None:
+    with hub(None, status, headers) as (address, asked):
+        hub_url(address)
+        with pytest.raises(InputError, match=f"hf:wikitxt not found: .*{said}.*") as caught:
+            find_sources(f"hf:wikitxt{query}")
+    assert "Did you mean Salesforce/wikitext?" in str(caught.value)
+    assert asked == ["HEAD /datasets/wikitxt/resolve/main/README.md"]
+
+
+def test_a_hub_that_cannot_be_reached_is_said_at_once(hub_url: Any) -> None:
+    hub_url("http://127.0.0.1:1")
+    with pytest.raises(InputError, match="hub, which cannot be reached"):
+        find_sources("hf:org/name@train")
+
+
+def test_without_the_hub_a_dataset_of_the_cache_is_read(
+    hub_url: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(cache))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    (tmp_path / "TinyTales").mkdir()
+    (tmp_path / "TinyTales" / "a.jsonl").write_text('{"text": "a"}\n')
+    loaded = datasets.load_dataset(str(tmp_path / "TinyTales"), split="train")
+    Path(loaded.cache_files[0]["filename"]).parents[3].rename(cache / "org___tiny_tales")
+    hub_url("http://127.0.0.1:1")
+    assert read_rows(find_sources("hf:org/TinyTales@train")) == [{"text": "a"}]
+    assert datasets.config.HF_HUB_OFFLINE is False
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "a/b/c", "//datasets/org/name"])
+def test_what_cannot_be_a_name_of_the_hub_is_not_asked_for(name: str, hub_url: Any) -> None:
+    with pytest.raises(InputError, match=f"hf:{name}: no such folder, and no name of the hub"):
+        find_sources(f"hf:{name}")
+
+
+@pytest.mark.parametrize("name", ["json", "text", "imagefolder"])
+def test_a_reader_of_datasets_does_not_read_the_working_folder(name: str) -> None:
+    with pytest.raises(InputError, match=f"hf:{name} is a reader of `datasets`.*name the files"):
+        find_sources(f"hf:{name}")

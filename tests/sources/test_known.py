@@ -35,7 +35,7 @@ def test_an_ending_belongs_to_one_format_alone() -> None:
     for kind, known in FORMATS.items():
         assert known.kind == kind
         for ending in known.endings:
-            assert re.fullmatch(r"\.[a-z0-9]+", ending)
+            assert re.fullmatch(r"\.[a-z0-9_]+", ending)
             assert kind_by_name(f"a{ending}") == (kind, "")
             packed = kind_by_name(f"a{ending}.gz")
             assert packed == ((kind, "gz") if known.may_be_compressed else None)

@@ -100,7 +100,8 @@ def started(tmp_path: Path, spools: Path) -> Iterator[subprocess.Popen[bytes]]:
         assert run.stdin is not None
         run.stdin.write(LINES)
         run.stdin.flush()
-        while not any(path.stat().st_size for path in spools.iterdir()):
+        # By its ending: Python first tries whether it can write here, and removes that file.
+        while not any(path.stat().st_size for path in spools.glob("*.jsonl")):
             assert run.poll() is None
             time.sleep(0.01)
         yield run

@@ -47,7 +47,9 @@ def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
         ),
         layout.tokens,
     ).reshape(count, capacity)
-    ends = data.draw(st.lists(numbers, **same))
+    ends = data.draw(st.lists(st.lists(st.integers(0, 9), max_size=40), **same))
+    documents = sum(map(len, ends))
+    first_loss = data.draw(st.lists(st.booleans(), min_size=documents, max_size=documents))
     stored = {
         mask: [part * MASKS[mask].numbers for part in data.draw(st.lists(numbers, **same))]
         for mask in masks
@@ -58,6 +60,7 @@ def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
             tokens=tokens,
             left_padding=left,
             ends=ragged(ends),
+            first_loss=np.array(first_loss, np.bool_),
             masks=tuple(ragged(stored[mask]) for mask in masks),
         ),
         layout,
@@ -67,6 +70,7 @@ def test_rows_come_back_as_they_went_in(data: st.DataObject) -> None:
     assert back.tokens.tolist() == tokens.tolist()
     assert back.left_padding.tolist() == left.tolist()
     assert [part.tolist() for part in back.ends] == ends
+    assert back.first_loss.tolist() == first_loss
     for mask, found in zip(masks, back.masks, strict=True):
         assert [part.tolist() for part in found] == stored[mask]
     assert encode_rows(back, layout) == payloads
@@ -78,10 +82,11 @@ def test_the_bytes_of_a_row_are_as_documented() -> None:
         tokens=np.array([[10, 11, 12, 13, 0]], "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[2, 4]]),
+        first_loss=np.array([False, True]),
         masks=(ragged([[1, 2, 3, 4, 5]]),),
     )
     head = np.array([2, 0, 5], "<u4").tobytes()
-    numbers = np.array([10, 11, 12, 13, 0, 2, 4, 1, 2, 3, 4, 5], "<u2").tobytes()
+    numbers = np.array([10, 11, 12, 13, 0, 2, 4, 0b10, 1, 2, 3, 4, 5], "<u2").tobytes()
     assert encode_rows(rows, layout) == [head + numbers]
 
 
@@ -92,6 +97,7 @@ def test_wide_ends_behind_narrow_tokens_are_aligned() -> None:
         tokens=np.full((1, 5), 65535, "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[5]]),
+        first_loss=np.zeros(1, np.bool_),
         masks=(ragged([[5]]),),
     )
     (payload,) = encode_rows(rows, layout)
@@ -112,9 +118,26 @@ def test_a_payload_of_another_length_is_refused() -> None:
         tokens=np.zeros((1, 4), "<u2"),
         left_padding=np.array([0]),
         ends=ragged([[4]]),
+        first_loss=np.zeros(1, np.bool_),
         masks=(ragged([[4]]),),
     )
     (payload,) = encode_rows(rows, layout)
     for wrong in (payload[:-1], payload[:5], b"", payload + b"\0"):
         with pytest.raises(CorruptError, match="row of"):
             decode_rows([payload, wrong, payload], layout)
+
+
+def test_a_bit_of_a_document_that_is_not_there_is_damage() -> None:
+    layout = layout_of(4)
+    rows = Rows(
+        tokens=np.zeros((1, 4), "<u2"),
+        left_padding=np.array([0]),
+        ends=ragged([[2, 4]]),
+        first_loss=np.array([True, False]),
+        masks=(ragged([[4]]),),
+    )
+    (payload,) = encode_rows(rows, layout)
+    bits = layout.tail_start + 2 * layout.ends.itemsize
+    wrong = payload[:bits] + bytes([0b101]) + payload[bits + 1 :]
+    with pytest.raises(CorruptError, match="a document that it does not have"):
+        decode_rows([wrong], layout)

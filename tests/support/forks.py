@@ -30,14 +30,18 @@ from support.installed import python_path
 
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT = 60.0  # seconds; a run that takes longer hangs
+# Variables that no test sets: pytest does, and jax when it is imported, by whatever test is first.
+NOT_OF_TESTS = {"PYTEST_CURRENT_TEST", "TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY"}
 
 # Run by `main` below in the server: what commands import, before the first fork.
 PRELOAD = (
     *("cli.tokenize", "cli.pack", "cli.encode", "cli.verify", "cli.stats", "cli.inspect"),
-    *("cli.run", "cli.forget", "cli.log"),
+    *("cli.run", "cli.forget", "cli.log", "cli.clean", "cli.init", "cli.previews"),
     *("pipeline.tokenize.worker", "pipeline.pack.worker", "pipeline.encode.worker"),
     *("pipeline.jobs.processes", "pipeline.look.verify"),
 )
+# Packages that they import later, and that start no threads.
+QUIET_PACKAGES = ("tokenizers", "fsspec.implementations.zip", "dataprep.loaders.bus_errors")
 # What these import when they first need it; it is imported ahead if the server is to be `eager`.
 PACKAGES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "PIL.PngImagePlugin", "PIL.ImageOps")
 
@@ -116,7 +120,11 @@ class ForkServer:
     @property
     def is_current(self) -> bool:
         """Whether its forks have the environment of this process."""
-        return self._environ == _environ()
+        return not self.changed()
+
+    def changed(self) -> set[str]:
+        """Return the variables that this process has by now, and its forks have not."""
+        return {name for name, _ in self._environ.items() ^ _environ().items()}
 
     def start(
         self,
@@ -180,7 +188,7 @@ class ForkServer:
 
 
 def _environ() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {name: value for name, value in os.environ.items() if name not in NOT_OF_TESTS}
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -198,7 +206,7 @@ def main() -> None:
 
     for name in PRELOAD:
         import_module(f"dataprep.{name}")
-    for name in PACKAGES if "eager" in sys.argv else ():
+    for name in (*QUIET_PACKAGES, *(PACKAGES if "eager" in sys.argv else ())):
         with suppress(ImportError):
             import_module(name)
     # Workers are forked.

@@ -130,7 +130,7 @@ def examples(target: str) -> list[bytes]:
             b"modalities:\n  vision: {start: <v>, max_frames: null}\nmax_errors: 1%\nx: &a [*a]\n",
         ]
     if target == "state":
-        return [_loader()._state_at(step).decode().encode() for step in (0, 7)]
+        return [_loader().state_at(step).decode().encode() for step in (0, 7)]
     return [_whole_manifest()]
 
 

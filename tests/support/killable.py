@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline import jobs
+from dataprep.pipeline.jobs import make
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.tokenize import tokenize
 
@@ -72,7 +72,7 @@ def dying(at: int = 1 << 30) -> Iterator[None]:
 
 @contextmanager
 def without_processes() -> Iterator[None]:
-    with mock.patch.dict(jobs.EXECUTORS, {"local": execute_here}):
+    with mock.patch.dict(make.EXECUTORS, {"local": execute_here}):
         yield
 
 

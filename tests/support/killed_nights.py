@@ -27,6 +27,7 @@ from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.run.chain import StepChain
 from dataprep.pipeline.run.forget import forget
 from dataprep.pipeline.run.forgotten import read_requests
+from dataprep.pipeline.run.summary import run_all
 from support.forks import ForkServer
 from support.jobs import WORDS
 from support.killable import Killed, dying, without_processes
@@ -180,8 +181,7 @@ def _live_here(night: int, cache: Path) -> None:
         forget(Path("out"), read_requests("gone.txt"))
         return
     config = load_config(RunConfig, files=["c.json"])
-    for _ in StepChain(config=config, cache_dir=cache).run(lambda todo: silent):
-        pass
+    run_all(StepChain(config=config, cache_dir=cache), lambda todo: silent)
 
 
 def _finished(nights: Nights, night: int) -> list[str]:

@@ -33,7 +33,7 @@ from dataprep.pipeline.storage.masks import (
 from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, Rows, encode_rows
 
-PAD = 3
+PAD, EOS = 3, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Packed:
     segment_ids: NDArray[Any]
     positions: NDArray[Any]
     masks: dict[str, NDArray[Any]]
+    own_loss: NDArray[Any]  # the loss as documents have it, on their first tokens too
 
     def weights(self, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """The loss weights of these rows' targets, where there are any."""
@@ -94,6 +95,10 @@ def write_packed(
     tokens[np.arange(num_rows), [edge[0] for edge in edges]] = np.arange(num_rows)
     tokens[segments == 0] = PAD
     dense = {name: (rng.random(segments.shape) < 0.7) & (segments > 0) for name in masks}
+    begins = (segments > 0) & (positions == 0)
+    first_loss = rng.random(int(begins.sum())) < 0.5
+    own_loss = dense["loss"] & (positions > 0)
+    own_loss[begins] = first_loss
     dense["loss"] &= positions > 0
     if "weight" in dense:
         dense["weight"] = rng.choice(np.array([1, 0.5, 0.1, 2], WEIGHT_DTYPE), segments.shape)
@@ -108,6 +113,7 @@ def write_packed(
             tokens=tokens,
             left_padding=np.array([edge[0] for edge in edges], np.int64),
             ends=_ragged([edge[1:] for edge in edges]),
+            first_loss=first_loss,
             masks=tuple(_ragged([_stored(row, name) for row in dense[name]]) for name in masks),
         ),
         layout,
@@ -119,6 +125,7 @@ def write_packed(
         segment_ids=segments,
         positions=positions,
         masks=dense,
+        own_loss=own_loss,
     )
 
 
@@ -184,7 +191,7 @@ def _write(
         )
     identity = {"seed": seed, "shards": [entry.xxh3_128 for entry in entries]}
     tokenizer = TokenizerEntry(
-        sha256="", kind="bytes", vocab_size=256, bos=None, eos=None, pad=None, engine="bytes"
+        sha256="", kind="bytes", vocab_size=256, bos=None, eos=EOS, pad=None, engine="bytes"
     )
     tags: dict[str, Any] = {
         mask: BlockTags(start=(), end=(), named=True) for mask in blocks_among(masks)

@@ -36,8 +36,8 @@ def choke():
     elif mode == "oom":
         os.kill(os.getpid(), 9)
     elif mode == "hang":
-        while True:
-            pass
+        import time
+        time.sleep(600)
 
 def patch_tokenize(module):
     process = module.process

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+import dataprep
 from conftest import RunCli
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.tokenize.notes import notes_of
+from dataprep.pipeline.tokenize.recipe import plan_of
 from support.encoding import png
 from support.inprocess import write_lines
 from support.trees import tree
@@ -87,6 +91,23 @@ def test_sources_that_gave_no_document_are_named(run_cli: RunCli, tmp_path: Path
     assert json.loads(run_cli(*words, "--out", "e", "--json").stdout)["notes"] == [note]
     limited = run_cli(*words, "--out", "f", "--json", "--limit", "1")
     assert json.loads(limited.stdout)["notes"] == []
+
+
+def test_codes_that_no_field_names_are_told(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.png").write_bytes(png(1))
+    (tmp_path / "in" / "x.txt").write_text("a picture")
+    codes = tmp_path / "codes"
+    dataprep.encode(inputs=tmp_path / "in", encoder="patches", out=codes, workers=1)
+    values = {"inputs": [str(codes)], "tokenizer": "bytes", "out": str(tmp_path / "out")}
+    configs = {
+        fields: TokenizeConfig.model_validate({**values, "fields": fields})
+        for fields in ("text", "[vision],text")
+    }
+    told = {name: notes_of(plan_of(config, tmp_path)) for name, config in configs.items()}
+    unread = f"{codes} holds codes (vision) that are not read, since no field names them: --fields"
+    assert f"{unread} '[vision],text'" in told["text"]
+    assert not [note for note in told["[vision],text"] if "holds codes" in note]
 
 
 def test_encode_tells_the_same(run_cli: RunCli, tmp_path: Path) -> None:

@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.ragged import numbers_within, offsets_of, owner_of, ranges
 from dataprep.pipeline.storage.documents import Documents
-from dataprep.pipeline.storage.masks import MASKS, MaskRuns, dense_mask, runs_of_parts
+from dataprep.pipeline.storage.masks import (
+    MASKS,
+    MaskRuns,
+    dense_mask,
+    runs_of_dense,
+    runs_of_parts,
+)
 from dataprep.pipeline.types import Ids, Mask, Offsets
 
 
@@ -103,11 +109,3 @@ def _moved(runs: MaskRuns, default: Any, num_added: int, place: Offsets) -> Mask
 
 def _constant(value: Any, length: int) -> MaskRuns:
     return runs_of_parts(np.array([value]), np.array([length]))
-
-
-def runs_of_dense(dense: NDArray[Any]) -> MaskRuns:
-    """Return the runs of a mask that has a value for each token."""
-    last = np.flatnonzero(dense[1:] != dense[:-1])
-    if len(dense):
-        last = np.append(last, len(dense) - 1)
-    return MaskRuns(ends=last + 1, values=dense[last])

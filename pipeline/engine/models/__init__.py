@@ -2,6 +2,8 @@
 
 model        the contract: vocabulary, special tokens, decoder, reference engine …
 json_model   tokenizer.json, parsed by `tokenizers`
+parsed         what is asked of that library; before_1, from_1: by its version
+alignment      where tokens are in a text, for the versions that do not tell
 pieces       SentencePiece
 utf8         UTF-8 bytes, which need no file
 spelling     "Ġthe" -> b" the": the bytes that a token stands for

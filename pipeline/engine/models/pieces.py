@@ -162,7 +162,7 @@ def _parse(data: bytes, path: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"{path} is a SentencePiece model, but the package sentencepiece is not installed; "
-            "pip install 'dataprep-jax[sentencepiece]'"
+            "pip install sentencepiece"
         ) from error
     try:
         with failures_told():

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def is_byte_level(described: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer.json spells bytes by characters of their own."""
+    return "ByteLevel" in json.dumps(described.get("decoder"))
+
+
+def spelled_bytes(described: Mapping[str, Any], own: Mapping[str, int]) -> dict[int, bytes]:
+    """Return the bytes of each id of the model whose spelling tells."""
+    spell = by_byte_level if is_byte_level(described) else by_blank_sign
+    spelled = ((id, spell(token)) for token, id in own.items())
+    return {id: value for id, value in spelled if value is not None}
+
 
 def by_blank_sign(token: str) -> bytes | None:
     """

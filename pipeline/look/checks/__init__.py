@@ -2,6 +2,7 @@
 
     documents   ids in range, ends and mask runs ascend, index and provenance match
     rows        the same, and the rules of `row_rules`; provenance has every piece of every row
+    exports     as many records and tokens as the manifest says; their bytes are hashed
     codes       codes in range, whole frames, the columns that the manifest lists
     listing     nothing in the folder that the manifest does not list, no link, no gap
     growth      of a dataset that grows: generations are what their parts join to
@@ -21,9 +22,11 @@ from typing import Any
 
 from dataprep.pipeline.look.checks.codes import codes_checker, said_of_codes
 from dataprep.pipeline.look.checks.documents import documents_checker, said_of_documents
+from dataprep.pipeline.look.checks.exports import exports_checker, said_of_exports
 from dataprep.pipeline.look.checks.rows import rows_checker, said_of_rows
 from dataprep.pipeline.storage.manifest import (
     EncodedManifest,
+    ExportedManifest,
     Manifest,
     PackedManifest,
     TokenizedManifest,
@@ -37,6 +40,7 @@ _BY_KIND: Mapping[type[Manifest], tuple[MakeChecker, SaidBy]] = {
     TokenizedManifest: (documents_checker, said_of_documents),
     PackedManifest: (rows_checker, said_of_rows),
     EncodedManifest: (codes_checker, said_of_codes),
+    ExportedManifest: (exports_checker, said_of_exports),
 }
 
 

@@ -69,6 +69,7 @@ def _check_rows(folder: Path, manifest: PackedManifest, shard: RowShard, gone: O
         length, end = segment_lengths(rows)[own], rows.ends.values[own]
         places = ranges(row * layout.capacity + end - length, length)
         masks = [mask.reshape(-1)[places] for mask in dense_masks(rows, layout)]
+        masks[0] = np.append(masks[0], rows.first_loss[own])  # which is of the loss, too
         tokens = rows.tokens.reshape(-1)[places]
         _check(folder / shard.path, tokens, manifest.pad, masks, layout.masks)
 

@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.parts import (
     generation_name,
     read_generation,
 )
+from dataprep.pipeline.storage.readme import README, README_TEXT
 
 _PART = re.compile(r"[0-9]{5,}(-[0-9]+)?")
 
@@ -64,6 +65,7 @@ def check_growth(folder: Path, generations: Mapping[int, Growing]) -> list[int]:
     the folder; return those that cannot be read any more."""
     newest = max(generations)
     _check_places(folder, generations)
+    _check_card(folder)
     _check_bytes(folder, MANIFEST, (folder / generation_name(newest)).read_bytes())
     parts: dict[str, Growing] = {}
     unread = []
@@ -80,6 +82,12 @@ def check_growth(folder: Path, generations: Mapping[int, Growing]) -> list[int]:
             raise CorruptError(f"generation {number} of {folder} cannot be: {error}") from None
         _check_bytes(folder, generation_name(number), manifest_text(whole).encode())
     return unread
+
+
+def _check_card(folder: Path) -> None:
+    path = folder / README
+    if not path.exists() or path.read_bytes() != README_TEXT.encode():
+        raise CorruptError(f"{path} is not what dataprep writes there; restore it from {PARTS}/")
 
 
 def _generation(folder: Path, number: int) -> Growing:
@@ -114,8 +122,8 @@ def _check_places(folder: Path, generations: Mapping[int, Growing]) -> None:
     """Raise if there is a link, or anything that is of no generation and of no run."""
     newest = max(generations)
     next_one = generation_name(newest + 1)  # of a run that was killed before it was published
-    files = {MANIFEST, next_one, *map(generation_name, generations)}
-    files |= {temporary(Path(name)).as_posix() for name in (MANIFEST, next_one)}
+    files = {MANIFEST, README, next_one, *map(generation_name, generations)}
+    files |= {temporary(Path(name)).as_posix() for name in (MANIFEST, README, next_one)}
     parts = {part.path for manifest in generations.values() for part in manifest.parts}
     for path in _entries(folder):
         name = path.relative_to(folder).as_posix()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, ExportedManifest, Manifest, files_of
 
 FOLDERS = ("shards", "index", "provenance", "keys")
 UNLISTED = (MANIFEST,)  # files of ours that the manifest does not list
@@ -20,13 +20,16 @@ def check_listing(folder: Path, manifest: Manifest) -> None:
     after it wrote the manifest leaves one, and the next removes it.
     """
     known = {*UNLISTED, *(entry.path for entry in files_of(manifest))}
+    folders = {*FOLDERS}
+    if isinstance(manifest, ExportedManifest):
+        folders = {path.partition("/")[0] for path in known if "/" in path}
     for path, is_folder in walk(folder):
         if (folder / path).is_symlink():
             raise CorruptError(
                 f"{folder / path} is a link; a dataset must hold its files itself: put the file "
                 "in its place, or remove it"
             )
-        if path not in (FOLDERS if is_folder else known):
+        if path not in (folders if is_folder else known):
             raise CorruptError(f"{folder / path} is not in the manifest; remove it")
 
 

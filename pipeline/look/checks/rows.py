@@ -24,7 +24,7 @@ from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.origins import origins_of
 from dataprep.pipeline.storage.provenance import read_row_pieces
 from dataprep.pipeline.storage.rows import RowLayout, decode_rows
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import Mask, Offsets
 
 COUNTED = ("rows", "tokens", "target_tokens", "segments")
 
@@ -45,6 +45,7 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
         sizes = read_array(folder, shard.index, U32, shard.num_records)
         counts = Counter[str](rows=shard.num_records, segments=0, target_tokens=0)
         starts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        firsts = [np.zeros(0, np.bool_)]
         for first, records in read_records(folder, shard):
             try:
                 rows = decode_rows(records, layout)
@@ -65,9 +66,11 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
             counts["target_tokens"] += int(np.count_nonzero(loss[:, 1:]))
             starts.append(np.diff(rows.ends.offsets))
             lengths.append(segment_lengths(rows))
+            firsts.append(rows.first_loss)
         pieces = np.concatenate(lengths)
         counts["tokens"], counts["segments"] = int(pieces.sum()), len(pieces)
-        _check_provenance(folder, manifest, shard, np.concatenate(starts), pieces)
+        found = _check_provenance(folder, manifest, shard, np.concatenate(starts), pieces)
+        _check_firsts(path, found, np.concatenate(firsts), rows_share=quirks.rows_share)
         return counts
 
     return check
@@ -75,8 +78,8 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
 
 def _check_provenance(
     folder: Path, manifest: PackedManifest, shard: RowShard, per_row: Offsets, lengths: Offsets
-) -> None:
-    """Raise unless the provenance names the pieces of every row, in order."""
+) -> NDArray[Any]:
+    """Return the pieces of all rows; raise unless the provenance names them in order."""
     path = folder / shard.provenance.path
     pieces: NDArray[Any] = read_row_pieces(folder, manifest, shard)
     expected = np.repeat(np.arange(len(per_row)), per_row)
@@ -89,4 +92,19 @@ def _check_provenance(
         raise CorruptError(
             f"{path} names a head of {odd['head'][0]} tokens before token {odd['start'][0]}, in a "
             f"segment of {odd['length'][0]}"
+        )
+    return pieces
+
+
+def _check_firsts(path: Path, pieces: NDArray[Any], first_loss: Mask, *, rows_share: bool) -> None:
+    """Raise if a piece has loss on the first token of its document, but does not begin with it, or
+    begins with a token that the row before ends with."""
+    begins = (pieces["start"] == 0) | (pieces["head"] > 0)
+    if rows_share:
+        begins &= np.append(False, pieces["row"][1:] == pieces["row"][:-1]) | (pieces["row"] == 0)
+    odd = np.flatnonzero(first_loss & ~begins)
+    if len(odd):
+        raise CorruptError(
+            f"row {pieces['row'][odd[0]]} of {path}: a piece from token {pieces['start'][odd[0]]} "
+            "of a document on has loss on the document's first token"
         )

@@ -173,7 +173,7 @@ def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[R
 
 
 def _quirks(config: PackConfig) -> RowQuirks:
-    return RowQuirks(keep_first_loss=config.compat == "lwm")
+    return RowQuirks(keep_first_loss=config.compat == "lwm", rows_share=True)
 
 
 CONCAT = Strategy(plan=_plan, keeps_blocks=False, quirks=_quirks)

@@ -19,6 +19,7 @@ class RowQuirks:
 
     pad_left: bool = False
     keep_first_loss: bool = False  # LWM's stream
+    rows_share: bool = False  # each row but the first begins with the last token of the one before
     shift_full_rows: bool = False  # LWM's pad: the loss of a full row is shifted by one token
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds
+from dataprep.pipeline.ragged import CODE_KEYS, HeldBy, Holds, IntegerLists
 from dataprep.pipeline.sources.json.digits import parse_digit_lists
 from dataprep.pipeline.sources.json.repeats import (
     RAW,
@@ -37,6 +37,9 @@ from dataprep.pipeline.types import ABSENT, Record
 
 _PLAIN = msgspec.json.Decoder(dict[str, Any])
 _ANY = msgspec.json.Decoder()
+# The label of a token without loss, and the digits that stand for it while lists are parsed: with
+# another digit behind, -1000, they are too many to be parsed.
+NO_LOSS, _STAND_IN = b"-100", b"99999999"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,21 @@ def _codes(raws: Sequence[Any]) -> Sequence[Any]:
     return codes
 
 
+def _numbers(raws: Sequence[Any]) -> Sequence[Any]:
+    """Return lists of whole numbers as arrays, -100 among them; other values as Python values."""
+    text = b"".join(raws)
+    if b'"' in text or _STAND_IN in text:
+        return _values(raws)
+    if b"-" not in text:
+        return _codes(raws) if b"[[" not in text else _values(raws)
+    lists, taken = parse_digit_lists([bytes(raw).replace(NO_LOSS, _STAND_IN) for raw in raws])
+    if not taken.all():
+        return _values(raws)
+    values = lists.values.astype(np.int64)
+    values[values == int(_STAND_IN)] = int(NO_LOSS)
+    return IntegerLists(values, lists.offsets)
+
+
 def _nested(raws: Sequence[Any]) -> list[Any]:
     """Return lists of arrays if all are lists of lists of digits, else Python values."""
     inner = RAW_LISTS.decode_lines(b"\n".join(raws))
@@ -143,4 +161,5 @@ _DECODE: Mapping[Holds, Callable[[Sequence[Any]], Sequence[Any]]] = {
     "": _values,
     "codes": _codes,
     "segments": _segments,
+    "numbers": _numbers,
 }

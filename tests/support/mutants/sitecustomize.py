@@ -23,7 +23,7 @@ def _note() -> None:
         file.write(f"{os.environ['DATAPREP_MUTANT']}\n")
 
 
-def _replace(module: ModuleType, name: str, other: Callable[..., Any]) -> None:
+def _replace(module: Any, name: str, other: Callable[..., Any]) -> None:
     if not hasattr(module, name):
         os.write(2, f"there is no {module.__name__}.{name} to take out\n".encode())
         os._exit(99)
@@ -46,11 +46,9 @@ MUTANTS: dict[str, tuple[str, Callable[[ModuleType], None]]] = {
         "dataprep.pipeline.jobs.commits",
         lambda m: _replace(m, "is_done", bool),  # one shard is taken for all of its task
     ),
-    "comparison": (  # of committed files with their markers, when a run is continued
-        "dataprep.pipeline.jobs.commits",
-        lambda m: _replace(
-            m, "trusted_markers", lambda stems, kind, *_, **__: m.Markers(stems, kind)
-        ),
+    "comparison": (  # of committed files with their hashes, before a run goes on or publishes them
+        "dataprep.pipeline.files",
+        lambda m: _replace(m.Written, "is_at", lambda self, path: path.exists()),
     ),
 }
 

@@ -1,0 +1,155 @@
+"""xlstm-jax: ArrayRecord files of int32 ids, which it finds by the name of their split.
+
+    train/train_000000.arecord      documents: 1 … L ids, the final EOS left out, pieces of L
+    train/train_000000.arecord      rows: 1 … L ids, padding left out, and a final EOS before it
+
+It adds an EOS to whatever is shorter than L, and tells the documents of a row apart by their EOS
+alone. So a row can be exported if each of its documents ends with the only EOS in it; only the
+last may lack one, if it fills the row. A mask cannot reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dataprep.configs.export import ExportConfig
+from dataprep.pipeline.errors import ConfigError, InputError, counted
+from dataprep.pipeline.export.format import MAIN, Export, Facts, max_length_of
+from dataprep.pipeline.export.pieces import cut, num_cut
+from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.arrayrecord import RecordWriter, check_written
+from dataprep.pipeline.storage.kinds import ExportedManifest
+from dataprep.pipeline.types import Offsets
+
+ENDINGS = {MAIN: ".arecord"}
+OPTIONS = "group_size:1,uncompressed"
+ID = np.dtype("<i4")
+
+
+class XlstmFiles:
+    def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
+        eos = facts.eos
+        assert eos is not None
+        self._eos = eos
+        self._most = facts.capacity if facts.is_packed else max_length_of(facts)
+        self._path = paths[MAIN]
+        self._writer = RecordWriter(self._path, OPTIONS)
+        self._count = 0
+
+    def add(self, sequences: Sequences) -> Mapping[str, int]:
+        if sequences.lengths is not None:
+            is_cut = self._rows_to_cut(sequences)
+        else:
+            is_cut = sequences.tokens[sequences.offsets[1:] - 1] == self._eos
+        tokens, offsets = without_last(sequences.tokens, sequences.offsets, is_cut)
+        kept = offsets[np.concatenate(([True], np.diff(offsets) > 0))]
+        pieces = cut(kept, self._most)
+        data = memoryview(tokens.astype(ID).tobytes())
+        for start, stop in zip((pieces[:-1] * 4).tolist(), (pieces[1:] * 4).tolist(), strict=True):
+            self._writer.write(bytes(data[start:stop]))
+        self._count += len(pieces) - 1
+        ends = {} if sequences.lengths is not None else {"ends_missing": int((~is_cut).sum())}
+        return {
+            "records": len(pieces) - 1,
+            "tokens": len(tokens),
+            "ends_cut": int(is_cut.sum()),
+            "left_out": len(offsets) - len(kept),
+            "documents_split": num_cut(kept, self._most),
+            **ends,
+        }
+
+    def _rows_to_cut(self, rows: Sequences) -> NDArray[np.bool_]:
+        """Return which rows lose their final EOS: those that are shorter than a row can be."""
+        assert rows.lengths is not None
+        ends = offsets_of(rows.lengths.values)[1:]
+        is_full: NDArray[np.bool_] = np.diff(rows.offsets) == self._most
+        has_end = rows.tokens[ends - 1] == self._eos
+        may_lack = np.zeros(len(ends), np.bool_)
+        may_lack[rows.lengths.offsets[1:] - 1] = is_full
+        lacks = int((~has_end & ~may_lack).sum())
+        inside = int(np.count_nonzero(rows.tokens == self._eos)) - int(has_end.sum())
+        if lacks or inside:
+            what = (
+                f"{counted(lacks, 'document')} of some rows do not end with EOS"
+                if lacks
+                else f"{counted(inside, 'EOS id')} stand inside of documents"
+            )
+            raise InputError(
+                f"{what}, but xlstm-jax tells the documents of a row apart by EOS alone; export "
+                "the tokenized dataset, whose documents it packs itself"
+            )
+        return ~is_full
+
+    def close(self) -> None:
+        self._writer.close()
+        check_written(self._path, self._count)
+
+
+def without_last(
+    tokens: NDArray[Any], offsets: Offsets, is_cut: NDArray[np.bool_]
+) -> tuple[NDArray[Any], Offsets]:
+    """Return sequences without the last token of some.
+
+    >>> without_last(np.array([5, 6, 7, 8]), np.array([0, 2, 4]), np.array([True, False]))
+    (array([5, 7, 8]), array([0, 1, 3]))
+    """
+    kept = np.ones(len(tokens), np.bool_)
+    kept[offsets[1:][is_cut] - 1] = False
+    return tokens[kept], offsets_of(np.diff(offsets) - is_cut)
+
+
+def _check(facts: Facts) -> None:
+    if facts.eos is None:
+        raise ConfigError(
+            "the tokenizer of this dataset names no EOS, which xlstm-jax needs to tell documents "
+            "apart; tokenize again with a tokenizer that has one"
+        )
+    if facts.is_packed and facts.config.max_length not in (None, facts.capacity):
+        raise ConfigError(
+            f"--max-length {facts.config.max_length}: rows have {facts.capacity} tokens; leave it "
+            "out, or pack again with --seq-len one below it"
+        )
+    if not facts.is_packed:
+        max_length_of(facts)
+
+
+def _name(role: str, number: int, count: int, config: ExportConfig) -> str:
+    return f"{config.split}/{config.split}_{number:06d}{ENDINGS[role]}"
+
+
+def _notes(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
+    if counts.get("ends_missing"):
+        yield (
+            f"{counted(counts['ends_missing'], 'document')} do not end with EOS; xlstm-jax adds "
+            "one to every document that is shorter than max_target_length"
+        )
+
+
+def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:
+    packs = manifest.seq_len is None
+    length = manifest.config["max_length"] if manifest.seq_len is None else manifest.seq_len + 1
+    return [
+        (
+            f"data_path={out} split={manifest.config['split']} tokenize_data=False add_eod=True "
+            f"grain_packing={packs} max_target_length={length}"
+        ),
+    ]
+
+
+XLSTM = Export(
+    name="xlstm",
+    kinds=("tokenized", "packed"),
+    endings=ENDINGS,
+    name_of=_name,
+    open=XlstmFiles,
+    token_type=lambda facts: "int32",
+    usage=usage,
+    check=_check,
+    notes=_notes,
+)

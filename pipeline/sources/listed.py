@@ -1,0 +1,31 @@
+"""Folders that say themselves which of their files are data, written by others.
+
+dataset_dict.json, state.json     saved by `datasets`                       hub
+index.json                        shards of MosaicML streaming              mds
+dataset_info.json, features.json  prepared by tensorflow_datasets           tfds
+
+FOLDER@SPLIT names one of its splits, where a folder has several.
+"""
+
+from __future__ import annotations
+
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.sources.hub import is_saved, saved_arrow_files
+from dataprep.pipeline.sources.mds import is_mds, mds_files
+from dataprep.pipeline.sources.tfds import is_prepared, prepared_files
+
+
+def is_listed(folder: str) -> bool:
+    """Return whether a folder lists its own files."""
+    return is_saved(folder) or is_prepared(folder) or is_mds(folder)
+
+
+def listed_files(folder: str, split: str = "") -> list[str]:
+    """Return the files of such a folder, or of one of its splits, in order."""
+    if is_saved(folder):
+        return saved_arrow_files(folder, split)
+    if is_prepared(folder):
+        return prepared_files(folder, split)
+    if split:
+        raise InputError(f"{folder} is one dataset without splits; leave out @{split}")
+    return mds_files(folder)

@@ -1,0 +1,28 @@
+"""What a dataset says to who opens its folder, and to `datasets.load_dataset`.
+
+A folder without a card is searched for files of known endings, and `load_dataset` would take the
+manifest for a dataset of one row. The card names files that are not there, so that it ends with an
+error that names them, and says what to do.
+"""
+
+from __future__ import annotations
+
+README = "README.md"
+README_TEXT = """\
+---
+configs:
+- config_name: dataprep
+  data_files: "(shards of dataprep; open them with dataprep.open_dataset, see README.md)"
+---
+
+# A dataset of dataprep
+
+`manifest.json` says what is in it and how it was made; `shards/` holds ArrayRecord files.
+
+    dataprep inspect DIR        look at it
+    dataprep verify DIR         check every byte of it
+
+    from dataprep.loaders import DataLoader, open_dataset
+
+    open_dataset("DIR")[0]      # NumPy arrays of one document, or of one packed row
+"""

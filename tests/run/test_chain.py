@@ -1,0 +1,258 @@
+"""What a chain of corpora does when one of them fails, goes, or reaches its limit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import RunCli
+from dataprep.configs.load import load_config
+from dataprep.configs.run import RunConfig
+from dataprep.pipeline.errors import ConfigError, ConflictError
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.run.chain import StepChain
+from dataprep.pipeline.run.forget import forget
+from dataprep.pipeline.run.forgotten import ForgetRequest
+from dataprep.pipeline.run.summary import RunOutcome, foresee_all, run_all
+from support.killable import without_processes
+from support.nights import texts_of, whole_texts, write_config, write_lines
+
+Live = Callable[..., RunOutcome]
+AB: dict[str, Any] = {"a": {"inputs": ["raw/a*.jsonl"]}, "b": {"inputs": ["raw/b*.jsonl"]}}
+
+
+@pytest.fixture
+def chain(tmp_path: Path, cache_dir: Path) -> Iterator[Callable[..., StepChain]]:
+    def make(**values: Any) -> StepChain:
+        write_config(tmp_path / "c.json", **values)
+        return StepChain(config=load_config(RunConfig, files=["c.json"]), cache_dir=cache_dir)
+
+    with chdir(tmp_path), without_processes():
+        yield make
+
+
+@pytest.fixture
+def live(chain: Callable[..., StepChain]) -> Live:
+    return lambda **values: run_all(chain(**values), lambda todo: silent)
+
+
+def raw(name: str, texts: list[str], mode: str = "w") -> None:
+    write_lines(Path("raw") / f"{name}.jsonl", texts, mode=mode)
+
+
+def packed(corpus: str, ending: str = "") -> list[str]:
+    return whole_texts(Path(f"out/{corpus}/packed-64{ending}"))
+
+
+def why(chain: StepChain) -> dict[str, tuple[str, ...]]:
+    return {todo.step.folder: todo.reasons for todo in foresee_all(chain)}
+
+
+# --- a corpus that fails ---
+
+
+def test_the_other_corpora_go_on_if_one_fails(live: Live) -> None:
+    raw("a", ["one"])
+    raw("b", ["two"])
+    live(corpora=AB)
+    raw("a", ["other"])
+    raw("b2", ["three"])
+    with pytest.raises(
+        ConflictError, match=r"out/a/tokenized was made from .*raw/a\.jsonl changed"
+    ):
+        live(corpora=AB)
+    assert packed("b") == ["three", "two"]
+    assert packed("a") == ["one"]
+
+
+def test_all_that_failed_is_told_with_the_exit_code_of_the_first(live: Live) -> None:
+    for name in "ab":
+        raw(name, [name])
+    live(corpora=AB)
+    raw("a", ["other"])
+    Path("raw/b.jsonl").unlink()
+    raw("b3", ["three"])
+    with pytest.raises(ConflictError, match=r"a.jsonl changed.*and of b/tokenized: .* is gone"):
+        live(corpora=AB)
+
+
+# --- duplicates whose first copy goes ---
+
+
+@pytest.mark.parametrize("splits", [{}, {"train": 0.5, "validation": 0.5}])
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_a_duplicate_is_packed_when_its_first_copy_goes(
+    live: Live, splits: dict[str, float], order: str
+) -> None:
+    corpora = {name: AB[name] for name in order}
+    values = {"corpora": corpora, "dedup": "exact", "splits": splits, "on_changed": "rebuild"}
+    first, second = order
+    raw(first, ["same", "first"])
+    raw(second, ["same", "second", "same"])
+    live(**values)
+    endings = [f"-{name}" for name in splits] or [""]
+
+    def all_of(corpus: str) -> list[str]:
+        return sorted(text for ending in endings for text in packed(corpus, ending))
+
+    assert (all_of(first), all_of(second)) == (["first", "same"], ["second"])
+    raw(first, ["first", "else"])
+    live(**values)
+    assert (all_of(first), all_of(second)) == (["else", "first"], ["same", "second"])
+    assert live(**values).was_complete
+    raw(first, ["same", "first"])  # it comes back: now the other one is the first
+    live(**values)
+    assert (all_of(first), all_of(second)) == (["first"], ["same", "second"])
+
+
+def test_a_corpus_that_is_made_anew_keeps_its_own(live: Live) -> None:
+    values = {"corpora": AB, "dedup": "exact", "on_changed": "rebuild"}
+    raw("a", ["same", "first"])
+    raw("b", ["same", "second"])
+    live(**values)
+    before = Path("out/b/packed-64/manifest.json").read_bytes()
+    raw("a", ["same", "first", "more"])
+    live(**values)
+    assert packed("a") == ["first", "more", "same"]
+    assert Path("out/b/packed-64/manifest.json").read_bytes() == before
+
+
+def test_a_corpus_that_leaves_the_config_leaves_its_documents_to_others(live: Live) -> None:
+    raw("a", ["same", "first"])
+    raw("b", ["same", "second"])
+    live(corpora=AB, dedup="exact")
+    live(corpora={"b": AB["b"]}, dedup="exact")
+    assert packed("b") == ["same", "second"]
+    live(corpora=AB, dedup="exact")
+    assert (packed("a"), packed("b")) == (["first"], ["same", "second"])
+
+
+# --- what is forgotten ---
+
+
+def test_a_rebuild_leaves_no_part_that_holds_what_is_forgotten(live: Live) -> None:
+    values = {"corpora": AB, "on_changed": "rebuild"}
+    raw("a", ["keep", "unwanted"])
+    raw("b", ["other"])
+    live(**values)
+    forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=2)])
+    raw("a", ["more", "keep", "unwanted"])
+    live(**values)
+    assert packed("a") == ["keep", "more"]
+    for folder in ("tokenized", "packed-64"):
+        names = {place.name for place in Path(f"out/a/{folder}/parts").iterdir()}
+        assert names == {"00000", "00000-1", "00001-1"}, folder  # 00000 is of generation 0
+    assert live(**values).was_complete
+
+
+@pytest.mark.parametrize("given", ["out/a", "out/a/tokenized", "out/a/packed-64"])
+def test_forget_names_the_folder_of_the_run_if_it_is_given_a_dataset(
+    live: Live, tmp_path: Path, given: str
+) -> None:
+    raw("a", ["one"])
+    raw("b", ["two"])
+    live(corpora=AB)
+    with pytest.raises(ConfigError, match=f"name {tmp_path}/out$"):
+        forget(Path(given), [ForgetRequest(path="raw/a.jsonl", line=1)])
+
+
+# --- limits and appended lines ---
+
+
+def test_a_limit_holds_for_all_parts_together(live: Live, chain: Callable[..., StepChain]) -> None:
+    values = {"inputs": ["raw/*.jsonl"], "limit": 5}
+    raw("a", ["1", "2", "3"])
+    live(**values)
+    raw("b", ["4", "5", "6"])
+    live(**values)
+    assert texts_of(Path("out/data/tokenized")) == ["1", "2", "3", "4", "5"]
+    raw("c", ["7"])
+    assert not any(why(chain(**values)).values())
+    done = live(**values)
+    assert done.was_complete
+    assert "the limit of 5 records is reached: 1 new file" in done.steps[0].todo.notes[0]
+    live(**{**values, "limit": 6})
+    assert texts_of(Path("out/data/tokenized")) == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_last_line_whose_newline_comes_with_the_next_is_whole(live: Live) -> None:
+    values = {"inputs": ["raw/*.jsonl"], "append": True}
+    path = Path("raw/a.jsonl")
+    path.parent.mkdir()
+    path.write_text('{"text": "one"}\n{"text": "two"}')
+    live(**values)
+    with path.open("a") as file:
+        file.write('\n{"text": "three"}')
+    live(**values)
+    assert live(**values).was_complete
+    with path.open("a") as file:
+        file.write('\r\n{"text": "four"}\n')
+    live(**values)
+    assert texts_of(Path("out/data/tokenized")) == ["one", "two", "three", "four"]
+    forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=3)])
+    assert packed("data") == ["four", "one", "two"]
+
+
+def test_a_newline_alone_is_nothing_new_to_read(live: Live) -> None:
+    values = {"inputs": ["raw/*.jsonl"], "append": True}
+    Path("raw").mkdir()
+    Path("raw/a.jsonl").write_text('{"text": "one"}')
+    live(**values)
+    Path("raw/a.jsonl").write_text('{"text": "one"}\n')
+    live(**values)
+    assert live(**values).was_complete
+    Path("raw/a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    live(**values)
+    assert packed("data") == ["one", "two"]
+
+
+def test_a_last_line_that_goes_on_has_changed(live: Live) -> None:
+    values = {"inputs": ["raw/*.jsonl"], "append": True}
+    Path("raw").mkdir()
+    Path("raw/a.jsonl").write_text('{"text": "one"}\n17')
+    with pytest.raises(Exception, match=r"17|object"):
+        live(**values)
+    Path("raw/a.jsonl").write_text('{"text": "one"}\n{"text": "two"}')
+    live(**values)
+    with Path("raw/a.jsonl").open("a") as file:
+        file.write(' \n{"text": "three"}\n')
+    with pytest.raises(ConflictError, match=r"a\.jsonl changed"):
+        live(**values)
+
+
+# --- what is said ---
+
+
+def test_why_tells_more_than_that_nothing_is_selected(chain: Callable[..., StepChain]) -> None:
+    values: dict[str, Any] = {"corpora": AB, "dedup": "exact"}
+    raw("a", ["one"])
+    raw("b", ["two"])
+    run_all(chain(**values), lambda todo: silent)
+    folder = "a/packed-64"
+    split = {**values, "splits": {"train": 0.5, "validation": 0.5}}
+    assert why(chain(**split))[f"{folder}-train"] == ("it is not there yet",)
+    assert why(chain(**values))[folder] == ()
+
+
+def test_verify_and_log_take_the_folder_of_a_run(
+    live: Live, run_cli: RunCli, tmp_path: Path
+) -> None:
+    raw("a", ["one"])
+    raw("b", ["two"])
+    live(corpora=AB)
+    names = ["a/packed-64", "a/tokenized", "b/packed-64", "b/tokenized"]
+    shown = run_cli("verify", "out").stdout.splitlines()
+    assert [line.partition(": whole")[0] for line in shown] == [f"out/{name}" for name in names]
+    found = json.loads(run_cli("verify", "out", "--against", "out", "--json").stdout)
+    assert [each["folder"] for each in found["datasets"]] == [f"out/{name}" for name in names]
+    assert all(each["files_equal"] for each in found["datasets"])
+    history = json.loads(run_cli("log", "out", "--json").stdout)
+    assert {name: len(each) for name, each in history.items()} == {f"out/{n}": 1 for n in names}
+    shard = next(Path("out/b/tokenized").rglob("*.arrayrecord"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert run_cli("verify", "out", check=False).code == 5

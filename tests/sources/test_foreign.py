@@ -1,0 +1,476 @@
+"""Old datasets come in: files of other trainers are read whole, however cut, or refused."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.loaders import open_dataset
+from dataprep.pipeline.errors import ConfigError, DataprepError, InputError
+from dataprep.pipeline.sources import (
+    Keys,
+    changed_sources,
+    count_records,
+    find_sources,
+    lines_before,
+    read_piece,
+    split_source,
+)
+from dataprep.pipeline.tokenize import plan_of
+from support.foreign import (
+    example_bytes,
+    mds_array,
+    mds_shard,
+    write_array_record,
+    write_megatron,
+)
+from support.inprocess import tokenize_here
+from support.toy import write_toy_tokenizer
+
+TOKENS = Keys(needed=frozenset({"tokens"}))
+Documents = list[list[int]]
+
+
+def numbers(key: str) -> Any:
+    return "numbers"
+
+
+def read_all(
+    path: Path, *, keys: Keys = TOKENS, target: int = 1 << 30, batch: int = 1 << 20, **options: Any
+) -> list[dict[str, Any]]:
+    """All records of a file, read in pieces and batches of these sizes; places are checked."""
+    found: list[dict[str, Any]] = []
+    for source in find_sources(str(path), options=options):
+        before = 0
+        for piece, _ in split_source(source, 0, target, keys, count_lines=True):
+            assert piece.first_line == before == lines_before(source, piece)
+            rows: list[dict[str, Any]] = []
+            next_line = 0
+            for records in read_piece(source, piece, keys, batch_bytes=batch, held_by=numbers):
+                assert not records.errors
+                assert records.lines.tolist() == list(
+                    range(len(rows), len(rows) + len(records.lines))
+                )
+                rows += [dict(row) for row in records.as_rows()]
+                next_line = records.next_line
+            assert next_line == len(rows) == count_records(source, piece, sys.maxsize)
+            skipped = len(rows) // 2
+            again = read_piece(source, piece, keys, from_line=skipped, held_by=numbers)
+            assert sum(len(records.lines) for records in again) == len(rows) - skipped
+            before += len(rows)
+            found += rows
+    return found
+
+
+def ids_of(rows: Sequence[dict[str, Any]], key: str = "tokens") -> Documents:
+    return [row[key].tolist() for row in rows]
+
+
+Write = Callable[[Path, Documents], tuple[Path, dict[str, str]]]
+
+
+def _array_record(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    records = [np.array(ids, "<i4").tobytes() for ids in documents]
+    return write_array_record(folder / "a.arecord", records), {"records": "tokens_int32"}
+
+
+def _grouped(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    records = [np.array(ids, "<u2").tobytes() for ids in documents]
+    path = write_array_record(folder / "a.array_record", records, "group_size:3,zstd:3")
+    return path, {"records": "tokens_uint16"}
+
+
+def _megatron(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    halves = [[ids[: len(ids) // 2], ids[len(ids) // 2 :]] for ids in documents]
+    return write_megatron(folder / "m", halves, "<i4", 4), {}
+
+
+def _sequences(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    write_megatron(folder / "m", [documents])
+    return folder / "m.bin", {"records": "sequences"}
+
+
+def _mds(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    filled = [[mds_array(ids), b"x"] for ids in documents]
+    columns = {"tokens": "ndarray:int32", "name": "str"}
+    (folder / "shard.mds").write_bytes(mds_shard(filled, columns))
+    return folder / "shard.mds", {}
+
+
+def _mds_zstd(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    raw = mds_shard([[np.array(ids, "<i8").tobytes()] for ids in documents], {"tokens": "bytes"})
+    (folder / "shard.mds.zstd").write_bytes(zstandard.compress(raw))
+    return folder / "shard.mds.zstd", {"records": "tokens_int64"}
+
+
+@pytest.mark.parametrize("write", [_array_record, _grouped, _megatron, _sequences, _mds, _mds_zstd])
+@settings(max_examples=12, deadline=None)
+@given(
+    documents=st.lists(st.lists(st.integers(0, 60_000), max_size=7), max_size=9),
+    target=st.sampled_from([1, 30, 1 << 20]),
+    batch=st.sampled_from([1, 30, 1 << 20]),
+)
+def test_documents_are_the_same_however_a_file_is_cut(
+    write: Write, documents: Documents, target: int, batch: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        path, options = write(Path(folder), documents)
+        assert ids_of(read_all(path, target=target, batch=batch, **options)) == documents
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ids=st.lists(st.integers(0, 3), max_size=40),
+    starts=st.booleans(),
+    target=st.sampled_from([1, 2, 6, 20, 1 << 20]),
+    batch=st.sampled_from([1, 4, 10, 1 << 20]),
+)
+def test_flat_files_are_cut_at_a_token(
+    ids: list[int], starts: bool, target: int, batch: int
+) -> None:
+    expected: Documents = []
+    for place, each in enumerate(ids):
+        is_new = each == 0 if starts else place > 0 and ids[place - 1] == 0
+        if place == 0 or is_new:
+            expected.append([])
+        expected[-1].append(each)
+    name = "document_start" if starts else "document_end"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "part.npy"
+        path.write_bytes(np.array(ids, "<u2").tobytes() or b"")
+        options = {name: "0", "records": "tokens_uint16"}
+        assert ids_of(read_all(path, target=target, batch=batch, **options)) == expected
+
+
+def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
+    ids = np.array([5, 9, 0, 7, 8], np.int64)
+    np.save(tmp_path / "a.npy", ids)
+    head = np.zeros(256, "<i4")
+    head[:3] = 20240801, 7, len(ids)
+    (tmp_path / "b.bin").write_bytes(head.tobytes() + ids.astype("<u4").tobytes())
+    for name in ("a.npy", "b.bin"):
+        assert ids_of(read_all(tmp_path / name, document_end="0")) == [[5, 9, 0], [7, 8]]
+    (source,) = find_sources(str(tmp_path / "b.bin"), options={"document_end": "0"})
+    (piece, _), *_ = split_source(source, 0, 1 << 20, TOKENS, count_lines=False)
+    records = next(iter(read_piece(source, piece, TOKENS)))
+    assert records.offsets.tolist()[0] == 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "reason"),
+    [
+        ("a.bin", b"\1\0\2\0", {"document_end": "0"}, "no header that tells the type of its ids"),
+        ("a.bin", b"\1\0\2\0", {"records": "tokens_uint16"}, "say which token ends a document"),
+        ("a.bin", b"\1\0\2", {"records": "tokens_uint16", "document_end": "0"}, "it has 3 bytes"),
+        (
+            "a.bin",
+            b"\1\0\0\0" * 20,
+            {"records": "tokens_uint16", "document_end": "9"},
+            "every second id",
+        ),
+        ("a.bin", b"", {"records": "text", "document_end": "0"}, "is tokens, of which records may"),
+        ("a.idx", b"", {}, "a.bin"),
+        ("a.arecord", b"", {}, "as ArrayRecord"),
+        ("a.arecord", b"x" * 70_000, {}, "as ArrayRecord"),
+        ("a.mds", b"", {}, "as MDS: it is too short"),
+        ("a.mds", b"\xff\xff\xff\xff" * 3, {}, "as MDS: it ends within the places"),
+        ("a.mds.gz", gzip.compress(b"\1\0"), {}, "as MDS: it is too short"),
+        ("a.mds.zstd", b"abc", {}, "is not a whole"),
+    ],
+)
+def test_files_that_are_no_such_are_refused(
+    name: str, content: bytes, options: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        read_all(path, **options)
+
+
+DOCUMENTS = [[5, 9, 2], [7] * 300, [1, 2]]
+
+
+@pytest.mark.parametrize("write", [_array_record, _megatron, _mds, _mds_zstd])
+def test_a_file_that_was_cut_off_is_refused(write: Write, tmp_path: Path) -> None:
+    path, options = write(tmp_path, DOCUMENTS)
+    whole = path.read_bytes()
+    for size in (0, 3, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(InputError, match=path.name):
+            read_all(path, **options)
+    path.write_bytes(whole)
+    assert ids_of(read_all(path, **options)) == DOCUMENTS
+
+
+def test_a_bin_that_does_not_fit_its_index_is_refused(tmp_path: Path) -> None:
+    idx = write_megatron(tmp_path / "a", [[[1, 2]], [[3]]])
+    whole = idx.read_bytes()
+    (tmp_path / "a.bin").write_bytes(b"\1\0\2\0")
+    with pytest.raises(InputError, match=r"a\.bin .* has 4 bytes, but the .idx needs 6"):
+        read_all(idx)
+    (tmp_path / "a.bin").write_bytes(b"\1\0\2\0\3\0")
+    for place, reason in ((34, "do not follow each other"), (42, "do not follow each other")):
+        idx.write_bytes(whole[:place] + b"\5" + whole[place + 1 :])
+        with pytest.raises(InputError, match=reason):
+            read_all(idx)
+    idx.write_bytes(whole[:-8] + b"\1" + whole[-7:])
+    with pytest.raises(InputError, match="documents are not all of its sequences"):
+        read_all(idx)
+    idx.write_bytes(whole + b"\0\1")
+    with pytest.raises(InputError, match="multimodal"):
+        read_all(idx)
+
+
+def test_a_flipped_bit_of_an_array_record_is_told(tmp_path: Path) -> None:
+    path, options = _array_record(tmp_path, DOCUMENTS)
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"a\.arecord as ArrayRecord: records? "):
+        read_all(path, **options)
+
+
+def test_the_form_of_records_is_told_by_them(tmp_path: Path) -> None:
+    ids = [np.array(ids, "<i4").tobytes() for ids in ([5, 9], [], [0])]
+    assert ids_of(read_all(write_array_record(tmp_path / "a.arecord", ids))) == [[5, 9], [], [0]]
+    texts = ["Once\nupon", "", "a timé"]
+    path = write_array_record(tmp_path / "b.arrayrecord", [text.encode() for text in texts])
+    text = Keys(needed=frozenset({"text"}))
+    assert [row["text"] for row in read_all(path, keys=text)] == texts
+    records = [{"text": [5, 300], "id": [b"a"], "w": [0.5, 1.0]}, {"text": [7], "w": [0.0]}]
+    path = write_array_record(tmp_path / "c.arrayrecord", [example_bytes(r) for r in records])
+    rows = read_all(path, keys=Keys(needed=frozenset({"text", "w"})))
+    assert ids_of(rows, "text") == [[5, 300], [7]]
+    assert [row["w"].tolist() for row in rows] == [[0.5, 1.0], [0.0]]
+    for name, content in (("d", [b"\xff\xfe\xfd"]), ("e", [b"", b""])):
+        path = write_array_record(tmp_path / f"{name}.arecord", content)
+        with pytest.raises(InputError, match="say what they are: --set records=FORM"):
+            read_all(path)
+    assert read_all(write_array_record(tmp_path / "f.arecord", []), keys=text) == []
+
+
+def test_a_bad_record_is_bad_by_itself(tmp_path: Path) -> None:
+    good = example_bytes({"tokens": [5]})
+    short = example_bytes({"tokens": [300]})[:-1] + b"\xff"  # a number that does not end
+    for number, bad in enumerate((b"\xff\xff", short)):
+        path = write_array_record(tmp_path / f"{number}.arecord", [good, bad, good])
+        (source,) = find_sources(str(path), options={"records": "example"})
+        ((piece, _),) = split_source(source, 0, 1 << 20, TOKENS, count_lines=False)
+        (records,) = read_piece(source, piece, TOKENS, held_by=numbers)
+        assert (records.lines.tolist(), [e.line for e in records.errors]) == ([0, 2], [1])
+        assert "is no tf.train.Example" in records.errors[0].reason
+        rows = records.as_rows()
+        assert [list(row["tokens"]) for row in rows] == [[5], [5]]
+
+
+# --- folders ---
+
+
+def mds_folder(folder: Path, *, hashes: bool = True) -> Path:
+    folder.mkdir()
+    entries = []
+    for i in range(2):
+        raw = mds_shard([[mds_array([i, 5])]], {"tokens": "ndarray:int32"})
+        name = f"shard.{i:05}.mds"
+        (folder / name).write_bytes(raw)
+        told = {"sha1": hashlib.sha1(raw).hexdigest()} if hashes else {}
+        raw_data = {"basename": name, "bytes": len(raw), "hashes": told}
+        entries.append({"version": 2, "format": "mds", "raw_data": raw_data, "zip_data": None})
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": entries}))
+    return folder
+
+
+def test_a_folder_of_mds_is_what_its_index_lists(tmp_path: Path) -> None:
+    folder = mds_folder(tmp_path / "mds")
+    (folder / "stray.mds").write_bytes(b"left from another run")
+    assert ids_of(read_all(folder)) == ids_of(read_all(tmp_path)) == [[0, 5], [1, 5]]
+    shard = folder / "shard.00001.mds"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + b"\1")
+    with pytest.raises(InputError, match=r"shard\.00001\.mds as MDS: its sha1 is not that of"):
+        find_sources(str(folder))
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(InputError, match=r"bytes, but index.json says"):
+        find_sources(str(folder))
+    shard.unlink()
+    with pytest.raises(InputError, match=r"lists .*shard\.00001\.mds, which is not there"):
+        find_sources(str(folder))
+    index = (folder / "index.json").read_text().replace("shard.00001.mds", "../../etc/a.mds")
+    (folder / "index.json").write_text(index)
+    with pytest.raises(InputError, match="which is not in its folder"):
+        find_sources(str(folder))
+
+
+def tfds_folder(folder: Path, kind: str = "array_record") -> Path:
+    folder.mkdir()
+    splits = [{"name": name, "shardLengths": ["1"]} for name in ("train", "test")]
+    info = {"name": "d", "fileFormat": kind, "splits": splits}
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    (folder / "features.json").write_text("{}")
+    for number, name in enumerate(("train", "test")):
+        path = folder / f"d-{name}.array_record-00000-of-00001"
+        write_array_record(path, [example_bytes({"tokens": [number]})])
+    return folder
+
+
+def test_a_folder_of_tfds_is_read_by_its_splits(tmp_path: Path) -> None:
+    folder = tfds_folder(tmp_path / "tfds")
+    assert ids_of(read_all(Path(f"{folder}@test"))) == [[1]]
+    with pytest.raises(InputError, match="has several splits; add @SPLIT, one of: test, train"):
+        find_sources(str(folder))
+    (folder / "d-train.array_record-00000-of-00001").unlink()
+    with pytest.raises(InputError, match="which is not there"):
+        find_sources(f"{folder}@train")
+    with pytest.raises(InputError, match="prepared as tfrecord; prepare it again with file_format"):
+        find_sources(f"{tfds_folder(tmp_path / 'other', 'tfrecord')}@train")
+
+
+def test_tfds_by_name_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
+    with pytest.raises(InputError, match=r"tfds:lm1b needs tensorflow_datasets"):
+        find_sources("tfds:lm1b")
+
+
+def test_tfds_by_name_reads_what_the_package_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tfds_folder(tmp_path / "tfds")
+
+    class Builder:  # of tensorflow_datasets, as far as it is asked
+        data_path = folder
+
+        def download_and_prepare(self) -> None: ...
+
+    class Package:
+        @staticmethod
+        def builder(name: str, file_format: str) -> Builder:
+            if name != "d":
+                raise ValueError(f"no dataset {name}")
+            return Builder()
+
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", Package)
+    (source,) = find_sources("tfds:d/test")
+    assert source.path.endswith("d-test.array_record-00000-of-00001")
+    with pytest.raises(InputError, match=r"cannot load tfds:e: ValueError: no dataset e"):
+        find_sources("tfds:e")
+
+
+def test_a_dataset_of_megatron_is_one_source(tmp_path: Path) -> None:
+    write_megatron(tmp_path / "a", [[[1, 2]], [[3]]])
+    by_glob = find_sources(f"{tmp_path}/a.*")
+    by_folder = find_sources(str(tmp_path))
+    by_bin = find_sources(str(tmp_path / "a.bin"))
+    assert [len(found) for found in (by_glob, by_folder, by_bin)] == [1, 1, 1]
+    fingerprints = {found[0].fingerprint for found in (by_glob, by_folder, by_bin)}
+    assert len(fingerprints) == 1
+    assert changed_sources(by_bin, None) == []
+    (tmp_path / "a.bin").write_bytes(b"\1\0\2\0\4\0")
+    assert changed_sources(by_folder, None) == by_folder
+
+
+# --- whole runs ---
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy_tokenizer(tmp_path_factory.mktemp("toy"))
+
+
+def tokenized(out: Path, tokenizer: Path, inputs: list[Any], **config: Any) -> Documents:
+    tokenize_here(out, inputs=inputs, tokenizer=str(tokenizer), **config)
+    documents = open_dataset(out)
+    return [documents[i]["tokens"].tolist() for i in range(len(documents))]
+
+
+def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Path) -> None:
+    documents = [[100, 101, 2], [102, 2]]
+    flat = np.array([i for ids in documents for i in ids], "<u2")
+    (tmp_path / "part.npy").write_bytes(flat.tobytes())
+    path, _ = _array_record(tmp_path, documents)
+    inputs = [
+        {"path": str(path), "pretokenized": "tokens"},
+        {"path": str(write_megatron(tmp_path / "m", [[ids] for ids in documents]))},
+        {
+            "path": str(tmp_path / "part.npy"),
+            "records": "tokens_uint16",
+            "document_end": "eos",
+        },
+        {"path": str(mds_folder(tmp_path / "mds", hashes=False))},
+    ]
+    settings: dict[str, Any] = {"pretokenized": "tokens"}
+    assert tokenized(tmp_path / "out", tokenizer, inputs, **settings) == [
+        *documents * 3,
+        *([0, 5], [1, 5]),
+    ]
+    counts = json.loads((tmp_path / "out/manifest.json").read_text())["sources"]
+    assert [source["records"] for source in counts] == [2, 2, 2, 1, 1]
+
+
+def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:
+    record = {"q": [b"ab"], "n": [3], "a": [b"c"]}
+    path = write_array_record(tmp_path / "a.arrayrecord", [example_bytes(record)])
+    assert tokenized(tmp_path / "out", tokenizer, [str(path)], fields="[q],a") == [
+        [1, 100, 101, 102, 2]
+    ]
+
+
+def test_shards_of_our_own_are_no_raw_data(tmp_path: Path, tokenizer: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "a.jsonl").write_text('{"text": "ab"}\n')
+    tokenized(data / "out", tokenizer, [str(data / "a.jsonl")])
+    (shard,) = (data / "out/shards").iterdir()
+    with pytest.raises(InputError, match=r"is a shard of .*/out, a dataset of dataprep"):
+        find_sources(str(shard))
+    left_out: list[str] = []
+    found = find_sources(str(data), left_out=left_out)
+    assert (left_out, {source.kind for source in found} & {"arrayrecord"}) == (["out/"], set())
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "reason"),
+    [
+        ({"records": "text"}, ConfigError, "records text has no effect on the inputs"),
+        ({"document_end": 0}, ConfigError, "document_end 0 has no effect"),
+        ({"pretokenized": "tokens"}, InputError, "field 'tokens' is missing"),
+    ],
+)
+def test_settings_that_do_nothing_are_refused(
+    settings: dict[str, Any],
+    error: type[DataprepError],
+    reason: str,
+    tmp_path: Path,
+    tokenizer: Path,
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "ab"}\n')
+    with pytest.raises(error, match=reason):
+        tokenized(tmp_path / "out", tokenizer, [str(tmp_path / "a.jsonl")], **settings)
+
+
+def test_an_end_that_the_tokenizer_lacks_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"\1\0")
+    config = TokenizeConfig.model_validate(
+        {
+            "inputs": [str(tmp_path / "a.bin")],
+            "tokenizer": str(write_toy_tokenizer(tmp_path / "toy")),
+            "pretokenized": "tokens",
+            "records": "tokens_uint16",
+            "document_end": "eos",
+        }
+    )
+    (tmp_path / "toy/tokenizer_config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"the tokenizer names none; set --eos-token, or doc"):
+        plan_of(config, tmp_path / "cache")
