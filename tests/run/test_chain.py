@@ -262,3 +262,16 @@ def test_verify_and_log_take_the_folder_of_a_run(
     shard = next(Path("out/b/tokenized").rglob("*.arrayrecord"))
     shard.write_bytes(shard.read_bytes()[:-1])
     assert run_cli("verify", "out", check=False).code == 5
+
+
+@pytest.mark.parametrize("folder", ["tokenized", "packed-64"])
+def test_a_dataset_whose_folder_was_moved_away_is_made_again(live: Live, folder: str) -> None:
+    values = {"corpora": AB, "dedup": "exact"}
+    raw("a", ["one", "same", "unwanted"])
+    raw("b", ["same", "two"])
+    live(**values)
+    forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=3)])
+    Path(f"out/a/{folder}").rename("away")
+    live(**values)
+    assert (packed("a"), packed("b")) == (["one", "same"], ["two"])
+    assert live(**values).was_complete
