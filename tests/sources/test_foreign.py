@@ -262,6 +262,15 @@ def test_the_form_of_records_is_told_by_them(tmp_path: Path) -> None:
     assert read_all(write_array_record(tmp_path / "f.arecord", []), keys=text) == []
 
 
+def test_wide_ids_are_not_taken_for_narrow_ones_with_zeros_between(tmp_path: Path) -> None:
+    wide = [np.array(ids, "<i8").tobytes() for ids in ([5, 9], [7])]
+    path = write_array_record(tmp_path / "a.arecord", wide)
+    with pytest.raises(InputError, match=r"a\.arecord may be int64 .*--set records=tokens_int64"):
+        read_all(path)
+    assert ids_of(read_all(path, records="tokens_int64")) == [[5, 9], [7]]
+    assert ids_of(read_all(path, records="tokens_int32")) == [[5, 0, 9, 0], [7, 0]]
+
+
 def test_a_bad_record_is_bad_by_itself(tmp_path: Path) -> None:
     good = example_bytes({"tokens": [5]})
     short = example_bytes({"tokens": [300]})[:-1] + b"\xff"  # a number that does not end
