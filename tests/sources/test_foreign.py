@@ -179,7 +179,13 @@ def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
             "a.bin",
             b"\1\0\0\0" * 20,
             {"records": "tokens_uint16", "document_end": "9"},
-            "every second id",
+            "seem to have four bytes, not two",
+        ),
+        (
+            "a.bin",
+            b"\1\0\0\0\0\0\0\0" * 20,
+            {"records": "tokens_int32", "document_end": "9"},
+            "seem to have eight bytes, not four; set records to tokens_int64",
         ),
         ("a.bin", b"", {"records": "text", "document_end": "0"}, "is tokens, of which records may"),
         ("a.idx", b"", {}, "a.bin"),
@@ -426,6 +432,15 @@ def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Pa
     ]
     counts = json.loads((tmp_path / "out/manifest.json").read_text())["sources"]
     assert [source["records"] for source in counts] == [2, 2, 2, 1, 1]
+
+
+def test_a_document_cannot_end_at_an_id_outside_the_vocabulary(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    (tmp_path / "a.bin").write_bytes(np.array([100, 2, 101, 2], "<u2").tobytes())
+    settings = {"pretokenized": "tokens", "records": "tokens_uint16", "document_end": 99_999}
+    with pytest.raises(ConfigError, match=r"document_end is 99999, outside the vocabulary of \d+;"):
+        tokenized(tmp_path / "out", tokenizer, [str(tmp_path / "a.bin")], **settings)
 
 
 def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:
