@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -30,6 +32,7 @@ from dataprep.pipeline.sources import (
     split_source,
 )
 from dataprep.pipeline.tokenize import plan_of
+from dataprep.pipeline.tokenize.notes import notes_of
 from support.foreign import (
     example_bytes,
     mds_array,
@@ -441,6 +444,31 @@ def test_a_document_cannot_end_at_an_id_outside_the_vocabulary(
     settings = {"pretokenized": "tokens", "records": "tokens_uint16", "document_end": 99_999}
     with pytest.raises(ConfigError, match=r"document_end is 99999, outside the vocabulary of \d+;"):
         tokenized(tmp_path / "out", tokenizer, [str(tmp_path / "a.bin")], **settings)
+
+
+@pytest.mark.parametrize(
+    ("ids", "notes"),
+    [
+        ({"tokens": "ids"}, ["attention_mask=attention_mask", "labels=labels"]),
+        ({"tokens": "ids", "labels": "labels"}, ["attention_mask=attention_mask"]),
+        ({"tokens": "ids", "loss_mask": "m", "attention_mask": "attention_mask"}, []),
+    ],
+)
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_masks_that_are_not_read_are_told(
+    ids: dict[str, str], notes: list[str], ending: str, tmp_path: Path, tokenizer: Path
+) -> None:
+    record = {"ids": [100, 2], "labels": [-100, 2], "attention_mask": [1, 1], "m": [0, 1]}
+    path = tmp_path / f"a.{ending}"
+    if ending == "jsonl":
+        path.write_text(json.dumps(record))
+    else:
+        pq.write_table(pa.Table.from_pylist([record]), path)
+    config = TokenizeConfig(
+        inputs=str(path), tokenizer=str(tokenizer), out=str(tmp_path / "out"), pretokenized=ids
+    )
+    told = notes_of(plan_of(config, tmp_path))
+    assert [note.split("pretokenized.")[1] for note in told if "not read" in note] == notes
 
 
 def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:
