@@ -18,6 +18,7 @@ from dataprep.loaders.mixture import Exhausted
 from dataprep.loaders.open import open_packed
 from dataprep.loaders.replay import replay_of
 from dataprep.pipeline.errors import ConfigError, ConflictError
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.storage.parts import LATEST
 
 V = TypeVar("V")
@@ -101,7 +102,7 @@ def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         raise ConfigError(f"{settings.given()[0]} has no effect with --state, which says it")
     path = Path(str(settings.state))
     try:
-        text = path.read_bytes()
+        text = read_bounded(path)
     except OSError as error:
         raise ConfigError(f"--state: cannot read {path}: {error.strerror}") from None
     replay = replay_of(text)

@@ -1,7 +1,7 @@
 """The config of `dataprep tokenize`, with sections for the other commands, so that one file does.
 
-Every key but `keys` is also a flag of `dataprep tokenize` (`add_bos` is `--add-bos/--no-add-bos`)
-and can be set with `--set key=value`, nested keys with dots:
+Every key but `keys` and those of HOW_READ is also a flag of `dataprep tokenize` (`add_bos` is
+`--add-bos/--no-add-bos`), and all can be set with `--set key=value`, nested keys with dots:
 `--set modalities.vision.max_frames=4`. Loading and overrides are in `load`.
 """
 

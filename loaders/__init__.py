@@ -22,6 +22,7 @@ From the folder to the trainer, one line a file:
     order         a shuffle that is computed: position -> row
     mixture       several datasets by exact shares: position -> dataset and row
     schedule      step -> rows, for batch sizes that may change
+    ends          where batches end
     batches       step -> batch
     views           arrays under the names that a trainer expects
     sides           views of documents that have two sides: encoder, decoder; chosen, rejected
@@ -31,7 +32,9 @@ From the folder to the trainer, one line a file:
     turnstile     one who asks at a time
     state         step ↔ checkpoint, with what the step belongs to
     replay        which rows a step had, by a saved state
-    loader        `DataLoader`: the iterator that a trainer holds
+    checkpoints   a state as files of a checkpoint of orbax
+    iterator      what iter(loader) returns
+    loader        `DataLoader`: what a trainer holds
     torch         the same datasets for torch
 
 Imports numpy, array_record, and of dataprep only `pipeline`'s ground floor and `storage`; jax only

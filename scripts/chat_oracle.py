@@ -106,9 +106,9 @@ def fault(turn: Turn, text: str, has_loss: Sequence[bool], stop: Sequence[str]) 
             return f"{inside!r} of a header has loss"
     if turn.end is None:
         return ""
-    first = MARKER.search(text, turn.said, turn.end)
-    if first and not all(has_loss[first.start(1) : first.end(1)]):
-        return f"{first[1]!r}, which ends a turn, has no loss"
+    mark = MARKER.search(text, turn.said, turn.end)
+    if mark and not all(has_loss[mark.start(1) : mark.end(1)]):
+        return f"{mark[1]!r}, which ends a turn, has no loss"
     without = "".join(text[i] for i in range(turn.said, turn.end) if not has_loss[i]).strip()
     if without and turn.after_user.find(without, 1) < 0:
         return f"{without!r} of the end of a turn has no loss"

@@ -26,8 +26,8 @@ hypothesis.settings.load_profile("here")
 # Help is laid out for the width it finds, and tests look for whole phrases.
 PLAIN = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 ROOT = Path(__file__).resolve().parent.parent
-# Files that take more than 15 s in all, the longest first.
-LONG = ("test_month.py", "test_encoded.py", "test_docs.py")
+# Files that take long, or come late in the order of names; the longest first.
+LONG = ("test_month.py", "test_kills.py", "test_encoded.py", "test_docs.py", "test_tokenize.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:

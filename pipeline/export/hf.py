@@ -11,7 +11,6 @@ the documents of a row begin.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.ragged import numbers_within
 from dataprep.pipeline.storage.kinds import ExportedManifest
 from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.storage.readme import README
 
 NO_LOSS = -100
 
@@ -61,7 +61,7 @@ def _texts(manifest: ExportedManifest) -> Mapping[str, str]:
     split, counts = manifest.config["split"], manifest.counts
     what = "documents" if manifest.seq_len is None else f"rows of {manifest.seq_len + 1} tokens"
     return {
-        "README.md": f"""---
+        README: f"""---
 configs:
 - config_name: default
   data_files:
@@ -78,14 +78,9 @@ file and the fingerprint of the dataset that they were made from.
 
 
 def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:
-    lines = [
-        f"datasets.load_dataset({shlex.quote(str(out))!r}, split={manifest.config['split']!r})"
-    ]
+    lines = [f"datasets.load_dataset({str(out)!r}, split={manifest.config['split']!r})"]
     if manifest.seq_len is not None:
-        lines.append(
-            f"TRL: SFTConfig(padding_free=True, packing=False, max_length={manifest.seq_len + 1}, "
-            "dataset_kwargs={'skip_prepare_dataset': True})"
-        )
+        lines.append("TRL: SFTConfig(padding_free=True, packing=False, max_length=None)")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""OLMo-core, and MaxText's reader of OLMo's data: flat files of ids, which are called .npy.
+"""OLMo-core, and MaxText's `olmo_grain`: flat files of ids, which are called .npy.
 
     shards/documents-00000-of-00002.npy    ids, without a header
     masks/documents-00000-of-00002.npy     a byte for each: whether it has loss
@@ -8,7 +8,6 @@ It cuts the ids into rows by itself and tells documents apart by EOS.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,10 +29,7 @@ def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:
     dtype = f"dtype=NumpyDatasetDType.{manifest.token_dtype}"
     places = {"paths": "shards", **({"label_mask_paths": "masks"} if manifest.masks else {})}
     globs = [f"{key}=[{str(out / folder / '*.npy')!r}]" for key, folder in places.items()]
-    lines = [f"NumpyFSLDatasetConfig({', '.join([*globs, 'expand_glob=True', dtype])}, …)"]
-    if not manifest.masks:
-        lines.append(f"MaxText: dataset_type=olmo_grain, from {shlex.quote(str(out / 'shards'))}")
-    return lines
+    return [f"NumpyFSLDatasetConfig({', '.join([*globs, 'expand_glob=True', dtype])}, …)"]
 
 
 OLMO = Export(

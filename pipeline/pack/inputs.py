@@ -20,19 +20,10 @@ from typing import IO
 import xxhash
 
 from dataprep.pipeline.errors import CorruptError, InputError
-from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.storage.checked import check_file, state_of
-from dataprep.pipeline.storage.manifest import AnyFile, TokenizedManifest, files_of
+from dataprep.pipeline.storage.manifest import AnyFile
 
 CHECKED = "checked"  # folder of marks, in the work folder
-
-
-def contents_of(manifest: TokenizedManifest) -> str:
-    """Return what all files of a dataset are known by together.
-
-    What tokenize made of the same inputs may differ: records that killed its workers are left out.
-    """
-    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
 
 
 def changed_input(path: Path) -> InputError:

@@ -18,7 +18,6 @@ from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import contents_of
 from dataprep.pipeline.pack.lost import Lost, find_lost, lost_lines
 from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, PackTask
@@ -27,6 +26,7 @@ from dataprep.pipeline.storage.alike import sections_of, user_of
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import ends_dtype
 from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
+from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
     PackedManifest,
@@ -53,6 +53,7 @@ def identity_of(config: PackConfig, corpus: Corpus) -> Identity:
         "kind": "packed",
         "config": config.model_dump(mode="json", exclude=NEUTRAL),
         "sources": [manifest.fingerprint for manifest in corpus.manifests],
+        # What tokenize made of its inputs may differ: records that killed its workers are left out.
         "contents": [contents_of(manifest) for manifest in corpus.manifests],
         **({"selection": corpus.selection.xxh3_128} if corpus.selection else {}),
     }

@@ -34,7 +34,7 @@ from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import CHECKED, FileChecks, contents_of
+from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
 from dataprep.pipeline.pack.origins import write_origins
 from dataprep.pipeline.pack.selected import PlannedDocuments, planned_of
 from dataprep.pipeline.pack.strategies import (
@@ -51,6 +51,7 @@ from dataprep.pipeline.pack.turns import kept_of_window
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.entries import FileEntry
+from dataprep.pipeline.storage.joined import contents_of
 
 ROWS = "rows"
 ROW_ARRAYS = ("document", "start", "length", "row_offsets")

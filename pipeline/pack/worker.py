@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.progress import Reporter
 from dataprep.pipeline.jobs.worker import Commit, RunJob, Send, at
 from dataprep.pipeline.pack.corpus import Corpus
-from dataprep.pipeline.pack.inputs import CHECKED, changed_input, contents_of
+from dataprep.pipeline.pack.inputs import CHECKED, changed_input
 from dataprep.pipeline.pack.pieces import DocumentPieces
 from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
@@ -31,6 +31,7 @@ from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, check_written, save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, ends_dtype
+from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, encode_rows
 from dataprep.pipeline.types import Mask, Offsets

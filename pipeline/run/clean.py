@@ -227,6 +227,8 @@ def _if_ours(
     place: Path, reason: str, remove: Callable[[Path], None], kept_back: list[str]
 ) -> Iterator[Leftover]:
     try:
+        if place.is_symlink():
+            raise ConfigError(f"{place} is a link, and what it leads to may be needed")
         check_ours(place)
     except DataprepError as error:
         kept_back.append(str(error))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, short
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.run.parts import STATE
 from dataprep.pipeline.sources.tail import begins_with
 from dataprep.pipeline.storage.keys import (
@@ -43,6 +44,7 @@ from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
 LEDGER = f"{STATE}/forgotten.json"
+MOST_BYTES = 1 << 34  # of a list of documents
 _HEX = re.compile(r"(?:content:)?([0-9a-f]{32})")
 _LINE = re.compile(r"(.+):([0-9]{1,18})")
 _KEY = re.compile(r"([^=]+)=(.*)")
@@ -76,7 +78,7 @@ Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
 def read_requests(path: str) -> list[ForgetRequest]:
     """Read a list of documents: a line each, FILE:LINE, KEY=VALUE, a content hash, or JSON."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = read_bounded(path, MOST_BYTES).decode().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read --documents {path}: {cause}") from None

@@ -128,7 +128,8 @@ def read_part(out: Path, name: str, listed: ListedPart) -> EncodedManifest:
 def remove_unfinished(out: Path, wanted: Sequence[str]) -> None:
     """Remove what was begun and is not wanted any more: it would never be finished."""
     for place in begun_or_made(out):
-        if not is_finished(place) and f"{PARTS}/{place.name}" not in wanted:
+        is_wanted = is_finished(place) or f"{PARTS}/{place.name}" in wanted
+        if not is_wanted and not place.is_symlink():  # a link is none of ours
             if place.exists():
                 check_ours(place)
                 remove_dataset(place)

@@ -21,6 +21,7 @@ import numpy as np
 
 from dataprep.pipeline.errors import CorruptError, DataprepError
 from dataprep.pipeline.files import make_folder
+from dataprep.pipeline.guards.opening import NotRegularError, read_bounded
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
 from dataprep.pipeline.jobs.recipes import Report
@@ -125,7 +126,9 @@ def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
 
 
 def unfinished_parts(out: Path) -> list[Path]:
-    return [place for place in part_folders(out) if not (place / MANIFEST).exists()]
+    """Return parts that were begun; a link is none of ours, whatever it leads to."""
+    begun = (place for place in part_folders(out) if not place.is_symlink())
+    return [place for place in begun if not (place / MANIFEST).exists()]
 
 
 def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
@@ -171,9 +174,8 @@ def _next_version(out: Path, name: str) -> str:
     It is removed first if a run that was killed has left it.
     """
     number = number_in(name)
-    own = [place for place in part_folders(out) if number_in(place.name) == number]
-    for place in own:
-        if not (place / MANIFEST).exists():
+    for place in unfinished_parts(out):
+        if number_in(place.name) == number:
             check_ours(place)
             remove_dataset(place)
             place.rmdir()
@@ -184,7 +186,10 @@ def _next_version(out: Path, name: str) -> str:
 def _names_used(out: Path) -> set[str]:
     """Return the names of all parts, also of those that are gone: older generations name them."""
     files = (out / GENERATIONS).glob("*.json")
-    named = {name.decode() for file in files for name in _NAMED.findall(file.read_bytes())}
+    try:
+        named = {name.decode() for file in files for name in _NAMED.findall(read_bounded(file))}
+    except NotRegularError as error:
+        raise CorruptError(f"{error.filename} is not a file of dataprep; move it away") from None
     return named | {place.name for place in part_folders(out)}
 
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +18,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards.opening import check_regular
 from dataprep.pipeline.sources.blobs import blob_batches
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
-from dataprep.pipeline.sources.forms import FORMS, check_keys, decoder_of, form_told
+from dataprep.pipeline.sources.forms import FORMS, TEXT, check_keys, decoder_of, form_told
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -53,7 +54,7 @@ class ArrayRecords(Format):
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         with _open(source.path) as reader:
             count = int(reader.num_records())
-            check_keys(_form(source, reader), keys, source.path)
+            check_keys(_form(source), keys, source.path)
             group = _group_size(reader)
         size = max(1, source.num_bytes) / max(1, count)
         step = _multiple(int(target_bytes / size), group)
@@ -78,7 +79,7 @@ class ArrayRecords(Format):
                 piece,
                 wanted,
                 read=read_blobs,
-                decode=decoder_of(_form(source, reader), wanted, path),
+                decode=decoder_of(_form(source), wanted, path),
                 at_once=_multiple(int(wanted.batch_bytes / size), _group_size(reader)),
                 bytes_of_record=size,
                 growth=Growth(place=path, stored=source.num_bytes, max_ratio=source.max_ratio),
@@ -127,18 +128,23 @@ def _read(reader: Any, start: int, stop: int, path: str) -> Sequence[bytes]:
     return records
 
 
-def _form(source: Source, reader: Any) -> str:
+def _form(source: Source) -> str:
     """Return what the records are: as the config says, else as some of them tell."""
-    named = source.options.get("records")
-    count = int(reader.num_records())
-    if named or not count:
-        return named or "text"
-    first = _read(reader, 0, min(count, _SAMPLED), source.path)
-    # Each takes as long as all that are compressed with it.
-    spread = _SAMPLED if _group_size(reader) == 1 else 2
-    places = sorted({i * (count - 1) // (spread - 1) for i in range(1, spread)})
-    rest = [record for i in places for record in _read(reader, i, i + 1, source.path)]
-    return form_told([*first, *rest], source.path)
+    return source.options.get("records") or _form_told(source.path, source.fingerprint)
+
+
+@lru_cache(maxsize=1 << 12)  # of the content that the fingerprint is of
+def _form_told(path: str, fingerprint: str) -> str:
+    with _open(path) as reader:
+        count = int(reader.num_records())
+        if not count:
+            return TEXT
+        first = _read(reader, 0, min(count, _SAMPLED), path)
+        # Each takes as long as all that are compressed with it.
+        spread = _SAMPLED if _group_size(reader) == 1 else 2
+        places = sorted({i * (count - 1) // (spread - 1) for i in range(1, spread)})
+        rest = [record for i in places for record in _read(reader, i, i + 1, path)]
+    return form_told([*first, *rest], path)
 
 
 def _group_size(reader: Any) -> int:

@@ -29,6 +29,7 @@ from dataprep.pipeline.storage.foreign.tfexample_read import (
     INTEGERS,
     NONE,
     Feature,
+    decode_alone,
     decode_example,
     float_lists,
     integer_lists,
@@ -132,7 +133,12 @@ def _texts(records: Sequence[bytes]) -> DecodedBlobs:
 def _examples(records: Sequence[bytes], keys: Keys | None, held_by: HeldBy) -> DecodedBlobs:
     parsed: list[dict[str, Feature]] = []
     reasons: dict[int, str] = {}
+    alone = next(iter(keys.names)).encode() if keys and len(keys.names) == 1 else b""
     for i, record in enumerate(records):
+        feature = decode_alone(record, alone) if alone else None
+        if feature is not None:
+            parsed.append({alone.decode(): feature})
+            continue
         try:
             parsed.append(decode_example(record))
         except ValueError as error:

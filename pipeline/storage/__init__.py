@@ -20,7 +20,7 @@ parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
-foreign/      the formats of other trainers, arrays ↔ bytes
-reasons       why records are bad, counted
 foreign/      arrays ↔ bytes of other trainers' formats, for exports and imports
+reasons       why records are bad, counted
+readme        the card of a folder, which keeps `datasets` from taking the manifest for data
 """

@@ -12,7 +12,7 @@ README_TEXT = """\
 ---
 configs:
 - config_name: dataprep
-  data_files: "(shards of dataprep; open them with dataprep.open_dataset, see README.md)"
+  data_files: "(shards of dataprep; open them with dataprep.open_dataset, or export them to hf)"
 ---
 
 # A dataset of dataprep
@@ -21,6 +21,7 @@ configs:
 
     dataprep inspect DIR        look at it
     dataprep verify DIR         check every byte of it
+    dataprep export DIR --to hf --out OUT    write what datasets.load_dataset reads
 
     from dataprep.loaders import DataLoader, open_dataset
 

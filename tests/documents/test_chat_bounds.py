@@ -76,6 +76,7 @@ BOMBS = (
     "{{ [1] | slice(1000000000) | list }}",
     "{{ [1] | slice(1000000000) | sort }}",
     "{{ [1] | batch(1000000000, 'x') | list }}",
+    "{{ (['ab'] * 20000) | pprint }}",
     "{{ dict.fromkeys([1] | slice(1000000000)) }}",
     # Twice as much each time; of lists, only for whoever reads them.
     MANY + "{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
@@ -95,6 +96,17 @@ BOMBS = (
     "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
     "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
 )
+
+
+def test_a_conversation_that_is_too_much_says_nothing_about_the_next() -> None:
+    renderer = Renderer("{{ 'x' * (messages[0].content | int) }}", NOW)
+    large, small = (
+        Conversation(messages=[{"role": "user", "content": content}], variables={})
+        for content in ("999999999", "3")
+    )
+    with pytest.raises(TemplateFailedError, match="too much text"):
+        renderer.render(large)
+    assert renderer.render(small).text == "xxx"
 
 
 @pytest.mark.parametrize("mode", ["plain", "render"])

@@ -105,11 +105,30 @@ def test_the_token_that_ends_an_answer_stays_with_it_where_the_next_header_write
     assert found[turn_value(4, "user")] == "<|user|>and 3"
 
 
-def test_a_token_that_separates_messages_stands_before_every_user_after_a_system() -> None:
+def test_the_token_that_ends_a_system_message_stays_with_it_too() -> None:
     found = texts_by_turn(laid(BETWEEN, TALK))
-    assert found[0] == "<|system|>be kind"
-    assert found[turn_value(1, "user")].startswith("\n</s><|user|>")
-    assert found[turn_value(5, "user")].startswith("\n</s><|user|>")
+    assert found[0] == "<|system|>be kind\n</s>"
+    assert found[turn_value(1, "user")].startswith("<|user|>")
+    assert found[turn_value(4, "assistant")].endswith("<|assistant|>4\n</s>")
+    assert found[turn_value(5, "user")] == "<|user|>and 3"
+
+
+@pytest.mark.parametrize("messages", [TALK, TALK[1:]])
+def test_a_token_that_ends_turns_and_is_not_known_stays_with_its_turn(messages: Any) -> None:
+    template = (
+        "{% for m in messages %}{% if not loop.first %}{{ '<|fin|>\\n' }}{% endif %}"
+        "<|{{ m.role }}|>{{ m.content }}{% endfor %}{{ '<|fin|>\\n' }}"
+    )
+    found = texts_by_turn(laid(template, messages))
+    assert found[turn_value(len(messages) - 3, "assistant")].endswith("|>4<|fin|>\n")
+    assert found[turn_value(len(messages) - 2, "user")] == "<|user|>and 3"
+
+
+def test_a_token_that_begins_every_message_stays_with_the_message() -> None:
+    template = "{% for m in messages %}</s><|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    found = texts_by_turn(laid(template, TALK[1:]))
+    assert found[turn_value(0, "user")].startswith("</s><|user|>")
+    assert found[turn_value(4, "user")] == "</s><|user|>and 3"
 
 
 def test_a_system_that_is_written_into_the_last_question_is_in_that_turn() -> None:

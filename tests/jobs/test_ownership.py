@@ -215,7 +215,7 @@ def test_an_overwrite_that_is_interrupted_anywhere_goes_on(
     make(clean, corpus)
     fired = 0
     unlink = Path.unlink
-    for number in range(8):
+    for number in range(9):
         out = tmp_path / f"out{number}"
         shutil.copytree(old, out)
         left = [number]
@@ -234,8 +234,8 @@ def test_an_overwrite_that_is_interrupted_anywhere_goes_on(
                 fired += 1
         make(out, corpus)
         assert tree(out) == tree(clean)
-    # Of three files of a shard, pieces.json, its manifest, what may be left of that, the mark.
-    assert fired == 7
+    # Three files of a shard, card, pieces.json, manifest, what may be left of that, the mark.
+    assert fired == 8
 
 
 def test_a_work_folder_is_ours_from_its_first_moment_to_its_last(

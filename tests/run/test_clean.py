@@ -16,6 +16,7 @@ from conftest import RunCli
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.run.clean import UNFINISHED, UNNAMED, clean
+from dataprep.pipeline.run.parts import unfinished_parts
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.grown import grow, replace_part, tokenized
 from support.killable import Killed, dying
@@ -190,6 +191,19 @@ def test_what_is_not_ours_is_left_alone(run_cli: RunCli, tmp_path: Path, config:
     assert len(said["left_alone"]) == 3
     assert "notes.txt" in said["left_alone"][0]
     assert tree(tmp_path) == before
+
+
+def test_what_a_part_links_to_is_left_alone(out: Path, tmp_path: Path) -> None:
+    """It may be a dataset of dataprep, and needed where it is."""
+    elsewhere = Path(shutil.copytree(out / "parts/00001", tmp_path / "elsewhere"))
+    before = {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    (out / "parts/00009").symlink_to(elsewhere)
+    done = clean(out, keep=1, go=True)
+    assert "parts/00009 is a link" in "".join(done.kept_back)
+    assert before == {path: path.read_bytes() for path in elsewhere.rglob("*") if path.is_file()}
+    assert unfinished_parts(out) == []
+    (elsewhere / "manifest.json").unlink()  # now it looks begun
+    assert unfinished_parts(out) == []
 
 
 def test_generations_of_somebody_else_are_left_alone(tmp_path: Path) -> None:

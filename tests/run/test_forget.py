@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import RunCli
+from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.run import masking
+from dataprep.pipeline.run.forgotten import read_requests
+from dataprep.pipeline.run.versions import write_without
+from dataprep.pipeline.storage.manifest import read_manifest
+from support.datasets import pack_here
+from support.inprocess import tokenize_here
 from support.nights import whole_texts, write_config, write_lines
 
 PACKED = "out/data/packed-64"
@@ -105,3 +114,43 @@ def test_all_documents_that_went_are_listed(run_cli: RunCli, tmp_path: Path, raw
     assert [each["document"] for each in found["documents"]] == [1, 3]
     assert found["not_found"] == ["a.jsonl:99"]
     assert whole_texts(tmp_path / f"{PACKED}-a") == ["four", "one", "three"]
+
+
+@pytest.mark.parametrize("kind", ["tokenized", "packed"])
+def test_a_shard_that_changes_while_documents_are_taken_out_becomes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It was hashed before; what is written of it gets a hash of its own."""
+    folders = {name: tmp_path / name for name in ("tokenized", "packed")}
+    lines = tmp_path / "in.jsonl"
+    write_lines(lines, [f"text {i}" for i in range(50)])
+    tokenize_here(folders["tokenized"], inputs=[str(lines)], tokenizer="bytes")
+    pack_here(folders["packed"], folders["tokenized"], seq_len=30)
+    read, fired = masking.read_records, []
+
+    def read_and_change(folder: Path, shard: Any) -> Any:
+        for batch in read(folder, shard):
+            fired.append(shard.path)
+            with open(folder / shard.path, "r+b") as file:
+                file.seek(-100, os.SEEK_END)
+                file.write(b"\xff")
+            yield batch
+
+    monkeypatch.setattr(masking, "read_records", read_and_change)
+    manifest = read_manifest(folders[kind])
+    with pytest.raises(CorruptError, match="changed while it was read"):
+        write_without(folders[kind], manifest, np.array([3]), tmp_path / "new")  # type: ignore[arg-type]
+    assert fired
+    assert not (tmp_path / "new/manifest.json").exists()
+
+
+def test_a_list_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ConfigError, match="cannot read --documents"):
+            read_requests(str(path))
+
+
+def test_lines_of_a_list_end_at_newlines_alone(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("name=a\u2028b\r\n\nid=7\n", "utf-8", newline="")
+    assert [r.value for r in read_requests(str(tmp_path / "list"))] == ["a\u2028b", "7"]

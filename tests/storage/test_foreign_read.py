@@ -17,6 +17,7 @@ from dataprep.pipeline.storage.foreign.tfexample_read import (
     INTEGERS,
     NONE,
     Feature,
+    decode_alone,
     decode_example,
     float_lists,
     integer_lists,
@@ -97,6 +98,16 @@ def test_a_damaged_example_is_read_as_protobuf_reads_it(
 @given(data=st.binary(max_size=40))
 def test_any_bytes_are_an_example_or_refused(data: bytes) -> None:
     same_or_refused(data)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ids=st.lists(INTS, max_size=300), key=st.text(min_size=1, max_size=20))
+def test_a_record_with_one_key_is_told_by_its_first_bytes(ids: list[int], key: str) -> None:
+    feature = decode_alone(example_bytes({key: ids}), key.encode())
+    assert (feature is None) == (not ids)
+    assert feature is None or plain({key: feature}) == {key: ids}
+    assert decode_alone(example_bytes({key: ids, f"{key}.": [1]}), key.encode()) is None
+    assert decode_alone(example_bytes({key: [b"abc"]}), key.encode()) is None
 
 
 def test_lists_that_are_not_packed_and_parts_of_a_list_are_read() -> None:

@@ -18,7 +18,10 @@ loops        which message a template is at, by these marks
 marks        marks in the output: which message the template is at
 render       a conversation ─► parts, of which each has an origin and an owner
 traits       in which form a template takes contents and arguments
-headers      what a template writes before the text of a message
+blocks       which parts of the output are a message's
+header_text  what the texts around messages have in common
+headers      what a template writes before the text of a message, and after an answer
+gaps         what is written in no loop goes to the messages that it stands between
 refused      why a conversation has no mask
 cutting      what a template wrote, cut where spans begin and end
 ends         where a turn ends

@@ -24,6 +24,7 @@ from dataprep.pipeline.documents.chat.bounds import (
 )
 
 MAX_DIGITS = 300  # that a number is rounded to
+MANY_TIMES = 64  # pprint looks at all that a list holds, and again at each level of it
 
 Cost = Callable[[str, Sequence[str], Sequence[int]], int]  # text, texts and numbers beside it
 
@@ -108,6 +109,8 @@ def spend_on(name: str, text: Any, args: Sequence[Any]) -> None:
         raise TemplateFailedError("the template computes a number that is too large")
     if name == "sum" and any(isinstance(a, list | tuple) for a in args):
         spend(len(text) * weigh((text, args)))  # all that was added before, again and again
+    if name == "pprint":
+        spend(MANY_TIMES * weigh(text))
     if name == "batch":
         spend(ITEM * max((a for a in args if isinstance(a, int)), default=0))
 

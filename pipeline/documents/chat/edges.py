@@ -9,9 +9,8 @@ message. It is of no turn: a conversation that loses its oldest turns must keep 
     <|bot|>hello | <|end|> | <|user|>and?
     answer         its end   the next turn
 
-Some write the token that ends an answer when they are at the next message. It goes with the answer,
-unless the first user's message begins with such a token, too: then it separates messages, and must
-stand between what is before all and whichever turn comes first.
+Some write the token that ends a message when they are at the next one. It goes with the message
+that it ends, be it an answer or the system's, unless it is a part of every user's header.
 """
 
 from __future__ import annotations
@@ -33,31 +32,38 @@ def with_edges(
 ) -> SpannedParts:
     """Return the parts with the messages that they belong to.
 
-    `header`: what the template writes before the text of a user's message that is not the first;
-    `stop`: tokens that end a turn.
+    `header`: what the template writes before the text of any user's message; `stop`: tokens that
+    end a turn.
     """
     users = [i for i, role in enumerate(roles) if role == "user"]
-    if not users:
-        return found
-    prefix = _text(found, _before_text(found, users[0]))
-    if not _ending(prefix, stop):
-        for user in users[1:]:
-            before = _before_text(found, user)
-            size = _ending(_text(found, before), stop)
-            if size and before[0]:
-                found = _moved(found, before, size, found.messages[before[0] - 1], rendering)
     header = header.lstrip()
-    size = len(prefix) - len(header)
-    if header and prefix.endswith(header) and prefix[:size].strip():
-        found = _moved(found, _before_text(found, users[0]), size, -1, rendering)
+    for user in users:
+        before = _before_text(found, user)
+        prefix = _text(found, before)
+        is_known = bool(header) and prefix.endswith(header)
+        size = len(prefix) - len(header) if is_known else 0
+        if user != users[0]:
+            size = _ending(prefix, size if is_known else len(prefix), stop)
+            message = found.messages[before[0] - 1] if before and before[0] else -1
+        else:
+            size, message = size if prefix[:size].strip() else 0, -1
+        if size and (user == users[0] or before[0]):
+            found = _moved(found, before, size, message, rendering)
     return found
 
 
-def _ending(prefix: str, stop: Sequence[str]) -> int:
-    """Return how many characters of a prefix end the turn before."""
+def _ending(prefix: str, most: int, stop: Sequence[str]) -> int:
+    """Return how many characters of a prefix, of which at most so many are of no header, end the
+    turn before.
+
+    >>> _ending("<|end|>\\n<|user|>", 8, ["<|end|>"]), _ending("<|end|><|user|>", 0, ["<|end|>"])
+    (8, 0)
+    """
+    prefix = prefix[:most]
     blanks = len(prefix) - len(prefix.lstrip())
     token = next((token for token in stop if token and prefix.startswith(token, blanks)), "")
-    return blanks + len(token) if token else 0
+    end = blanks + len(token)
+    return end + len(prefix[end:]) - len(prefix[end:].lstrip()) if token else 0
 
 
 def _before_text(found: SpannedParts, message: int) -> list[int]:

@@ -167,8 +167,9 @@ class Layer:
         if all(owner < 0 for owner in found.owners):
             raise RefusedError("the template writes nothing of what has loss")
         roles = [str(message["role"]) for message in conversation.messages]
-        header = headers.of_user(conversation)
-        found = with_edges(found, roles, header, self._rules.stop, rendering)
+        header = headers.introduction("user", conversation) or headers.of_user(conversation)
+        stop = (*self._rules.stop, headers.ending(conversation).strip())
+        found = with_edges(found, roles, header, stop, rendering)
         groups = _grouped(found, weights)
         messages = tuple(kind[2] for kind, _ in groups)
         laid = Laid(

@@ -40,11 +40,11 @@ def encode_examples(key: str, values: NDArray[Any], offsets: Offsets) -> list[by
     cuts: Sequence[int] = places[offsets].tolist()
     view = memoryview(data.tobytes())
     name = key.encode()
-    return [b"".join((_head(name, b - a), view[a:b])) for a, b in pairwise(cuts)]
+    return [b"".join((head_of(name, b - a), view[a:b])) for a, b in pairwise(cuts)]
 
 
 @lru_cache(maxsize=1 << 16)
-def _head(name: bytes, size: int) -> bytes:
+def head_of(name: bytes, size: int) -> bytes:
     """Return what stands before the varints of the only feature of an Example."""
     found = LIST + varint(size) if size else b""  # protobuf leaves out an empty list of values
     for tag in (INT64, VALUE):

@@ -44,7 +44,9 @@ def encode_varints(values: NDArray[Any]) -> tuple[NDArray[np.uint8], Offsets]:
     parts = []
     for first in range(0, len(values), _AT_ONCE):
         part = values[first : first + _AT_ONCE]
-        parts.append(words[part].view(np.uint8)[present[part].view(np.bool_)])
+        # Twice as fast as to index by the booleans themselves.
+        places = np.flatnonzero(present[part].view(np.bool_))
+        parts.append(words[part].view(np.uint8).take(places))
     return np.concatenate(parts), offsets_of(sizes[values])
 
 
@@ -54,22 +56,32 @@ def decode_varints(data: bytes) -> tuple[NDArray[np.int64], Offsets]:
     >>> decode_varints(b"\x05\xac\x02")
     (array([  5, 300]), array([0, 2]))
     """
-    codes = np.frombuffer(data, np.uint8)
-    ends = np.flatnonzero(codes < 0x80)
-    starts = np.concatenate(([0], ends[:-1] + 1))[: len(ends)]
-    sizes = ends - starts + 1
-    longest = int(sizes.max(initial=0))
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) < 0x80)
+    values = np.empty(len(ends), np.int64)
+    start = 0
+    for first in range(0, len(ends), _AT_ONCE):
+        part = ends[first : first + _AT_ONCE]
+        stop = int(part[-1]) + 1
+        values[first : first + len(part)] = _decoded(data[start:stop], part - start)
+        start = stop
+    return values, ends
+
+
+def _decoded(data: bytes, ends: Offsets) -> NDArray[np.int64]:
+    """Return the numbers whose last bytes are at these places."""
+    sizes = np.diff(ends, prepend=-1)
+    starts = ends - sizes + 1
+    longest = int(sizes.max())
     if longest > MOST_BYTES:
-        place = int(starts[sizes > MOST_BYTES][0])
-        raise ValueError(f"an integer at byte {place} of its list has more than 64 bits")
+        raise ValueError("an integer has more than 64 bits")
     # The bytes after the last number are looked at, but never count.
-    padded = np.concatenate((codes & 0x7F, np.zeros(MOST_BYTES, np.uint8)))
+    padded = np.frombuffer(data + bytes(MOST_BYTES), np.uint8) & 0x7F
     kind: Any = np.uint32 if longest <= 4 else np.uint64  # enough for most, and twice as fast
     values = padded[starts].astype(kind)
     for number in range(1, longest):
         more = padded[starts + number].astype(kind) * (sizes > number)
         values |= more << kind(7 * number)
-    return values.astype(np.uint64).view(np.int64), ends
+    return values.astype(np.uint64).view(np.int64)
 
 
 def varint(value: int) -> bytes:

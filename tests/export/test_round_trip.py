@@ -1,0 +1,78 @@
+"""What was exported comes in again as it was: the same documents, the same loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.loaders import open_dataset
+from support.exporting import Home, export_here
+from support.inprocess import tokenize_here
+
+ARRAYS = ("tokens", "loss_mask")
+LONG = 1 << 16  # ids of a document, more than any has
+OF_HF = {"tokens": "input_ids", "labels": "labels"}
+OF_MDS = {"tokens": "tokens", "loss_mask": "loss_mask"}
+FLAT = {"records": "tokens_uint16", "document_end": "eos", "pretokenized": "tokens"}
+
+
+def documents_in(folder: Path) -> list[list[Any]]:
+    dataset = open_dataset(folder)
+    return [
+        [document[name].tolist() for name in ARRAYS]
+        for document in dataset[list(range(len(dataset)))]
+    ]
+
+
+def imported(folder: Path, pattern: str = "", **config: Any) -> list[list[Any]]:
+    back = folder.with_name(f"{folder.name}-back")
+    tokenize_here(back, inputs=[f"{folder}{pattern}"], tokenizer="bytes", **config)
+    return documents_in(back)
+
+
+@pytest.mark.parametrize(
+    ("to", "how", "pattern", "config"),
+    [
+        ("maxtext", {"max_length": LONG}, "", {"pretokenized": "text"}),
+        ("xlstm", {"max_length": LONG}, "", {"pretokenized": "tokens", "add_eos": True}),
+        ("megatron", {}, "", {"pretokenized": "tokens"}),
+        ("olmo", {}, "/shards/*.npy", FLAT),
+        ("nanogpt", {}, "/*.bin", FLAT),
+        ("nanogpt", {"header": "llm.c"}, "/*.bin", {**FLAT, "records": None}),
+        ("mds", {}, "", {"pretokenized": "tokens"}),
+        ("hf", {}, "", {"pretokenized": "input_ids"}),
+    ],
+)
+def test_documents_come_back(
+    home: Home, tmp_path: Path, to: Any, how: Any, pattern: str, config: Any
+) -> None:
+    export_here(tmp_path / to, home.plain, to=to, **how)
+    found = imported(tmp_path / to, pattern, **config)
+    expected = documents_in(home.plain)
+    assert [tokens for tokens, _ in found] == [tokens for tokens, _ in expected]
+    # The first token of a document, here BOS, is nobody's target: its loss is not carried.
+    assert [loss[1:] for _, loss in found] == [loss[1:] for _, loss in expected]
+
+
+@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
+def test_masks_come_back(home: Home, tmp_path: Path, to: Any, keys: dict[str, str]) -> None:
+    export_here(tmp_path / to, home.masked, to=to)
+    assert imported(tmp_path / to, pretokenized=keys) == documents_in(home.masked)
+
+
+@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
+def test_rows_come_back_as_their_documents(
+    home: Home, tmp_path: Path, to: Any, keys: dict[str, str]
+) -> None:
+    export_here(tmp_path / to, home.packed_masked, to=to)
+    found = imported(tmp_path / to, pretokenized={**keys, "lengths": "seq_lengths"})
+    rows = open_dataset(home.packed_masked)
+    expected = []
+    for i in range(len(rows)):
+        row = rows[i]
+        for number in range(1, int(row["segment_ids"].max()) + 1):
+            own = row["segment_ids"] == number
+            expected.append([row[name][own].tolist() for name in ARRAYS])
+    assert found == expected
