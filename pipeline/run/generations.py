@@ -13,6 +13,7 @@ killed between the two files leaves a generation that no reader sees, and that t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def publish_generation(out: Path, parts: Sequence[tuple[str, G]], *, anew: bool 
         remove_leftovers(out / path for path, _ in parts)
         if before != manifest:
             make_folder(own.parent)
-            write_atomic(out / README, README_TEXT.encode())
+            if not os.path.lexists(out / README):  # else it is ours, or somebody's own
+                write_atomic(out / README, README_TEXT.encode())
             write_atomic(own, text)
             write_atomic(out / MANIFEST, text)
     return manifest

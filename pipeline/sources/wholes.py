@@ -23,7 +23,7 @@ def each_once(paths: Sequence[str], kinds: Sequence[Kind]) -> tuple[list[str], l
     seen: set[str] = set()
     kept: list[int] = []
     for i, (path, (kind, _)) in enumerate(zip(paths, kinds, strict=True)):
-        beside = FORMATS[kind].beside(path)
+        beside = _beside(path, kind)
         if seen & {*beside}:
             continue
         kept.append(i)
@@ -36,7 +36,7 @@ def fingerprints_of(
     paths: Sequence[str], kinds: Sequence[str], of_files: Fingerprints
 ) -> list[tuple[int, str]]:
     """Return (size, fingerprint) of sources, of which some are several files."""
-    beside = [FORMATS[kind].beside(path) for path, kind in zip(paths, kinds, strict=True)]
+    beside = [_beside(path, kind) for path, kind in zip(paths, kinds, strict=True)]
     each = iter(of_files([*paths, *chain.from_iterable(beside)]))
     found = list(islice(each, len(paths)))
     for i, others in enumerate(beside):
@@ -48,3 +48,8 @@ def fingerprints_of(
             # Files that were only looked at have no hash.
             found[i] = sum(size for size, _ in whole), told if whole[0][1] else ""
     return found
+
+
+def _beside(path: str, kind: str) -> Sequence[str]:
+    """Return the other files of a source; media have kinds of their own, and none of these."""
+    return FORMATS[kind].beside(path) if kind in FORMATS else ()
