@@ -117,7 +117,7 @@ class Runs(RuleBasedStateMachine):
                     self.complete, self.begun = self.version, None
                     self.is_damaged = False
                 return
-            self.complete = None  # what is damaged may be there still: it died before all was removed
+            self.complete = None  # what is damaged may be there still
             self.begun = self.version if (self.out / ".work").exists() else None
         except (ConflictError, CorruptError, ConfigError):
             assert self._conflicts() or self.is_damaged
