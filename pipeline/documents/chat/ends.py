@@ -81,7 +81,8 @@ def _introducing(
     rest = conversation.messages[number + 1 : number + 2]
     following = following if rest else ""
     known = {role: headers.introduction(role, conversation) for role in _roles(rest)}
-    if any(header is None for header in known.values()) and not following.strip():
+    is_unknown = None in known.values() and not following.strip()
+    if is_unknown or headers.may_be_begun(tail, conversation):
         raise RefusedError(
             told(
                 conversation,

@@ -16,6 +16,7 @@ from typing import Any
 
 MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
 _WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
+_MARKER = re.compile(r"[<\[({|]+[^<>\[\](){}\n]*[>\])}|]+")  # one that is closed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +115,21 @@ def begun_at_end(text: str, header: str) -> str:
     return next((start for start in starts if text.endswith(start)), "")
 
 
+def may_be_begun(tail: str, before: str, header: str) -> bool:
+    """Return whether the end of a block may be half of the header that comes next: what stands
+    `before` all headers ends alike and it is no marker, or the header begins within a word of it.
+
+    >>> may_be_begun("\\n### ", "Be kind.\\n### ", "User: "), may_be_begun("<", "", "<user>")
+    (True, True)
+    >>> may_be_begun("<|end|>", "Be kind.<|end|>", "<|user|>"), may_be_begun("### ", "", "### User")
+    (False, False)
+    """
+    end = tail.strip()
+    is_before = bool(end) and before.rstrip().endswith(end) and not _MARKER.fullmatch(end)
+    begun = next((tail[i:] for i in range(len(tail)) if header.startswith(tail[i:])), "")
+    return is_before or len(begun.strip()) > len(begun_at_end(tail, header).strip())
+
+
 def num_common(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Return how many characters or words two sequences begin with in common."""
     pairs = enumerate(zip(a, b, strict=False))
@@ -127,7 +143,9 @@ def find_header(prefix: str, header: Header) -> int:
     ends with the last whole marker of that.
     """
     wanted = header.role.lstrip()
-    place = prefix.rfind(wanted) if wanted or header.role else 0
+    if not wanted:
+        return num_common(prefix, header.role)
+    place = prefix.rfind(wanted)
     if place >= 0:
         return place + len(wanted)
     wanted = header.prompt.lstrip()

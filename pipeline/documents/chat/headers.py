@@ -23,6 +23,7 @@ from dataprep.pipeline.documents.chat.header_text import (
     common_start,
     find_header,
     has_other_separator,
+    may_be_begun,
     num_common,
     num_shared,
     role_header,
@@ -57,6 +58,7 @@ class Headers:
         self._traits = traits
         self._known: dict[str, Header] = {}
         self._of_user: str | None = None
+        self._first: str | None = None  # all before the text of a user who is the first
         self._introductions: dict[str, str | None] = {}
         self._ending: str | None = None
         self._at_place: dict[tuple[str, ...], Header] = {}
@@ -81,7 +83,7 @@ class Headers:
                 self._at_place.pop(next(iter(self._at_place)))
             before = [
                 _CALLING if (role, following) == ("assistant", "tool") else _message(role)
-                for role, following in zip(key, (*key[1:], ""), strict=True)
+                for role, following in zip(key, (*key, "")[1:], strict=True)
             ]
             self._at_place[key] = self._find(before, replace(conversation, tools=None))
         return self._at_place[key]
@@ -130,6 +132,13 @@ class Headers:
         answered = self._gap(replace(base, messages=[_USER, _ANSWER]), 1) or ""
         is_clear = not common_start(both, answered).strip()
         return both if is_clear and not later.removesuffix(both).strip() else None
+
+    def may_be_begun(self, tail: str, conversation: Conversation) -> bool:
+        """Return whether what ends a block may be half of the header of a user that follows."""
+        header = self.introduction("user", conversation) or ""
+        if self._first is None:
+            self._first = self._gap(replace(conversation, messages=[_USER], tools=None), 0) or ""
+        return may_be_begun(tail, self._first.removesuffix(header), header)
 
     def ending(self, conversation: Conversation) -> str:
         """Return what follows an answer both before the next header and at the end of all: it ends
