@@ -281,3 +281,27 @@ def test_a_header_that_is_there_at_some_places_only_is_refused() -> None:
     for messages in ([*TURNS[:2], TURNS[3]], TURNS[1:]):
         with pytest.raises(RefusedError, match="header that cannot be told from its text"):
             lay(source, messages, stop=("</s>",))
+
+
+@pytest.mark.parametrize(
+    ("end", "header", "scaffold"),
+    [
+        ("<|/me|>", "<|bot|>", ""),
+        ("<|/me|>", "<|bot|>", "<think></think>"),
+        ("</user>\n", "<assistant>\n", ""),
+        ("<|me|>Be kind.<|/me|>", "<|bot|>", ""),
+        (" [/INST] ", "ASSISTANT: ", ""),
+    ],
+)
+def test_the_end_of_a_question_in_the_header_of_its_answer_is_not_all_of_the_header(
+    end: str, header: str, scaffold: str
+) -> None:
+    own = end + header + scaffold
+    source = (
+        f"{{% for m in messages %}}{{% if m.role == 'user' %}}<|me|>{{{{ m.content }}}}{{% else %}}"
+        f"{{{{ {own!r} + m.content + eos_token }}}}{{% endif %}}{{% endfor %}}"
+        f"{{% if add_generation_prompt %}}{{{{ {own!r} }}}}{{% endif %}}"
+    )
+    assert shown(lay(source, TURNS[:2], stop=("</s>",))) == (
+        f"<|me|>hi{end}{header}⟦{scaffold}yo</s>⟧"
+    )

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
+MARKER_ENDS = ">]}\n:："  # a header ends with one of these where it is not there as a whole
 _WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
-_MARKER = re.compile(r"[<\[({|]+[^<>\[\](){}\n]*[>\])}|]+")  # one that is closed
+_SCAFFOLD = re.compile("think|thought|reason|response|analysis|channel", re.IGNORECASE)
+_CLOSED = re.compile(r"([<\[({|]+[^<>\[\](){}\n]*[<>\[\](){}|]+)+")  # markers, as <end> or [e~[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,8 @@ def role_header(prompt: str, *of_users: str) -> str:
     '<|im_start|>assistant\\n'
     >>> role_header("<|Assistant|><think>", "<|User|>"), role_header("ASSISTANT:", "USER: ")
     ('<|Assistant|>', 'ASSISTANT:')
+    >>> role_header("ASSISTANT: <think>\\n", "USER: "), role_header("答：<think>", "问：")
+    ('ASSISTANT: ', '答：')
     >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
     '<|start|>assistant'
     >>> role_header("<|end|><|bot|>\\n", "<|me|>", "<|end|><|me|>")
@@ -53,7 +56,8 @@ def role_header(prompt: str, *of_users: str) -> str:
         for i in range(shared + 1, len(prompt) + 1)
         if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
     ]
-    common = [max(num_common(s[::-1], user[::-1]) for user in of_users) for s in starts]
+    ends = [(s[::-1], with_blanks(prompt, len(s))[::-1]) for s in starts]
+    common = [max(num_common(e, user[::-1]) for e in both for user in of_users) for both in ends]
     best = max(common, default=0)
     return with_blanks(prompt, len(starts[common.index(best)])) if best else prompt
 
@@ -62,6 +66,19 @@ def with_blanks(prompt: str, size: int) -> str:
     """Return so many characters of a prompt, and the blanks that follow."""
     rest = prompt[size:]
     return prompt[: size + len(rest) - len(rest.lstrip())]
+
+
+def before_scaffold(rest: str) -> str:
+    """Return what a prompt has between its first marker and where an answer thinks, or its response
+    begins: it may be the role header, and the marker the end of the turn before.
+
+    >>> before_scaffold("<|bot|><think>"), before_scaffold("<think>\\n"), before_scaffold("<bot>")
+    ('<|bot|>', '', '<bot>')
+    """
+    words = _WORD.findall(rest)
+    place = next((i for i, word in enumerate(words) if _SCAFFOLD.search(word)), len(words))
+    is_marker = place == len(words) or words[place][0] in "<["
+    return "".join(words[:place]) if is_marker else ""
 
 
 def has_other_separator(prompt: str, first: str, later: str) -> bool:
@@ -125,7 +142,7 @@ def may_be_begun(tail: str, before: str, header: str) -> bool:
     (False, False)
     """
     end = tail.strip()
-    is_before = bool(end) and before.rstrip().endswith(end) and not _MARKER.fullmatch(end)
+    is_before = bool(end) and before.rstrip().endswith(end) and not _CLOSED.fullmatch(end)
     begun = next((tail[i:] for i in range(len(tail)) if header.startswith(tail[i:])), "")
     return is_before or len(begun.strip()) > len(begun_at_end(tail, header).strip())
 

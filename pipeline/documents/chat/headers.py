@@ -19,6 +19,7 @@ from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.header_text import (
     UNKNOWN_HEADER,
     Header,
+    before_scaffold,
     common_end,
     common_start,
     find_header,
@@ -189,6 +190,7 @@ class Headers:
             role = self._after_separator(prompt, role or "", base)
         if role is None:
             return UNKNOWN_HEADER
+        role = self._with_rest(role, prompt, replace(base, messages=[*before, _ANSWER]))
         shared = num_shared(prompt, *users)
         found = Header(role=role, prompt=prompt, shared=shared, is_known=True)
         return self._without_end(found, base, before)
@@ -221,6 +223,18 @@ class Headers:
         if place < 0 or not own.strip():
             return role
         return with_blanks(prompt, place + len(own.strip()))
+
+    def _with_rest(self, role: str, prompt: str, answered: Conversation) -> str:
+        """Return the role header with what follows it in the prompt, unless that is of the answer:
+        what seemed to be all of it may end the turn before. Every answer has it, then."""
+        more = before_scaffold(prompt[len(role) :])
+        if not more.strip():
+            return role
+        own = (self._before_text(answered, len(answered.messages) - 1) or "").strip()
+        whole = (role + more).strip()
+        is_all = len(role + more) == len(prompt)
+        is_there = own == whole if is_all else own.startswith(whole)
+        return with_blanks(prompt, len(role + more)) if is_there else role
 
     def _prompt(self, conversation: Conversation) -> str:
         suited = replace(conversation, messages=self._traits.applied(conversation.messages))
