@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 MARKER_ENDS = ">]}\n:："  # a header ends with one of these where it is not there as a whole
+MAX_BEGUN = 256  # characters of a header that may be written apart from the rest
 _WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
 _SCAFFOLD = re.compile("think|thought|reason|response|analysis|channel", re.IGNORECASE)
-_CLOSED = re.compile(r"([<\[({|]+[^<>\[\](){}\n]*[<>\[\](){}|]+)+")  # markers, as <end> or [e~[
+_CLOSED = re.compile(r"[<\[({|][^\n]+[<>\[\](){}|]")  # markers, as <end> or [e~[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,9 @@ def may_be_begun(tail: str, before: str, header: str) -> bool:
     """
     end = tail.strip()
     is_before = bool(end) and before.rstrip().endswith(end) and not _CLOSED.fullmatch(end)
-    begun = next((tail[i:] for i in range(len(tail)) if header.startswith(tail[i:])), "")
+    header = header[:MAX_BEGUN]
+    sizes = range(min(len(tail), len(header)), 0, -1)
+    begun = next((header[:size] for size in sizes if tail.endswith(header[:size])), "")
     return is_before or len(begun.strip()) > len(begun_at_end(tail, header).strip())
 
 
