@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any
 
 import pytest
@@ -305,3 +306,18 @@ def test_the_end_of_a_question_in_the_header_of_its_answer_is_not_all_of_the_hea
     assert shown(lay(source, TURNS[:2], stop=("</s>",))) == (
         f"<|me|>hi{end}{header}⟦{scaffold}yo</s>⟧"
     )
+
+
+@pytest.mark.parametrize("prompt", ["'ab' * 300000", "'ab' * 1000", "':' * 300000"])
+def test_headers_of_any_length_take_no_time(prompt: str) -> None:
+    source = (
+        "{% for m in messages %}{{ 'ab' * 300000 + m.role + ': ' + m.content + '\\n' }}{% endfor %}"
+        f"{{% if add_generation_prompt %}}{{{{ {prompt} + 'assistant: ' }}}}{{% endif %}}"
+    )
+    before = time.process_time()
+    if "1000" in prompt:
+        assert "assistant: ⟦yo\n⟧" in shown(lay(source, TURNS))
+    else:
+        with pytest.raises(RefusedError, match="header"):
+            lay(source, TURNS)
+    assert time.process_time() - before < 10

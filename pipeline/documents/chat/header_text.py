@@ -10,11 +10,13 @@ Texts only: `headers` finds those of a template.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 MARKER_ENDS = ">]}\n:："  # a header ends with one of these where it is not there as a whole
+MAX_PROMPT = 4096  # characters of a prompt that is understood
 MAX_BEGUN = 256  # characters of a header that may be written apart from the rest
 _WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
 _SCAFFOLD = re.compile("think|thought|reason|response|analysis|channel", re.IGNORECASE)
@@ -97,8 +99,16 @@ def has_other_separator(prompt: str, first: str, later: str) -> bool:
 
 def num_shared(prompt: str, *of_users: str) -> int:
     """Return how many characters of a prompt the header of a user has, too."""
-    ends = (user[i:] for user in of_users for i in range(len(user)))
-    return max((num_common(prompt, end) for end in ends), default=0)
+    return max((num_found(prompt, user) for user in of_users), default=0)
+
+
+def num_found(start: str, text: str) -> int:
+    """Return how many characters of a start are somewhere in a text.
+
+    >>> num_found("<|bot|>", "<|me|>"), num_found("ab", "xabx"), num_found("ab", "")
+    (2, 2, 0)
+    """
+    return bisect_left(range(1, len(start) + 1), True, key=lambda size: start[:size] not in text)
 
 
 def common_end(left: str, right: str) -> str:
@@ -128,7 +138,7 @@ def begun_at_end(text: str, header: str) -> str:
     >>> begun_at_end("\\n### ", "### User:"), begun_at_end("<|end|>", "<|user|>")
     ('### ', '')
     """
-    words = _WORD.findall(header)
+    words = _WORD.findall(header)[:MAX_BEGUN]
     starts = ("".join(words[:count]) for count in range(len(words), 0, -1))
     return next((start for start in starts if text.endswith(start)), "")
 
@@ -169,7 +179,7 @@ def find_header(prefix: str, header: Header) -> int:
     if place >= 0:
         return place + len(wanted)
     wanted = header.prompt.lstrip()
-    most = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
+    most = num_found(wanted, prefix)
     length = next((n for n in range(most, 0, -1) if wanted[n - 1] in MARKER_ENDS), 0)
     length = min(most, len(with_blanks(wanted, length))) if length else 0
     blanks = len(header.prompt) - len(wanted)

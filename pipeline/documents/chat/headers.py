@@ -17,6 +17,7 @@ from typing import Any
 from dataprep.pipeline.documents.chat.blocks import before_text, block_of, message_of
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.header_text import (
+    MAX_PROMPT,
     UNKNOWN_HEADER,
     Header,
     before_scaffold,
@@ -183,6 +184,8 @@ class Headers:
             return UNKNOWN_HEADER
         if not prompt:
             return self._without_prompt(base, before)
+        if len(prompt) > MAX_PROMPT:
+            return UNKNOWN_HEADER
         first = self._before_text(replace(base, messages=[_USER]), 0) or ""
         users = (first, self.of_user(base))
         role: str | None = role_header(prompt, *users)
