@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import doctest
 import filecmp
+import importlib
 import json
 import os
 import re
@@ -18,9 +19,12 @@ import sysconfig
 import tomllib
 import wave
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import grain
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -191,6 +195,35 @@ def test_a_page_runs_from_top_to_bottom(page: Path, folder: Path, run_cli: RunCl
 
 
 # --- what a run does not show ---
+
+
+def test_every_line_for_those_who_come_from_another_trainer_runs(
+    folder: Path, run_cli: RunCli
+) -> None:
+    """The table of the README names all of them, and what it says to write can be written."""
+    run_cli("tokenize", "data/*.jsonl", "--tokenizer", "tokenizer/", "--out", "data/tokenized")
+    run_cli("pack", "data/tokenized", "--seq-len", "64", "--out", "data/packed")
+    table = (ROOT / "README.md").read_text().split("### Coming from")[1].split("###")[0]
+    lines = re.findall(r"^\| (?!coming)(\w.*?) \|(.*)$", table, flags=re.M)
+    comers = "MaxText xlstm-jax Megatron-LM HF TRL torch grain datatrove litdata MosaicML"
+    assert re.findall(r"[\w-]+", " ".join(who for who, _ in lines if who)) == [
+        *comers.replace("HF", "HF Trainer").split()
+    ]
+    names: dict[str, Any] = {"mesh": jax.sharding.Mesh(jax.devices(), ("data",)), "grain": grain}
+    names |= {name: getattr(dataprep, name) for name in ("DataLoader", "open_dataset")}
+    if find_spec("torch"):
+        names |= vars(importlib.import_module("dataprep.loaders.torch")) | names
+    for who, said in lines:
+        spans = [span for span in re.findall(r"`([^`]+)`", said) if "data/" in span]
+        assert spans, who
+        for span in spans:
+            if span.startswith("dataprep "):
+                run_cli(*shlex.split(span)[1:])
+            elif not span.startswith("Packed") or find_spec("torch"):
+                made = eval(span, names)
+                assert next(iter(made)) is not None, span
+                if isinstance(made, dataprep.DataLoader):
+                    made.close()
 
 
 def test_an_illustration_hides_no_command_that_could_run() -> None:

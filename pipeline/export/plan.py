@@ -175,4 +175,5 @@ def _told(mask: str, manifest: TokensManifest) -> str:
     counts = manifest.counts
     if mask == "loss":
         return f"loss: {counted(counts['tokens'] - counts['target_tokens'], 'token')} without"
-    return f"{mask}: {counted(counts.get(MASKS[mask].count, 0), 'token')}"
+    count = counts.get(MASKS[mask].count)  # packed datasets have none
+    return mask if count is None else f"{mask}: {counted(count, 'token')}"

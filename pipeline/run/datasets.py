@@ -3,32 +3,44 @@
 out/web/codes/parts/00000     of codes each part is a dataset
 out/web/tokenized
 out/web/packed-2048
+out/summary.json              what the last run did, by which the folder is known
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.run.listed import current_names, is_of_codes
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, kind_of
 from dataprep.pipeline.storage.parts import PARTS
 
+SUMMARY = "summary.json"
 MAX_DEPTH = 2  # of the datasets below the folder of a run: CORPUS/packed-2048-train
 
 
 def datasets_of_run(out: Path) -> list[Path]:
-    """Return the datasets that a run has made in this folder; none if it is not that of a run."""
-    if not out.is_dir() or kind_of(out) or not any(out.glob(f"*/tokenized/{MANIFEST}")):
+    """Return the datasets of a run, finished or not, in this folder; none if it is not that of a
+    run."""
+    if kind_of(out) or not is_summary(out / SUMMARY):
         return []
     found: list[Path] = []
     for dataset in datasets_below(out):
-        if is_of_codes(dataset):
-            found += [dataset / name for name in current_names(dataset) or ()]
-        elif (dataset / MANIFEST).exists():
-            found.append(dataset)
+        names = current_names(dataset) if is_of_codes(dataset) else None
+        found += [dataset] if names is None else [dataset / name for name in names]
     return found
+
+
+def is_summary(path: Path) -> bool:
+    """Return whether a run has written this file."""
+    try:
+        found = json.loads(read_bounded(path))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"ended", "steps"} <= found.keys()
 
 
 def datasets_below(folder: Path, depth: int = MAX_DEPTH) -> Iterator[Path]:

@@ -16,14 +16,14 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, DataprepError
 from dataprep.pipeline.files import disk_errors_named, make_folder, write_atomic
-from dataprep.pipeline.guards.opening import open_regular, read_bounded
+from dataprep.pipeline.guards.opening import open_regular
 from dataprep.pipeline.jobs.kept import workers_kept
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.chain import Begin, ChainStep, Done, Fail, StepChain, Todo
 from dataprep.pipeline.run.clean import free_replaced
+from dataprep.pipeline.run.datasets import SUMMARY, is_summary
 from dataprep.pipeline.storage.manifest import manifests_remembered
 
-SUMMARY = "summary.json"
 OUR_FIGURES = b"# HELP dataprep_"  # what a file of figures begins with
 
 # Figures of a step, and what they are.
@@ -139,19 +139,11 @@ def summary_of(made: RunOutcome) -> dict[str, Any]:
 def check_summary(out: Path) -> None:
     """Raise ConfigError if a file of somebody else stands where the summary goes."""
     path = out / SUMMARY
-    if path.is_symlink() or (path.exists() and not _is_ours(path)):
+    if path.is_symlink() or (path.exists() and not is_summary(path)):
         raise ConfigError(
             f"{path} was not written by dataprep run, which would replace it; move it away, or "
             "name another out"
         )
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        found = json.loads(read_bounded(path))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and {"ended", "steps"} <= found.keys()
 
 
 def write_summary(out: Path, summary: Mapping[str, Any]) -> None:

@@ -279,8 +279,10 @@ def _instead(folder: str, others: list[str]) -> str:
     if not others[0]:
         return f": it is a {kind_of(folder)} dataset, made by dataprep already"
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+    below, ending = os.path.dirname(others[0]), os.path.splitext(others[0])[1]
+    shown = os.path.join(folder, below, f"*{ending if ending in ONLY_IF_NAMED else '.jsonl'}")
     return (
-        f", only {others[0]}{more}; name the files: {folder}/*.jsonl "
+        f", only {others[0]}{more}; name the files: {shown} "
         f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
     )
 

@@ -40,6 +40,10 @@ LLMC_BYTES = 1024
 LLMC_TYPES = {(20240520, 1): "<u2", (20240801, 7): "<u4"}  # by magic and version
 ENDS = ("document_end", "document_start")
 _LOOKED_AT = 1 << 12  # ids, by which a wrong type is told
+_LARGER = {  # by the bytes of an id
+    2: ("four bytes, not two", "tokens_uint32 or tokens_int32"),
+    4: ("eight bytes, not four", "tokens_int64"),
+}
 
 
 class FlatTokens(Format):
@@ -130,11 +134,11 @@ class _Ids:
         """Raise an InputError if the ids look like halves of larger ones."""
         ids = self.read(0, min(self.count, _LOOKED_AT))
         pairs = ids[: len(ids) // 2 * 2].reshape(-1, 2)
-        may_be_halves = self.dtype.itemsize == 2 and not self.is_told and len(pairs) > 8
-        if may_be_halves and not pairs[:, 1].any() and pairs[:, 0].any():
+        larger = None if self.is_told or len(pairs) <= 8 else _LARGER.get(self.dtype.itemsize)
+        if larger and not pairs[:, 1].any() and pairs[:, 0].any():
             raise InputError(
-                f"every second id of {self.path} is 0, so its ids seem to have four bytes, not "
-                "two; set records to tokens_uint32 or tokens_int32"
+                f"every second id of {self.path} is 0, so its ids seem to have {larger[0]}; set "
+                f"records to {larger[1]}"
             )
 
 

@@ -6,7 +6,8 @@
 
 The form is told by several records, unless the config names it. Ids below 2^24 have a NUL in every
 number, texts have none, and Examples fit their own lengths to the last byte: no two forms fit one
-record, but for an empty one, which fits all.
+record, but for an empty one, which fits all. Ids of 64 bits look like ids of 32 bits with zeros
+between them, so such records are told by the config alone.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ def form_told(records: Sequence[bytes], path: str) -> str:
     """Return the form of all these records; an InputError if none fits, or nothing tells."""
     filled = [record for record in records if record]
     fits = [name for name, is_one in _LOOKS_LIKE.items() if all(map(is_one, filled))]
+    if fits[:1] == [_TOLD] and all(map(_may_be_wide, filled)) and filled:
+        raise InputError(
+            f"the records of {path} may be int64 numbers, or int32 of which every second is 0; say "
+            "what they are: --set records=tokens_int64 or --set records=tokens_int32"
+        )
     if filled and fits:
         return fits[0]
     cause = "fit none of the known forms" if filled else "are all empty, so that nothing tells"
@@ -72,6 +78,11 @@ def _is_ids(record: bytes) -> bool:
         return False
     ids = np.frombuffer(record, dtype)
     return bool((ids >= 0).all() and (ids < _MOST_ID).all())
+
+
+def _may_be_wide(record: bytes) -> bool:
+    """Return whether int32 ids may as well be int64 ones, whose upper halves are 0."""
+    return len(record) % 8 == 0 and not np.frombuffer(record, ID_TYPES[_TOLD])[1::2].any()
 
 
 def _is_text(record: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import (
@@ -16,12 +17,23 @@ from dataprep.pipeline.documents.rules import (
 )
 from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.engine import Selection
-from dataprep.pipeline.errors import short
+from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
+from dataprep.pipeline.sources import Keys, format_of, read_source
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.tokenize.plan import TokenizePlan
+from dataprep.pipeline.types import ABSENT, Source
 
 MOST_NOTES = 5  # on optional fields
+MASK_KEYS = {  # as datasets of token ids call them: the setting that reads them
+    "labels": "labels",
+    "loss_mask": "loss_mask",
+    "completion_mask": "loss_mask",
+    "assistant_masks": "loss_mask",
+    "loss_weights": "weights",
+    "attention_mask": "attention_mask",
+    "seq_lengths": "lengths",
+}
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
@@ -32,6 +44,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *(_on_bos(plan) if has_fields(plan.config) else ()),
         *_on_chats(plan),
         *_on_token_ids(plan),
+        *_on_unread_masks(plan),
         *_on_codes(plan),
         *_on_unread_codes(plan),
     ]
@@ -133,6 +146,37 @@ def _on_token_ids(plan: TokenizePlan) -> Iterator[str]:
             ends = [("BOS", config.add_bos), ("EOS", config.add_eos)]
             names = " or ".join(name for name, value in ends if value == "auto")
             yield f"{item.path} has token ids, to which no {names} is added"
+
+
+def _on_unread_masks(plan: TokenizePlan) -> Iterator[str]:
+    """Say if the first record of an input of token ids has a mask that is not read."""
+    first = {i: source for source, i in zip(plan.sources[::-1], plan.inputs[::-1], strict=True)}
+    for i, source in sorted(first.items()):
+        ids = pretokenized_of(plan.config, i)
+        if ids is None:
+            continue
+        has_loss = ids.labels or ids.loss_mask
+        for key in sorted(_keys_there(source, frozenset(MASK_KEYS) - {ids.tokens})):
+            setting = MASK_KEYS[key]
+            if not getattr(ids, setting) and not (has_loss and setting in ("labels", "loss_mask")):
+                yield (
+                    f"{plan.config.inputs[i].path} has {key!r}, which is not read; if it is what "
+                    f"its name says: --set pretokenized.{setting}={key}"
+                )
+
+
+def _keys_there(source: Source, maybe: frozenset[str]) -> frozenset[str]:
+    """Return which of these keys the first record has, as far as it can be read."""
+    schema = format_of(source.kind).schema(source)
+    if schema is not None:
+        return maybe & frozenset(schema.names)
+    with suppress(InputError):
+        keys = Keys(needed=frozenset(), maybe=maybe)
+        for _, records in read_source(source, keys, batch_bytes=1 << 16):
+            if len(records.lines):
+                row = records.as_rows()[0]
+                return frozenset(key for key in maybe if row.get(key, ABSENT) is not ABSENT)
+    return frozenset()
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

@@ -42,7 +42,13 @@ def _settled(source: Source, files: TokenizerFiles) -> Source:
     ids = {"bos": files.bos_id, "eos": files.eos_id}
     options = dict(source.options)
     for name in ("document_end", "document_start"):
-        if options.get(name) not in ids:
+        said = options.get(name, "0")
+        if said not in ids:
+            if int(said) >= files.vocab_size:
+                raise ConfigError(
+                    f"{name} is {said}, outside the vocabulary of {files.vocab_size}; name the id "
+                    "of a token, or bos or eos"
+                )
             continue
         token = ids[options[name]]
         if token is None:

@@ -246,6 +246,8 @@ def with_settings(message: str, model: type[Model]) -> str:
 
     >>> with_settings("set --out, or --on-error skip; --overwrite replaces it", TokenizeConfig)
     "set out=…, or on_error='skip'; overwrite=True replaces it"
+    >>> with_settings("--to megatron-bridge reads rows", ExportConfig)
+    "to='megatron-bridge' reads rows"
     """
 
     def setting(found: re.Match[str]) -> str:
@@ -259,7 +261,7 @@ def with_settings(message: str, model: type[Model]) -> str:
             return f"{key}=…{found[0][len(f'--{found[1]}') :]}"
         return f"{key}={value if value.isdecimal() else repr(value)}"
 
-    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?: (\w+))?", setting, message)
+    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?: (\w+(?:[.-]\w+)*))?", setting, message)
 
 
 def _config(

@@ -7,6 +7,7 @@ import fcntl
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -535,8 +536,15 @@ def test_a_task_goes_on_after_any_of_its_shards(tmp_path: Path, kept: int) -> No
             for marker in sorted(work.glob("tasks/*.done"))[kept:]:
                 marker.unlink()
             EncodeTasks(planned.plan, work).run(task, lambda message: None)()
-        trees.append(tree(work))
+        trees.append({name: _without_states(data) for name, data in tree(work).items()})
     assert trees[0] == trees[1]
+
+
+def _without_states(data: bytes) -> bytes:
+    """Return a marker without the inodes and times of its files, and without its own hash."""
+    if b'"state":' not in data:
+        return data
+    return re.sub(rb'"state":\[[^]]*\]', b"", data).rpartition(b"\n")[0]
 
 
 # --- looking at it ------------------------------------------------------------------------------

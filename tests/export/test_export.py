@@ -46,8 +46,9 @@ def test_masks_are_carried_or_refused(home: Home, tmp_path: Path, to: str) -> No
             *("loss", "vision", "weight"),
         )
         return
-    with pytest.raises(ConfigError, match=r"cannot carry .*--drop-masks"):
+    with pytest.raises(ConfigError, match=r"cannot carry .*--drop-masks") as raised:
         export_here(tmp_path / "out", rich, to, **options)
+    assert ": 0 tokens" not in str(raised.value)
     assert not (tmp_path / "out").exists()
     outcome = export_here(tmp_path / "out", rich, to, drop_masks=True, **options)
     assert {*manifest_of(outcome).masks} <= {"loss"}

@@ -306,7 +306,7 @@ assert len(jax.devices()) == 8
 for names, shape, spec in (("d", (8,), P("d")), (("d", "s"), (4, 2), P("d", "s"))):
     mesh = Mesh(np.array(jax.devices()).reshape(shape), names)
     with DataLoader(data, mesh=mesh, spec=spec, prefetch=3, **options) as loader:
-        loader.set_state(plain._state_at(2))
+        loader.set_state(plain.state_at(2))
         for step in range(2, 9):
             batch = next(loader)
             for name, array in plain[step].items():
@@ -398,7 +398,7 @@ def test_a_removed_part_is_missed_only_by_batches_that_are_of_it(tmp_path: Path)
     grown = make(tmp_path / "d", 12, 8, seed=3, replaced=0)
     options: dict[str, Any] = {"batch_size": 4, "generation": {0: 1, 3: 2}, "prefetch": 0}
     whole = batches(DataLoader(grown.folder, **options), 8)
-    state = DataLoader(grown.folder, **options)._state_at(3)
+    state = DataLoader(grown.folder, **options).state_at(3)
     shutil.rmtree(grown.folder / "parts/00000")
     gone = "generation 1 of .* cannot be read any more: parts/00000 was removed"
     loader = DataLoader(grown.folder, **options)
@@ -447,7 +447,7 @@ def test_kinds_of_whole_numbers_and_repeated_ones_are_the_same(web: Grown) -> No
     for generation in ({np.int64(0): np.int32(1), 3: 1, 6: "latest"}, {6: 3, 0: 1, 9: 3}):
         loader = DataLoader(web.folder, batch_size=4, generation=generation, prefetch=0)
         assert [loader.rows_of(s) for s in range(12)] == [plain.rows_of(s) for s in range(12)]
-        assert loader._state_at(9) == plain._state_at(9)
+        assert loader.state_at(9) == plain.state_at(9)
 
 
 def test_generations_are_published_once(web: Grown) -> None:

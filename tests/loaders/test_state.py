@@ -197,7 +197,7 @@ def test_a_loader_restored_at_its_end_gives_nothing_more(packed: Packed) -> None
 
 def test_epochs_may_change_unless_the_last_batch_was_padded(packed: Packed) -> None:
     loader = loader_of(packed.folder, epochs=1, remainder="pad", prefetch=0)
-    states = [loader._state_at(step) for step in range(10)]
+    states = [loader.state_at(step) for step in range(10)]
     assert len(loader) == 9  # 8 batches of 12 rows, one of 4
     for epochs in (2, None):
         longer = loader_of(packed.folder, epochs=epochs, prefetch=0)
@@ -240,7 +240,7 @@ def test_a_state_that_differs_in_exhausted_or_epochs_names_that_and_both_values(
         return loader_of(data, epochs=epochs, exhausted=exhausted, prefetch=0)
 
     dropped = mixed("drop")
-    early, late = dropped._state_at(4), dropped._state_at(12)  # b has 60 rows: used up at step 10
+    early, late = dropped.state_at(4), dropped.state_at(12)  # b has 60 rows: used up at step 10
     mixed("repeat").set_state(early)
     with pytest.raises(
         ConflictError, match=r"with exhausted 'drop', this loader has 'repeat'; .* set exhausted"

@@ -264,6 +264,18 @@ def test_verify_and_log_take_the_folder_of_a_run(
     assert run_cli("verify", "out", check=False).code == 5
 
 
+def test_a_dataset_of_a_run_without_its_manifest_is_not_passed_over(
+    live: Live, run_cli: RunCli
+) -> None:
+    raw("a", ["one"])
+    raw("b", ["two"])
+    live(corpora=AB)
+    Path("out/a/packed-64/manifest.json").unlink()
+    done = run_cli("verify", "out", check=False)
+    assert done.code == 5
+    assert "out/a/packed-64" in done.stderr
+
+
 @pytest.mark.parametrize("folder", ["tokenized", "packed-64"])
 def test_a_dataset_whose_folder_was_moved_away_is_made_again(live: Live, folder: str) -> None:
     values = {"corpora": AB, "dedup": "exact"}

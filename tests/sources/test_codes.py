@@ -777,7 +777,7 @@ def test_an_npy_in_a_folder_is_taken_only_if_named(tmp_path: Path) -> None:
     assert [source.kind for source in find_sources(str(tmp_path))] == ["jsonl"]
     assert [source.kind for source in find_sources(f"{tmp_path}/*.npy")] == ["npy"]
     (tmp_path / "a.jsonl").unlink()
-    with pytest.raises(InputError, match=r"read only if named"):
+    with pytest.raises(InputError, match=r"name the files: \S+/\*\.npy .*read only if named"):
         find_sources(str(tmp_path))
 
 

@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -30,6 +32,7 @@ from dataprep.pipeline.sources import (
     split_source,
 )
 from dataprep.pipeline.tokenize import plan_of
+from dataprep.pipeline.tokenize.notes import notes_of
 from support.foreign import (
     example_bytes,
     mds_array,
@@ -179,7 +182,13 @@ def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
             "a.bin",
             b"\1\0\0\0" * 20,
             {"records": "tokens_uint16", "document_end": "9"},
-            "every second id",
+            "seem to have four bytes, not two",
+        ),
+        (
+            "a.bin",
+            b"\1\0\0\0\0\0\0\0" * 20,
+            {"records": "tokens_int32", "document_end": "9"},
+            "seem to have eight bytes, not four; set records to tokens_int64",
         ),
         ("a.bin", b"", {"records": "text", "document_end": "0"}, "is tokens, of which records may"),
         ("a.idx", b"", {}, "a.bin"),
@@ -187,7 +196,7 @@ def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
         ("a.arecord", b"x" * 70_000, {}, "as ArrayRecord"),
         ("a.mds", b"", {}, "as MDS: it is too short"),
         ("a.mds", b"\xff\xff\xff\xff" * 3, {}, "as MDS: it ends within the places"),
-        ("a.mds.gz", gzip.compress(b"\1\0"), {}, "as MDS: it is too short"),
+        ("a.mds.gz", gzip.compress(b"\1\0", mtime=0), {}, "as MDS: it is too short"),
         ("a.mds.zstd", b"abc", {}, "is not a whole"),
     ],
 )
@@ -260,6 +269,15 @@ def test_the_form_of_records_is_told_by_them(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="say what they are: --set records=FORM"):
             read_all(path)
     assert read_all(write_array_record(tmp_path / "f.arecord", []), keys=text) == []
+
+
+def test_wide_ids_are_not_taken_for_narrow_ones_with_zeros_between(tmp_path: Path) -> None:
+    wide = [np.array(ids, "<i8").tobytes() for ids in ([5, 9], [7])]
+    path = write_array_record(tmp_path / "a.arecord", wide)
+    with pytest.raises(InputError, match=r"a\.arecord may be int64 .*--set records=tokens_int64"):
+        read_all(path)
+    assert ids_of(read_all(path, records="tokens_int64")) == [[5, 9], [7]]
+    assert ids_of(read_all(path, records="tokens_int32")) == [[5, 0, 9, 0], [7, 0]]
 
 
 def test_a_bad_record_is_bad_by_itself(tmp_path: Path) -> None:
@@ -417,6 +435,40 @@ def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Pa
     ]
     counts = json.loads((tmp_path / "out/manifest.json").read_text())["sources"]
     assert [source["records"] for source in counts] == [2, 2, 2, 1, 1]
+
+
+def test_a_document_cannot_end_at_an_id_outside_the_vocabulary(
+    tmp_path: Path, tokenizer: Path
+) -> None:
+    (tmp_path / "a.bin").write_bytes(np.array([100, 2, 101, 2], "<u2").tobytes())
+    settings = {"pretokenized": "tokens", "records": "tokens_uint16", "document_end": 99_999}
+    with pytest.raises(ConfigError, match=r"document_end is 99999, outside the vocabulary of \d+;"):
+        tokenized(tmp_path / "out", tokenizer, [str(tmp_path / "a.bin")], **settings)
+
+
+@pytest.mark.parametrize(
+    ("ids", "notes"),
+    [
+        ({"tokens": "ids"}, ["attention_mask=attention_mask", "labels=labels"]),
+        ({"tokens": "ids", "labels": "labels"}, ["attention_mask=attention_mask"]),
+        ({"tokens": "ids", "loss_mask": "m", "attention_mask": "attention_mask"}, []),
+    ],
+)
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_masks_that_are_not_read_are_told(
+    ids: dict[str, str], notes: list[str], ending: str, tmp_path: Path, tokenizer: Path
+) -> None:
+    record = {"ids": [100, 2], "labels": [-100, 2], "attention_mask": [1, 1], "m": [0, 1]}
+    path = tmp_path / f"a.{ending}"
+    if ending == "jsonl":
+        path.write_text(json.dumps(record))
+    else:
+        pq.write_table(pa.Table.from_pylist([record]), path)
+    config = TokenizeConfig(
+        inputs=str(path), tokenizer=str(tokenizer), out=str(tmp_path / "out"), pretokenized=ids
+    )
+    told = notes_of(plan_of(config, tmp_path))
+    assert [note.split("pretokenized.")[1] for note in told if "not read" in note] == notes
 
 
 def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:

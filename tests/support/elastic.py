@@ -29,7 +29,7 @@ def resume(folder: Path, before: int, after: int, step: int) -> list[str]:
     loader = open_loader(folder)
     expected = [batch_on(loader, at, 1) for at in range(len(loader))]
     seen = [batch_on(loader, at, before) for at in range(step)]
-    state = json.loads(json.dumps(loader._state_at(step)))
+    state = json.loads(json.dumps(loader.state_at(step)))
     resumed = open_loader(folder)
     resumed.set_state(state)
     at = resumed.get_state()["step"]
