@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import Any
 
 import pytest
@@ -238,3 +239,85 @@ def test_blanks_go_with_a_stop_token_in_the_next_header(between: str, found: str
         f"{{% if add_generation_prompt %}}{{{{ '{between}<|assistant|>' }}}}{{% endif %}}"
     )
     assert found in shown(lay(source, TURNS, stop=("<|fin|>", "<|user|>")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'Be kind.\\n' }}" + HALF,  # may as well end the template's own prompt
+        (
+            "<{% for m in messages %}{{ m.role + '>' + m.content + '<' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ 'assistant>' }}{% endif %}"
+        ),
+    ],
+)
+def test_an_end_that_may_be_half_a_header_is_refused(source: str) -> None:
+    for messages in (TURNS, TURNS[:3]):
+        with pytest.raises(RefusedError, match="may be the header of the next"):
+            lay(source, messages)
+
+
+THINKING_AFTER_BLANK = (
+    "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q> ' + m.content }}{% else %}{{ '\\n' }}"
+    "{% if m.reasoning_content %}{{ '<think>' + m.reasoning_content + '</think>' }}{% endif %}"
+    "{{ m.content + eos_token }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("prompt", ["", "{% if add_generation_prompt %}{{ '\\n' }}{% endif %}"])
+def test_thinking_after_a_header_of_blanks_has_loss(prompt: str) -> None:
+    thinking = [TURNS[0], {**TURNS[1], "reasoning_content": "hm"}, *TURNS[2:]]
+    assert shown(lay(THINKING_AFTER_BLANK + prompt, thinking, stop=("</s>",))) == (
+        "Q> hi\n⟦<think>hm</think>yo</s>⟧Q> and\n⟦so</s>⟧"
+    )
+
+
+def test_a_header_that_is_there_at_some_places_only_is_refused() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q: ' + m.content + '\\nA:' }}"
+        "{% else %}{{ 'A:' if loop.first or loop.previtem.role != 'user' else '' }}"
+        "{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}"
+    )
+    assert shown(lay(source, TURNS[:2], stop=("</s>",))) == "Q: hi\nA:⟦ yo</s>⟧"
+    for messages in ([*TURNS[:2], TURNS[3]], TURNS[1:]):
+        with pytest.raises(RefusedError, match="header that cannot be told from its text"):
+            lay(source, messages, stop=("</s>",))
+
+
+@pytest.mark.parametrize(
+    ("end", "header", "scaffold"),
+    [
+        ("<|/me|>", "<|bot|>", ""),
+        ("<|/me|>", "<|bot|>", "<think></think>"),
+        ("</user>\n", "<assistant>\n", ""),
+        ("<|me|>Be kind.<|/me|>", "<|bot|>", ""),
+        (" [/INST] ", "ASSISTANT: ", ""),
+    ],
+)
+def test_the_end_of_a_question_in_the_header_of_its_answer_is_not_all_of_the_header(
+    end: str, header: str, scaffold: str
+) -> None:
+    own = end + header + scaffold
+    source = (
+        f"{{% for m in messages %}}{{% if m.role == 'user' %}}<|me|>{{{{ m.content }}}}{{% else %}}"
+        f"{{{{ {own!r} + m.content + eos_token }}}}{{% endif %}}{{% endfor %}}"
+        f"{{% if add_generation_prompt %}}{{{{ {own!r} }}}}{{% endif %}}"
+    )
+    assert shown(lay(source, TURNS[:2], stop=("</s>",))) == (
+        f"<|me|>hi{end}{header}⟦{scaffold}yo</s>⟧"
+    )
+
+
+@pytest.mark.parametrize("prompt", ["'ab' * 300000", "'ab' * 1000", "':' * 300000"])
+def test_headers_of_any_length_take_no_time(prompt: str) -> None:
+    source = (
+        "{% for m in messages %}{{ 'ab' * 300000 + m.role + ': ' + m.content + '\\n' }}{% endfor %}"
+        f"{{% if add_generation_prompt %}}{{{{ {prompt} + 'assistant: ' }}}}{{% endif %}}"
+    )
+    before = time.process_time()
+    if "1000" in prompt:
+        assert "assistant: ⟦yo\n⟧" in shown(lay(source, TURNS))
+    else:
+        with pytest.raises(RefusedError, match="header"):
+            lay(source, TURNS)
+    assert time.process_time() - before < 10

@@ -44,12 +44,15 @@ def end_of(
         return place_of(rendering, range(last + 1, block.stop), end)
     after = _after_block(parts, block, with_next=not ends)
     begins = len(after) - len(after.lstrip())
+    possible = stop
     if conversation.messages[number].get("role") == "assistant":
         ending = headers.ending(conversation).strip()
-        stop = stop if ending in tail else (*stop, ending)
-    token = next((t for t in stop if t and after[begins:].startswith(t)), "")
+        possible = stop if ending in tail else (*stop, ending)
+    token = next((t for t in possible if t and after[begins:].startswith(t)), "")
     if not token:
         return block.stop, 0
+    if token not in stop and headers.may_be_begun(token, conversation):
+        raise _unclear(token, conversation, number)
     end = begins + len(token)
     end += _blanks_with(after, end, conversation, number, headers)
     return place_of(rendering, range(block.stop, len(parts)), end)
@@ -81,19 +84,21 @@ def _introducing(
     rest = conversation.messages[number + 1 : number + 2]
     following = following if rest else ""
     known = {role: headers.introduction(role, conversation) for role in _roles(rest)}
-    if any(header is None for header in known.values()) and not following.strip():
-        raise RefusedError(
-            told(
-                conversation,
-                number,
-                f"ends with {short(tail)!r}, which may be the header of the next; name the token "
-                "that ends a turn in chat.stop",
-            )
-        )
+    is_unknown = None in known.values() and not following.strip()
+    if is_unknown or headers.may_be_begun(tail, conversation):
+        raise _unclear(tail, conversation, number)
     count = common_end if rest else begun_at_end  # at the end there may be the start of one
     written = [len(count(tail + following, header or "")) for header in known.values()]
     header = tail[len(tail) - max(0, *(size - len(following) for size in written)) :]
     return len(header.lstrip())
+
+
+def _unclear(end: str, conversation: Conversation, number: int) -> RefusedError:
+    why = (
+        f"ends with {short(end)!r}, which may be the header of the next; name the token that ends "
+        "a turn in chat.stop"
+    )
+    return RefusedError(told(conversation, number, why))
 
 
 def _roles(following: Sequence[Mapping[str, Any]]) -> set[str]:

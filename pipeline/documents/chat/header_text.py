@@ -10,12 +10,17 @@ Texts only: `headers` finds those of a template.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MARKER_ENDS = ">]}\n:"  # a header ends with one of these where it is not there as a whole
+MARKER_ENDS = ">]}\n:："  # a header ends with one of these where it is not there as a whole
+MAX_PROMPT = 4096  # characters of a prompt that is understood
+MAX_BEGUN = 256  # characters of a header that may be written apart from the rest
 _WORD = re.compile(r"<[^<>\n]*>|\[[^\[\]\n]*\]|\w+|.", re.DOTALL)  # a marker is one word
+_SCAFFOLD = re.compile("think|thought|reason|response|analysis|channel", re.IGNORECASE)
+_CLOSED = re.compile(r"[<\[({|][^\n]+[<>\[\](){}|]")  # markers, as <end> or [e~[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,8 @@ def role_header(prompt: str, *of_users: str) -> str:
     '<|im_start|>assistant\\n'
     >>> role_header("<|Assistant|><think>", "<|User|>"), role_header("ASSISTANT:", "USER: ")
     ('<|Assistant|>', 'ASSISTANT:')
+    >>> role_header("ASSISTANT: <think>\\n", "USER: "), role_header("答：<think>", "问：")
+    ('ASSISTANT: ', '答：')
     >>> role_header("<|start|>assistant", "<|start|>user<|message|>")
     '<|start|>assistant'
     >>> role_header("<|end|><|bot|>\\n", "<|me|>", "<|end|><|me|>")
@@ -52,7 +59,8 @@ def role_header(prompt: str, *of_users: str) -> str:
         for i in range(shared + 1, len(prompt) + 1)
         if prompt[i - 1] in MARKER_ENDS or i == len(prompt)
     ]
-    common = [max(num_common(s[::-1], user[::-1]) for user in of_users) for s in starts]
+    ends = [(s[::-1], with_blanks(prompt, len(s))[::-1]) for s in starts]
+    common = [max(num_common(e, user[::-1]) for e in both for user in of_users) for both in ends]
     best = max(common, default=0)
     return with_blanks(prompt, len(starts[common.index(best)])) if best else prompt
 
@@ -61,6 +69,19 @@ def with_blanks(prompt: str, size: int) -> str:
     """Return so many characters of a prompt, and the blanks that follow."""
     rest = prompt[size:]
     return prompt[: size + len(rest) - len(rest.lstrip())]
+
+
+def before_scaffold(rest: str) -> str:
+    """Return what a prompt has between its first marker and where an answer thinks, or its response
+    begins: it may be the role header, and the marker the end of the turn before.
+
+    >>> before_scaffold("<|bot|><think>"), before_scaffold("<think>\\n"), before_scaffold("<bot>")
+    ('<|bot|>', '', '<bot>')
+    """
+    words = _WORD.findall(rest)
+    place = next((i for i, word in enumerate(words) if _SCAFFOLD.search(word)), len(words))
+    is_marker = place == len(words) or words[place][0] in "<["
+    return "".join(words[:place]) if is_marker else ""
 
 
 def has_other_separator(prompt: str, first: str, later: str) -> bool:
@@ -78,8 +99,16 @@ def has_other_separator(prompt: str, first: str, later: str) -> bool:
 
 def num_shared(prompt: str, *of_users: str) -> int:
     """Return how many characters of a prompt the header of a user has, too."""
-    ends = (user[i:] for user in of_users for i in range(len(user)))
-    return max((num_common(prompt, end) for end in ends), default=0)
+    return max((num_found(prompt, user) for user in of_users), default=0)
+
+
+def num_found(start: str, text: str) -> int:
+    """Return how many characters of a start are somewhere in a text.
+
+    >>> num_found("<|bot|>", "<|me|>"), num_found("ab", "xabx"), num_found("ab", "")
+    (2, 2, 0)
+    """
+    return bisect_left(range(1, len(start) + 1), True, key=lambda size: start[:size] not in text)
 
 
 def common_end(left: str, right: str) -> str:
@@ -109,9 +138,26 @@ def begun_at_end(text: str, header: str) -> str:
     >>> begun_at_end("\\n### ", "### User:"), begun_at_end("<|end|>", "<|user|>")
     ('### ', '')
     """
-    words = _WORD.findall(header)
+    words = _WORD.findall(header)[:MAX_BEGUN]
     starts = ("".join(words[:count]) for count in range(len(words), 0, -1))
     return next((start for start in starts if text.endswith(start)), "")
+
+
+def may_be_begun(tail: str, before: str, header: str) -> bool:
+    """Return whether the end of a block may be half of the header that comes next: what stands
+    `before` all headers ends alike and it is no marker, or the header begins within a word of it.
+
+    >>> may_be_begun("\\n### ", "Be kind.\\n### ", "User: "), may_be_begun("<", "", "<user>")
+    (True, True)
+    >>> may_be_begun("<|end|>", "Be kind.<|end|>", "<|user|>"), may_be_begun("### ", "", "### User")
+    (False, False)
+    """
+    end = tail.strip()
+    is_before = bool(end) and before.rstrip().endswith(end) and not _CLOSED.fullmatch(end)
+    header = header[:MAX_BEGUN]
+    sizes = range(min(len(tail), len(header)), 0, -1)
+    begun = next((header[:size] for size in sizes if tail.endswith(header[:size])), "")
+    return is_before or len(begun.strip()) > len(begun_at_end(tail, header).strip())
 
 
 def num_common(a: Sequence[Any], b: Sequence[Any]) -> int:
@@ -127,11 +173,13 @@ def find_header(prefix: str, header: Header) -> int:
     ends with the last whole marker of that.
     """
     wanted = header.role.lstrip()
-    place = prefix.rfind(wanted) if wanted or header.role else 0
+    if not wanted:
+        return num_common(prefix, header.role)
+    place = prefix.rfind(wanted)
     if place >= 0:
         return place + len(wanted)
     wanted = header.prompt.lstrip()
-    most = next((n for n in range(len(wanted), 0, -1) if wanted[:n] in prefix), 0)
+    most = num_found(wanted, prefix)
     length = next((n for n in range(most, 0, -1) if wanted[n - 1] in MARKER_ENDS), 0)
     length = min(most, len(with_blanks(wanted, length))) if length else 0
     blanks = len(header.prompt) - len(wanted)

@@ -17,12 +17,15 @@ from typing import Any
 from dataprep.pipeline.documents.chat.blocks import before_text, block_of, message_of
 from dataprep.pipeline.documents.chat.bounds import TemplateFailedError
 from dataprep.pipeline.documents.chat.header_text import (
+    MAX_PROMPT,
     UNKNOWN_HEADER,
     Header,
+    before_scaffold,
     common_end,
     common_start,
     find_header,
     has_other_separator,
+    may_be_begun,
     num_common,
     num_shared,
     role_header,
@@ -57,6 +60,7 @@ class Headers:
         self._traits = traits
         self._known: dict[str, Header] = {}
         self._of_user: str | None = None
+        self._first: str | None = None  # all before the text of a user who is the first
         self._introductions: dict[str, str | None] = {}
         self._ending: str | None = None
         self._at_place: dict[tuple[str, ...], Header] = {}
@@ -81,7 +85,7 @@ class Headers:
                 self._at_place.pop(next(iter(self._at_place)))
             before = [
                 _CALLING if (role, following) == ("assistant", "tool") else _message(role)
-                for role, following in zip(key, (*key[1:], ""), strict=True)
+                for role, following in zip(key, (*key, "")[1:], strict=True)
             ]
             self._at_place[key] = self._find(before, replace(conversation, tools=None))
         return self._at_place[key]
@@ -131,6 +135,13 @@ class Headers:
         is_clear = not common_start(both, answered).strip()
         return both if is_clear and not later.removesuffix(both).strip() else None
 
+    def may_be_begun(self, tail: str, conversation: Conversation) -> bool:
+        """Return whether what ends a block may be half of the header of a user that follows."""
+        header = self.introduction("user", conversation) or ""
+        if self._first is None:
+            self._first = self._gap(replace(conversation, messages=[_USER], tools=None), 0) or ""
+        return may_be_begun(tail, self._first.removesuffix(header), header)
+
     def ending(self, conversation: Conversation) -> str:
         """Return what follows an answer both before the next header and at the end of all: it ends
         a turn, wherever a template writes it; '' if there is nothing of that kind."""
@@ -173,6 +184,8 @@ class Headers:
             return UNKNOWN_HEADER
         if not prompt:
             return self._without_prompt(base, before)
+        if len(prompt) > MAX_PROMPT:
+            return UNKNOWN_HEADER
         first = self._before_text(replace(base, messages=[_USER]), 0) or ""
         users = (first, self.of_user(base))
         role: str | None = role_header(prompt, *users)
@@ -180,6 +193,7 @@ class Headers:
             role = self._after_separator(prompt, role or "", base)
         if role is None:
             return UNKNOWN_HEADER
+        role = self._with_rest(role, prompt, replace(base, messages=[*before, _ANSWER]))
         shared = num_shared(prompt, *users)
         found = Header(role=role, prompt=prompt, shared=shared, is_known=True)
         return self._without_end(found, base, before)
@@ -212,6 +226,18 @@ class Headers:
         if place < 0 or not own.strip():
             return role
         return with_blanks(prompt, place + len(own.strip()))
+
+    def _with_rest(self, role: str, prompt: str, answered: Conversation) -> str:
+        """Return the role header with what follows it in the prompt, unless that is of the answer:
+        what seemed to be all of it may end the turn before. Every answer has it, then."""
+        more = before_scaffold(prompt[len(role) :])
+        if not more.strip():
+            return role
+        own = (self._before_text(answered, len(answered.messages) - 1) or "").strip()
+        whole = (role + more).strip()
+        is_all = len(role + more) == len(prompt)
+        is_there = own == whole if is_all else own.startswith(whole)
+        return with_blanks(prompt, len(role + more)) if is_there else role
 
     def _prompt(self, conversation: Conversation) -> str:
         suited = replace(conversation, messages=self._traits.applied(conversation.messages))

@@ -23,7 +23,7 @@ from dataprep.pipeline.documents.chat.cutting import (
     whole,
 )
 from dataprep.pipeline.documents.chat.ends import end_of
-from dataprep.pipeline.documents.chat.header_text import find_header
+from dataprep.pipeline.documents.chat.header_text import UNKNOWN_HEADER, find_header
 from dataprep.pipeline.documents.chat.headers import Headers
 from dataprep.pipeline.documents.chat.origins import SEVERAL_FIELDS, Part, TextOrigin
 from dataprep.pipeline.documents.chat.refused import RefusedError, told
@@ -138,13 +138,17 @@ def _start(
         return place_of(rendering, block, len(prefix))
     before = str(conversation.messages[number - 1].get("role")) if number else "user"
     header = headers.after(before, conversation)
+    roles = [str(message["role"]) for message in conversation.messages[:number]]
+    is_bare = header.is_known and not header.role.strip()
+    if is_bare and prefix.strip():  # thinking, or a header that is there at some places only
+        there = headers.at_place(roles, conversation)
+        header = UNKNOWN_HEADER if there.role.strip() or not there.is_known else header
     if not header.is_known:
         raise RefusedError(
             told(conversation, number, "has a header that cannot be told from its text")
         )
     end = find_header(prefix, header)
     if end < 0 and prefix.strip():
-        roles = [str(message["role"]) for message in conversation.messages[:number]]
         header = headers.at_place(roles, conversation)
         end = find_header(prefix, header) if header.is_known else -1
     if end < 0:
