@@ -7,6 +7,7 @@ Finding them:
     holders     a folder of files, a tar, a table: where the bytes are, what entries are called
     tables      a table -> whether its column holds bytes, or the paths of files
     find        "photos/" -> sources, each with its entries and a fingerprint
+    changed     sources -> the one that is not what it was when it was found
     singles     sources -> their files, tars and tables one by one, to tell what is new
 
 Reading them:
@@ -28,6 +29,7 @@ Decoding them:
 Other rooms call `find_media`, `read_items`, and `decode_item` or `decode_ahead`.
 """
 
+from dataprep.pipeline.media.changed import changed_media
 from dataprep.pipeline.media.decode import (
     Decoded,
     PictureRules,
@@ -39,7 +41,6 @@ from dataprep.pipeline.media.decode import (
 from dataprep.pipeline.media.find import (
     FoundMedia,
     NamesBeside,
-    changed_media,
     files_read,
     find_media,
     folders_named,

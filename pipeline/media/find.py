@@ -32,7 +32,7 @@ from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
-from dataprep.pipeline.sources import changed_sources, find_sources, format_of, hub, synthetic
+from dataprep.pipeline.sources import find_sources, format_of, hub, synthetic
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
 from dataprep.pipeline.sources.find import EMPTY, local_path
@@ -247,13 +247,13 @@ def _with_files(source: Source, search: _Search) -> FoundMedia:
         barred = frozenset(
             n for n in names if not search.allow_outside and not is_inside(folder, n)
         )
-        contents = _contents(folder, names, search.cache_dir, barred)
+        contents = contents_of(folder, names, search.cache_dir, barred)
         source = replace(source, fingerprint=f"{source.fingerprint}+{contents}")
         return FoundMedia(source=source, named=names, barred=barred)
     return FoundMedia(source=source)
 
 
-def _contents(
+def contents_of(
     folder: str,
     names: Sequence[str],
     cache_dir: Path | None,
@@ -263,42 +263,6 @@ def _contents(
     readable = [name for name in names if name not in barred]
     digests = dict(zip(readable, hash_files(folder, readable, cache_dir), strict=True))
     return combine(names, [digests.get(name, ABSENT) for name in names])
-
-
-def changed_media(found: Sequence[FoundMedia], cache_dir: Path | None) -> str:
-    """Return the path of a local source that has changed since it was found, or "".
-
-    One that cannot be read any more is an InputError: it may come back as it was.
-    """
-    for item in found:
-        if _differs(item, cache_dir):
-            return item.source.path
-    return ""
-
-
-def _differs(item: FoundMedia, cache_dir: Path | None) -> bool:
-    source, holder = item.source, holder_of(item.source)
-    own, contents = holder.fingerprints(source)
-    if contents:
-        names = [*item.named, *names_in(item.entries)]
-        if _files_differ(holder.folder(source), names, contents, cache_dir, item.barred):
-            return True
-    return own is not None and bool(changed_sources([replace(source, fingerprint=own)], cache_dir))
-
-
-def _files_differ(
-    folder: str,
-    names: Sequence[str],
-    fingerprint: str,
-    cache_dir: Path | None,
-    barred: frozenset[str] = frozenset(),
-) -> bool:
-    if _contents(folder, names, cache_dir, barred) == fingerprint:
-        return False
-    for name in names:
-        with naming(os.path.join(folder, name)):
-            os.stat(os.path.join(folder, name))
-    return True
 
 
 def places_read(found: Iterable[FoundMedia]) -> list[str]:

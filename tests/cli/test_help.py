@@ -181,7 +181,7 @@ def test_a_summary_tells_size_speed_and_what_to_type_next(
     out = tmp_path / "a folder"
     words = ("tokenize", sample.text, "--tokenizer", "bytes", "--out", out)
     first, following = run_cli(*words).stdout.splitlines()
-    assert re.search(r"; \S+ kB on disk; \S+ s, \S+ k?B/s, \S+ k?tok/s$", first)
+    assert re.search(r"; \S+ kB on disk; \S+ s, \S+ [kM]?B/s, \S+ [kM]?tok/s$", first)
     command = following.removeprefix("next: ").replace("DIR", str(tmp_path / "packed"))
     packed = run_cli(*shlex.split(command)[1:]).stdout.splitlines()
     assert "on disk" in packed[0]
