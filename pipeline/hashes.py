@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import xxhash
 
 CHUNK_BYTES = 4 << 20
@@ -40,5 +41,9 @@ def hash_file(path: Path | str | int, between: Callable[[], None] | None = None)
 
 def fingerprint(content: Mapping[str, Any]) -> str:
     """Hash anything that JSON can hold; the order of keys does not matter."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    try:
+        text = msgspec.json.encode(content, order="deterministic")
+    except (UnicodeEncodeError, OverflowError):
+        # Half a surrogate pair, as in a template's "\ud83d", or a number of more than 64 bits.
+        text = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"

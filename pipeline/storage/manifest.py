@@ -68,7 +68,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -99,9 +99,7 @@ def json_of(manifest: Manifest) -> Json:
 def sealed(values: Json) -> bytes:
     """Return the bytes of a manifest with these values, and with their checksum."""
     whole = {**values, CHECKSUM: fingerprint(values)}
-    # As json.dumps with indent=1, which is slow: its encoder is in Python.
-    text = msgspec.json.format(json.dumps(whole, ensure_ascii=False), indent=1)
-    return f"{text}\n".encode()
+    return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:

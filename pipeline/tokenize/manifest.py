@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from dataprep.pipeline.documents.rules import named_modalities
@@ -28,7 +29,7 @@ from dataprep.pipeline.storage.entries import (
 )
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
-from dataprep.pipeline.storage.provenance import PIECES
+from dataprep.pipeline.storage.provenance import PIECES, SourcePiece
 from dataprep.pipeline.storage.readme import README, README_TEXT
 from dataprep.pipeline.storage.reasons import count_reasons
 from dataprep.pipeline.tokenize.media import write_media_of
@@ -70,7 +71,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
     manifest = _manifest(plan, committed, full, media)
     first_lines = _first_lines(plan, committed)
     pieces = [
-        {"source": piece.source, "first_line": first_lines[i]}
+        SourcePiece(source=piece.source, first_line=first_lines[i])
         for i, piece in enumerate(p for task in plan.tasks for p in task.pieces)
     ]
     entries = _error_entries(plan, committed, first_lines)
@@ -95,7 +96,7 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
-        texts={README: [README_TEXT], PIECES: [json.dumps(pieces, indent=0)], **errors},
+        texts={README: [README_TEXT], PIECES: [msgspec.json.encode(pieces).decode()], **errors},
         found=Findings(
             reasons=tuple(count_reasons(entries)) if dropped else (),
             notes=tuple(notes_on_result(plan, manifest.sources, there)),
