@@ -70,7 +70,7 @@ def seconds(path: Path, tokenizer: Path, out: Path) -> float:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """Return the environment of the command; bytecode is kept, as that of an installed package is."""
+    """Return the command's environment: bytecode is kept, as an installed package's is."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "DATAPREP_CACHE": str(cache)}
 
