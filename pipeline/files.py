@@ -11,20 +11,25 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
+
+import xxhash
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
 from dataprep.pipeline.guards.opening import NotRegularError, TooLargeError, read_bounded
-from dataprep.pipeline.hashes import hash_bytes, hash_file
+from dataprep.pipeline.hashes import CHUNK_BYTES, hash_bytes, hash_file
 
 FileId = tuple[int, int]  # device, inode
 
 MAX_SEALED = 1 << 36  # bytes: a plan may list hundreds of millions of pictures
+_LINES_AT_ONCE = 1000
 
 # Errors that the user can mend, and then run the same command again.
 _CURES = {
@@ -192,15 +197,89 @@ def _state_of(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
-    """Make temporary files durable under their names; return the size and hash of each."""
-    written = {}
-    for role, path in paths.items():
-        temp = temporary(path)
-        size, state = temp.stat().st_size, _state_of(temp)
-        written[role] = Written(num_bytes=size, xxh3_128=hash_file(temp), state=state)
-        commit(temp, path)
-    return written
+def written_at(path: Path, hash_of: Callable[[Path], str] = hash_file) -> Written:
+    """Return the size and hash of a file as it is now."""
+    size, state = path.stat().st_size, _state_of(path)
+    return Written(num_bytes=size, xxh3_128=hash_of(path), state=state)
+
+
+class NewFile:
+    """A file that is written under its temporary name, and hashed as it is written.
+
+    The hash is of the bytes that were given, and those on the disk must be the same: what another
+    process or a bad page did to them before the commit is an error, not a hash that fits them.
+    If its writer fails, it is closed when nobody holds it any more. pyarrow can write to it.
+    """
+
+    def __init__(self, path: Path, *, head_bytes: int = 0) -> None:
+        """`head_bytes` at the start are left for `write_head`."""
+        self._path, self._temp = path, temporary(path)
+        self._hash, self._num_bytes, self._head_bytes = xxhash.xxh3_128(), head_bytes, head_bytes
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._descriptor = os.open(self._temp, flags, 0o666)
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+
+    def write(self, data: Any) -> int:
+        """Write all bytes of an array or of bytes, after what was written before."""
+        view = memoryview(data)
+        if view.nbytes:
+            view = view.cast("B")
+            self._hash.update(view)
+            self._write_at(view, self._num_bytes)
+            self._num_bytes += view.nbytes
+        return view.nbytes
+
+    def write_lines(self, lines: Iterable[str]) -> None:
+        rest = iter(lines)
+        while some := list(islice(rest, _LINES_AT_ONCE)):
+            self.write("".join(some).encode())
+
+    def write_head(self, head: bytes) -> None:
+        """Write the bytes at the start, which are known last."""
+        assert len(head) == self._head_bytes, "the head has another size"
+        whole, rest = xxhash.xxh3_128(head), xxhash.xxh3_128()
+        place = len(head)
+        while data := os.pread(self._descriptor, CHUNK_BYTES, place):
+            whole.update(data)
+            rest.update(data)
+            place += len(data)
+        if rest.digest() != self._hash.digest():
+            raise lost(self._temp)
+        self._write_at(memoryview(head), 0)
+        self._hash = whole
+
+    def commit(self) -> Written:
+        """Make the file durable under its name, if it is what was written."""
+        self.close()
+        found = written_at(self._temp)
+        if (found.num_bytes, found.xxh3_128) != (self._num_bytes, self._hash.hexdigest()):
+            raise lost(self._temp)
+        commit(self._temp, self._path)
+        return found
+
+    def close(self) -> None:
+        self._close()
+
+    @property
+    def closed(self) -> bool:
+        return not self._close.alive
+
+    def flush(self) -> None:
+        """Do nothing: it has no buffer."""
+
+    def _write_at(self, data: memoryview, place: int) -> None:
+        while data:  # the system may write a part and say so, as when a disk is nearly full
+            count = os.pwrite(self._descriptor, data, place)
+            data, place = data[count:], place + count
+
+
+class Uncommitted(Protocol):
+    def commit(self) -> Written: ...
+
+
+def commit_files(files: Mapping[str, Uncommitted]) -> dict[str, Written]:
+    """Make files durable under their names; return the size and hash of each."""
+    return {role: file.commit() for role, file in files.items()}
 
 
 def links_of(address: str) -> list[str]:

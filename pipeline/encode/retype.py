@@ -18,7 +18,7 @@ from typing import Any
 
 from dataprep.pipeline.encode.tables import CodesMarker, write_table
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import Written, commit_files, sync_folder, temporary
+from dataprep.pipeline.files import NewFile, Written, sync_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,10 @@ def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
         return committed
     committed.file.check_at(committed.path)
     path = committed.path.with_suffix(".retyped.parquet")
-    write_table(_cast(committed.path, common), temporary(path))
+    file = NewFile(path)
+    write_table(_cast(committed.path, common), file)
     committed.file.check_untouched_at(committed.path)  # not while it was read either
-    written = commit_files({"shards": path})["shards"]
+    written = file.commit()
     sync_folder(path.parent)
     return replace(committed, path=path, file=written)
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.encoders.makers import Maker, metadata_of
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.files import NewFile, Written, commit_files
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
 from dataprep.pipeline.jobs.progress import Example
 from dataprep.pipeline.storage.documents import TokenDtype
@@ -111,15 +111,17 @@ def prepare_commit(
     paths = {role: shard_file(stem, number, ending) for role, ending in ENDINGS.items()}
 
     def commit() -> None:
-        write_table(table, temporary(paths["shards"]))
-        with open(temporary(paths["errors"]), "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(error, ensure_ascii=False) + "\n" for error in shard.errors)
+        files = {role: NewFile(path) for role, path in paths.items()}
+        write_table(table, files["shards"])
+        files["errors"].write_lines(
+            json.dumps(error, ensure_ascii=False) + "\n" for error in shard.errors
+        )
         marker = CodesMarker(
             num_records=table.num_rows,
             num_codes=sum(codes.size for codes in shard.codes),
             tallies=shard.tallies,
             examples=shard.examples,
-            files=commit_files(paths),
+            files=commit_files(files),
             schema=base64.b64encode(table.schema.serialize().to_pybytes()).decode(),
             cursor=cursor,
             final=final,
@@ -129,12 +131,12 @@ def prepare_commit(
     return commit
 
 
-def write_table(table: Any, path: Path) -> None:
+def write_table(table: Any, file: NewFile) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(
         table,
-        path,
+        file,
         compression="zstd",
         # One row group: a shard is small, and a worker of tokenize reads row groups.
         row_group_size=max(1, table.num_rows),

@@ -8,7 +8,6 @@ formats      EXPORTS: the formats by name
 worker       a task: some shards of the dataset ─► the files of one shard
 manifest     markers of the tasks ─► the manifest, and where files go
 pieces       documents as pieces of at most some tokens
-files        files that are written from the start to the end
 flat         files of nothing but ids
 parquet      files of lists, a row a sequence
 

@@ -19,6 +19,7 @@ from dataprep.pipeline.export.flat import LOSS, FlatFiles
 from dataprep.pipeline.export.format import MAIN, Export, Facts, stored_type
 from dataprep.pipeline.export.megatron import notes_on_ends
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import NewFile, Written
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
 ENDINGS = {MAIN: ".ds", "index": ".ds.index", LOSS: ".ds.loss"}
@@ -28,17 +29,17 @@ END = np.dtype("<u8")
 class DatatroveFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._flat = FlatFiles(facts, paths, count)
-        self._index = paths["index"]
+        self._index = NewFile(paths["index"])
         self._lengths: list[NDArray[Any]] = [np.zeros(0, np.int64)]
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         self._lengths.append(np.diff(sequences.offsets))
         return self._flat.add(sequences)
 
-    def close(self) -> None:
-        self._flat.close()
+    def commit(self) -> dict[str, Written]:
         ends = np.cumsum(np.concatenate(self._lengths))
-        self._index.write_bytes(ends.astype(END).tobytes())
+        self._index.write(ends.astype(END))
+        return {**self._flat.commit(), "index": self._index.commit()}
 
 
 def _name(role: str, number: int, count: int, config: ExportConfig) -> str:

@@ -13,18 +13,20 @@ from pathlib import Path
 
 import numpy as np
 
-from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Facts, ends_of
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import NewFile, Written, commit_files
 
 LOSS = "loss"  # the role of the file of the loss mask
 
 
 class FlatFiles:
-    def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
+    def __init__(
+        self, facts: Facts, paths: Mapping[str, Path], count: int, *, head_bytes: int = 0
+    ) -> None:
         self._eos = facts.eos
-        self.tokens = OutFile(paths[MAIN])
-        self._loss = OutFile(paths[LOSS]) if LOSS in paths else None
+        self.tokens = NewFile(paths[MAIN], head_bytes=head_bytes)
+        self._loss = NewFile(paths[LOSS]) if LOSS in paths else None
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         self.tokens.write(np.ascontiguousarray(sequences.tokens))
@@ -33,7 +35,6 @@ class FlatFiles:
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}
 
-    def close(self) -> None:
-        self.tokens.close()
-        if self._loss is not None:
-            self._loss.close()
+    def commit(self) -> dict[str, Written]:
+        loss = {} if self._loss is None else {LOSS: self._loss}
+        return commit_files({MAIN: self.tokens, **loss})

@@ -2,8 +2,8 @@
 
     MEGATRON = Export(name="megatron", kinds=("tokenized",), open=MegatronFiles, …)
 
-and one line in `EXPORTS`. A format knows nothing of tasks, commits and manifests: it gets sequences
-and writes them to files that have temporary names.
+and one line in `EXPORTS`. A format knows nothing of tasks, markers and manifests: it gets sequences
+and writes them to files, which it commits when it is told to.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.export.sequences import Sequences, TokensManifest
+from dataprep.pipeline.files import Written
 from dataprep.pipeline.storage.kinds import ExportedManifest, PackedManifest
 
 DatasetKind = Literal["tokenized", "packed"]
@@ -54,14 +55,14 @@ class Facts:
 
 
 class ShardWriter(Protocol):
-    """Writes the files of one shard, under temporary names."""
+    """Writes the files of one shard."""
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         """Write sequences; return counts, `records` and `tokens` among them."""
         ...
 
-    def close(self) -> None:
-        """Write what is left; the files are complete."""
+    def commit(self) -> dict[str, Written]:
+        """Write what is left; return the files by role, durable under their names."""
         ...
 
 

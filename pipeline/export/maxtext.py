@@ -21,7 +21,8 @@ from dataprep.pipeline.export.format import (
 )
 from dataprep.pipeline.export.pieces import cut, num_cut
 from dataprep.pipeline.export.sequences import Sequences
-from dataprep.pipeline.storage.arrayrecord import RecordWriter, check_written
+from dataprep.pipeline.files import Written
+from dataprep.pipeline.storage.arrayrecord import RecordWriter
 from dataprep.pipeline.storage.foreign.tfexample import encode_examples
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
@@ -33,24 +34,20 @@ COLUMN = "text"  # not `inputs` or `targets`, which MaxText makes of it
 class MaxTextFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._most = max_length_of(facts)
-        self._path = paths[MAIN]
-        self._writer = RecordWriter(self._path, OPTIONS)
-        self._count = 0
+        self._writer = RecordWriter(paths[MAIN], OPTIONS)
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         offsets = cut(sequences.offsets, self._most)
         for record in encode_examples(COLUMN, sequences.tokens, offsets):
             self._writer.write(record)
-        self._count += len(offsets) - 1
         return {
             "records": len(offsets) - 1,
             "tokens": len(sequences.tokens),
             "documents_split": num_cut(sequences.offsets, self._most),
         }
 
-    def close(self) -> None:
-        self._writer.close()
-        check_written(self._path, self._count)
+    def commit(self) -> dict[str, Written]:
+        return {MAIN: self._writer.commit()}
 
 
 def _check(facts: Facts) -> None:

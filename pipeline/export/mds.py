@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Export, Facts
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import NewFile, Written
 from dataprep.pipeline.storage.foreign.mds import (
     INDEX,
     MOST_BYTES,
@@ -47,11 +47,9 @@ def encodings_of(masks: Sequence[str], *, is_packed: bool) -> dict[str, str]:
 
 class MdsFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
-        self._path = paths[MAIN]
         self._settings = settings_of(encodings_of(facts.masks, is_packed=facts.is_packed))
-        self._file = OutFile(self._path)
         self._head = head_size(count, self._settings)
-        self._file.seek(self._head)
+        self._file = NewFile(paths[MAIN], head_bytes=self._head)
         self._sizes: list[int] = []
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
@@ -61,7 +59,7 @@ class MdsFiles:
         self._sizes += map(len, samples)
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 
-    def close(self) -> None:
+    def commit(self) -> dict[str, Written]:
         sizes = np.array(self._sizes, np.int64)
         if self._head + int(sizes.sum()) > MOST_BYTES:
             raise ConfigError(
@@ -70,9 +68,8 @@ class MdsFiles:
             )
         head = encode_head(sizes, self._settings)
         assert len(head) == self._head, "not all sequences came"
-        self._file.seek(0)
-        self._file.write(head)
-        self._file.close()
+        self._file.write_head(head)
+        return {MAIN: self._file.commit()}
 
 
 def _columns(sequences: Sequences) -> dict[str, tuple[NDArray[Any], Offsets]]:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import counted
-from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import (
     MAIN,
     Export,
@@ -29,6 +28,7 @@ from dataprep.pipeline.export.format import (
     in_shards,
 )
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import NewFile, Written, commit_files
 from dataprep.pipeline.storage.foreign.megatron import encode_index, token_type
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
@@ -40,8 +40,7 @@ class MegatronFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
         self._eos = facts.eos
         self._dtype = token_type(facts.num_ids)
-        self._file = OutFile(paths[MAIN])
-        self._index = paths["index"]
+        self._file, self._index = NewFile(paths[MAIN]), NewFile(paths["index"])
         self._lengths: list[NDArray[Any]] = [np.zeros(0, np.int64)]
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
@@ -50,9 +49,9 @@ class MegatronFiles:
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}
 
-    def close(self) -> None:
-        self._file.close()
-        self._index.write_bytes(encode_index(np.concatenate(self._lengths), self._dtype))
+    def commit(self) -> dict[str, Written]:
+        self._index.write(encode_index(np.concatenate(self._lengths), self._dtype))
+        return commit_files({MAIN: self._file, "index": self._index})
 
 
 def notes_on_ends(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:

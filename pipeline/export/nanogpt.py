@@ -22,6 +22,7 @@ from dataprep.pipeline.export.flat import FlatFiles
 from dataprep.pipeline.export.format import MAIN, Export, Facts, stored_type
 from dataprep.pipeline.export.megatron import notes_on_ends
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Written
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
 HEADER_INTS = 256
@@ -31,12 +32,12 @@ MOST_TOKENS = (1 << 31) - 1  # the header counts in int32
 
 class NanogptFiles:
     def __init__(self, facts: Facts, paths: Mapping[str, Path], count: int) -> None:
-        self._flat = FlatFiles(facts, paths, count)
-        self._magic = MAGIC[facts.manifest.token_dtype]
         self._has_header = facts.config.header == "llm.c"
+        self._flat = FlatFiles(
+            facts, paths, count, head_bytes=4 * HEADER_INTS if self._has_header else 0
+        )
+        self._magic = MAGIC[facts.manifest.token_dtype]
         self._num_tokens, self._starts, self._bos = 0, 0, facts.manifest.tokenizer.bos
-        if self._has_header:
-            self._flat.tokens.write(bytes(4 * HEADER_INTS))
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         self._num_tokens += len(sequences.tokens)
@@ -44,7 +45,7 @@ class NanogptFiles:
         is_start = sequences.tokens[sequences.offsets[:-1]] == self._bos
         return {**counts, "starts_missing": len(sequences) - int(np.count_nonzero(is_start))}
 
-    def close(self) -> None:
+    def commit(self) -> dict[str, Written]:
         if self._has_header:
             if self._num_tokens > MOST_TOKENS:
                 raise ConfigError(
@@ -53,9 +54,8 @@ class NanogptFiles:
                 )
             header = np.zeros(HEADER_INTS, "<i4")
             header[:3] = *self._magic, self._num_tokens
-            self._flat.tokens.seek(0)
-            self._flat.tokens.write(header.tobytes())
-        self._flat.close()
+            self._flat.tokens.write_head(header.tobytes())
+        return self._flat.commit()
 
 
 def _check(facts: Facts) -> None:

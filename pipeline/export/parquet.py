@@ -15,7 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dataprep.pipeline.export.format import MAIN
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import NewFile, Written
 from dataprep.pipeline.types import Offsets
 
 GROUP_TOKENS = 1 << 20
@@ -33,7 +35,7 @@ class ParquetFile:
     """Writes sequences as rows."""
 
     def __init__(self, path: Path, columns: MakeColumns) -> None:
-        self._path, self._columns = path, columns
+        self._file, self._columns = NewFile(path), columns
         self._writer: Any = None
         self._held: list[Any] = []  # tables of the group that is not full
         self._tokens = 0  # in them
@@ -52,20 +54,19 @@ class ParquetFile:
             first = stop
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 
-    def close(self) -> None:
+    def commit(self) -> dict[str, Written]:
         if self._held:
             self._write_group()
-        if self._writer is not None:
+        if self._writer is not None:  # else nothing came: the file is not published
             self._writer.close()
-        else:
-            self._path.touch()  # nothing came: the file is not published
+        return {MAIN: self._file.commit()}
 
     def _open(self, schema: Any) -> None:
         if self._writer is None:
             # Ids are of many values and hardly sorted: dictionaries and statistics are in vain.
             # The lowest level of zstd takes no longer than snappy, and half the bytes.
             self._writer = pq.ParquetWriter(
-                self._path,
+                self._file,
                 schema,
                 use_dictionary=False,
                 write_statistics=False,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dataprep.pipeline.export.plan import Exported, ExportPlan, ExportTask, opened
 from dataprep.pipeline.export.sequences import read_sequences
-from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.commits import (
     is_done,
     read_markers,
@@ -54,9 +54,8 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     remove_leftovers(stem, 0, exported.format.endings.values())
     facts = exported.facts
     paths = paths_of(stem, exported)
-    temporaries = {role: temporary(path) for role, path in paths.items()}
     count = sum(_sequences_in(s) for s in exported.manifest.shards[task.start : task.stop])
-    writer = exported.format.open(facts, temporaries, count)
+    writer = exported.format.open(facts, paths, count)
     report, counts = Reporter(task.index, send), Counter[str]()
     keeps_loss = "loss" not in facts.masks and not facts.config.drop_masks
     for number in range(task.start, task.stop):
@@ -74,8 +73,7 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     report.flush()
 
     def commit() -> None:
-        writer.close()
-        write_marker(stem, 0, ExportMarker(counts=dict(counts), files=commit_files(paths)))
+        write_marker(stem, 0, ExportMarker(counts=dict(counts), files=writer.commit()))
 
     return commit
 

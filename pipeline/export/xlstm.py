@@ -22,8 +22,9 @@ from dataprep.pipeline.errors import ConfigError, InputError, counted
 from dataprep.pipeline.export.format import MAIN, Export, Facts, max_length_of
 from dataprep.pipeline.export.pieces import cut, num_cut
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Written
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.arrayrecord import RecordWriter, check_written
+from dataprep.pipeline.storage.arrayrecord import RecordWriter
 from dataprep.pipeline.storage.kinds import ExportedManifest
 from dataprep.pipeline.types import Offsets
 
@@ -38,9 +39,7 @@ class XlstmFiles:
         assert eos is not None
         self._eos = eos
         self._most = facts.capacity if facts.is_packed else max_length_of(facts)
-        self._path = paths[MAIN]
-        self._writer = RecordWriter(self._path, OPTIONS)
-        self._count = 0
+        self._writer = RecordWriter(paths[MAIN], OPTIONS)
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         if sequences.lengths is not None:
@@ -53,7 +52,6 @@ class XlstmFiles:
         data = memoryview(tokens.astype(ID).tobytes())
         for start, stop in zip((pieces[:-1] * 4).tolist(), (pieces[1:] * 4).tolist(), strict=True):
             self._writer.write(bytes(data[start:stop]))
-        self._count += len(pieces) - 1
         ends = {} if sequences.lengths is not None else {"ends_missing": int((~is_cut).sum())}
         return {
             "records": len(pieces) - 1,
@@ -86,9 +84,8 @@ class XlstmFiles:
             )
         return ~is_full
 
-    def close(self) -> None:
-        self._writer.close()
-        check_written(self._path, self._count)
+    def commit(self) -> dict[str, Written]:
+        return {MAIN: self._writer.commit()}
 
 
 def without_last(

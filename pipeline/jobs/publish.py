@@ -18,12 +18,11 @@ from pathlib import Path
 import msgspec
 
 from dataprep.pipeline.files import (
+    NewFile,
     Written,
-    commit_files,
     make_folder,
     read_sealed,
     sync_folder,
-    temporary,
     write_atomic,
     write_sealed,
 )
@@ -155,8 +154,8 @@ def _write_texts(texts: Mapping[str, Iterable[str]], work: Path) -> Iterable[Mov
     for name, lines in texts.items():
         path = work / TEXTS / name
         make_folder(path.parent)
-        with open(temporary(path), "w", encoding="utf-8") as file:
-            file.writelines(lines)
-        written = commit_files({name: path})[name]
+        file = NewFile(path)
+        file.write_lines(lines)
+        written = file.commit()
         sync_folder(path.parent)
         yield Move(path=path, name=name, file=written)

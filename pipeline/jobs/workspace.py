@@ -22,7 +22,7 @@ from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.jobs.commits import has_commits
+from dataprep.pipeline.jobs.commits import TASKS, has_commits
 from dataprep.pipeline.jobs.ownership import (
     check_ours,
     check_plain,
@@ -33,6 +33,7 @@ from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
 
 IDENTITY = "identity.json"
+LONGEST_NAME = 100  # of a file in the work folder
 WORK_VERSION = 6  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
@@ -85,8 +86,13 @@ def check_out(name: str) -> Path:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
         raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
+    try:
+        name.encode()  # errors, logs and the manifest name it
+    except UnicodeEncodeError:
+        raise ConfigError(f"the name of --out {name!a} is not UTF-8; name another") from None
     out = Path(os.path.expanduser(name))  # as inputs are: a shell leaves --out=~/data as it is
     try:
+        _check_room_for_names(out)
         for folder in (out, *out.parents):
             if folder.is_symlink() and not folder.exists():
                 raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
@@ -98,6 +104,12 @@ def check_out(name: str) -> Path:
     except OSError as error:
         raise ConfigError(f"cannot use --out {name}: {error.strerror}; name another") from None
     return out
+
+
+def _check_room_for_names(out: Path) -> None:
+    """Raise OSError if paths of files below the folder would be longer than the system allows."""
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        os.lstat(os.path.abspath(out / WORK / TASKS / ("-" * LONGEST_NAME)))
 
 
 def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Manifest | None:

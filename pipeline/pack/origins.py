@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from dataprep.pipeline.files import Written, commit_files, make_folder, sync_folder, temporary
+from dataprep.pipeline.files import NewFile, Written, commit_files, make_folder, sync_folder
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.origins import (
@@ -28,8 +28,8 @@ from dataprep.pipeline.storage.provenance import FILES, MEDIA, ORIGIN_RUN, ORIGI
 def write_origins(corpus: Corpus, work: Path) -> dict[str, Written]:
     """Write, durably, where all documents came from; return the files by their names in the
     dataset."""
-    paths = {name: work / name for name in (ORIGINS, FILES, MEDIA)}
-    make_folder(paths[ORIGINS].parent)
+    folder = (work / ORIGINS).parent
+    make_folder(folder)
     files: list[OriginFile] = []
     firsts, runs, document = [], [np.zeros(0, ORIGIN_RUN)], 0
     for number, (place, manifest) in enumerate(zip(corpus.folders, corpus.manifests, strict=True)):
@@ -40,12 +40,12 @@ def write_origins(corpus: Corpus, work: Path) -> dict[str, Written]:
         firsts.append(len(files))
         files += files_of_sources(manifest, number)
         document += manifest.counts["documents_written"]
-    save_array(temporary(paths[ORIGINS]), np.concatenate(runs))
-    temporary(paths[FILES]).write_bytes(msgspec.json.encode(files))
-    if not write_media(temporary(paths[MEDIA]), _media(corpus, firsts)):
-        del paths[MEDIA]
-    written = commit_files(paths)
-    sync_folder(paths[ORIGINS].parent)
+    listed = NewFile(work / FILES)
+    listed.write(msgspec.json.encode(files))
+    made = {ORIGINS: save_array(work / ORIGINS, np.concatenate(runs)), FILES: listed}
+    media = write_media(work / MEDIA, _media(corpus, firsts))
+    written = commit_files(made | ({MEDIA: media} if media else {}))
+    sync_folder(folder)
     return written
 
 

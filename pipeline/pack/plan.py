@@ -28,7 +28,6 @@ from dataprep.pipeline.files import (
     lost,
     make_folder,
     sync_folder,
-    temporary,
 )
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.recipes import Report
@@ -174,14 +173,13 @@ def _new_plan(corpus: Corpus, config: PackConfig, folders: Sequence[str], work: 
 
 def _write_rows(window: RowPlan, number: int, work: Path) -> dict[str, Written]:
     """Write, durably, which tokens are in the rows of a window."""
-    paths = {}
+    files = {}
     for name in (*ROW_ARRAYS, HEAD):
         array = getattr(window, name)
         if array is not None:
             path = rows_path(work, number, name)
-            save_array(temporary(path), array)
-            paths[path.name] = path
-    written = commit_files(paths)
+            files[path.name] = save_array(path, array)
+    written = commit_files(files)
     sync_folder(work / ROWS)
     return written
 

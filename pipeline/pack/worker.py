@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.files import Written, commit_files
 from dataprep.pipeline.jobs.commits import (
     is_done,
     read_markers,
@@ -29,7 +29,7 @@ from dataprep.pipeline.pack.plan import PackPlan, PackTask, PlannedRows
 from dataprep.pipeline.pack.rows import build_rows
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.ragged import owner_of
-from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, check_written, save_array
+from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, ends_dtype
 from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.provenance import ROW_PIECE
@@ -73,7 +73,7 @@ def run_task(
         return lambda: None
     remove_leftovers(stem, 0, ENDINGS.values())
     paths = {role: shard_file(stem, 0, ending) for role, ending in ENDINGS.items()}
-    writer = RecordWriter(temporary(paths["shards"]), OPTIONS[plan.config.compression])
+    writer = RecordWriter(paths["shards"], OPTIONS[plan.config.compression])
     quirks = STRATEGIES[plan.config.strategy].quirks(plan.config)
     report = Reporter(task.index, send)
     layout = RowLayout(
@@ -106,8 +106,7 @@ def run_task(
     report.flush()
 
     def commit() -> None:
-        writer.close()
-        write_marker(stem, 0, sums.commit(paths))
+        write_marker(stem, 0, sums.commit(writer, paths))
 
     return commit
 
@@ -165,12 +164,10 @@ class _Sums:
         self.tokens_in_dropped_rows += int(pieces.length[~stays].sum())
         return kept
 
-    def commit(self, paths: Mapping[str, Path]) -> RowsMarker:
+    def commit(self, rows: RecordWriter, paths: Mapping[str, Path]) -> RowsMarker:
         """Make the files of the shard durable and return its marker."""
-        record_bytes = np.concatenate(self.record_bytes)
-        save_array(temporary(paths["index"]), record_bytes)
-        save_array(temporary(paths["provenance"]), np.concatenate(self.provenance))
-        check_written(temporary(paths["shards"]), len(record_bytes))
+        index = save_array(paths["index"], np.concatenate(self.record_bytes))
+        provenance = save_array(paths["provenance"], np.concatenate(self.provenance))
         return RowsMarker(
             num_rows=self.num_rows,
             num_tokens=self.num_tokens,
@@ -178,7 +175,7 @@ class _Sums:
             num_pieces=self.num_pieces,
             rows_without_target=self.rows_without_target,
             tokens_in_dropped_rows=self.tokens_in_dropped_rows,
-            files=commit_files(paths),
+            files=commit_files({"shards": rows, "index": index, "provenance": provenance}),
         )
 
 

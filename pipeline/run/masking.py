@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.files import temporary
+from dataprep.pipeline.files import Written, commit_files
 from dataprep.pipeline.ragged import IntegerLists, offsets_of, owner_of, ranges
 from dataprep.pipeline.storage.arrayrecord import (
     MAPPABLE,
     RecordWriter,
-    check_written,
     read_records,
     save_array,
 )
@@ -67,11 +66,11 @@ def rewrite_documents(
     documents: Offsets,
     paths: Mapping[str, Path],
     found: Overwritten,
-) -> list[int]:
-    """Write a shard of documents and its index to these temporary files, without some of its
-    documents; return the sizes of the records."""
+) -> tuple[dict[str, Written], list[int]]:
+    """Write a shard of documents and its index to these files, without some of its documents;
+    return the files by their old names, and the sizes of the records."""
     with whole_while(old, shard, shard.index):
-        writer = RecordWriter(temporary(paths[shard.path]), MAPPABLE)
+        writer = RecordWriter(paths[shard.path], MAPPABLE)
         index = [np.zeros(0, index_dtype(manifest.masks))]
         sizes: list[int] = []
         first = 0
@@ -88,10 +87,8 @@ def rewrite_documents(
                 writer.write(data)
                 sizes.append(len(data))
                 first += count
-        writer.close()
-        check_written(temporary(paths[shard.path]), len(sizes))
-        save_array(temporary(paths[shard.index.path]), np.concatenate(index))
-        return sizes
+        listed = save_array(paths[shard.index.path], np.concatenate(index))
+    return commit_files({shard.path: writer, shard.index.path: listed}), sizes
 
 
 def _masked(
@@ -123,16 +120,16 @@ def rewrite_rows(
     documents: Offsets,
     paths: Mapping[str, Path],
     found: Overwritten,
-) -> bool:
-    """Write a shard of rows and its index to these temporary files, without some documents; return
-    whether any of them is in it: else nothing is found."""
+) -> dict[str, Written]:
+    """Write a shard of rows and its index to these files, without some documents; return the files
+    by their old names: none if no such document is in it."""
     pieces = read_row_pieces(old, manifest, shard)
     is_gone = np.isin(pieces["document"].astype(np.int64), documents)
     if not is_gone.any():
-        return False
+        return {}
     with whole_while(old, shard, shard.index):
         layout = RowLayout.of_manifest(manifest)
-        writer = RecordWriter(temporary(paths[shard.path]), _OPTIONS[manifest.compression])
+        writer = RecordWriter(paths[shard.path], _OPTIONS[manifest.compression])
         sizes: list[int] = []
         for first, records in read_records(old, shard):
             rows = pieces["row"].astype(np.int64) - first
@@ -144,10 +141,8 @@ def rewrite_rows(
             for record in records:
                 writer.write(record)
             sizes += map(len, records)
-        writer.close()
-        check_written(temporary(paths[shard.path]), len(sizes))
-        save_array(temporary(paths[shard.index.path]), np.array(sizes, "<u4"))
-        return True
+        listed = save_array(paths[shard.index.path], np.array(sizes, "<u4"))
+    return commit_files({shard.path: writer, shard.index.path: listed})
 
 
 def _masked_rows(

@@ -28,11 +28,9 @@ from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import (
     Written,
-    commit_files,
     make_folder,
     read_sealed,
     sync_folder,
-    temporary,
     write_sealed,
 )
 from dataprep.pipeline.hashes import fingerprint
@@ -267,7 +265,6 @@ def _is_whole(path: Path) -> bool:
 
 def _write(path: Path, numbers: Numbers) -> None:
     make_folder(path.parent)
-    save_array(temporary(path), numbers)
-    written = commit_files({"numbers": path})["numbers"]
+    written = save_array(path, numbers).commit()
     sync_folder(path.parent)
     write_sealed(path.with_suffix(".json"), json.dumps(written.listed).encode())

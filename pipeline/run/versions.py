@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.files import Written, commit_files, sync_folder, temporary
+from dataprep.pipeline.files import Written, commit, sync_folder, temporary
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import TASKS, make_tasks_folder
 from dataprep.pipeline.jobs.ownership import check_ours, make_work, remove_dataset, remove_work
@@ -81,8 +81,7 @@ def _draft(old: Path, manifest: Growing, documents: Offsets, work: Path) -> Draf
         file = _linked(old, entry, names.of(entry.path))
         moves.append(Move(path=names.of(entry.path), name=entry.path, file=file))
     listed = names.of(FORGOTTEN)
-    save_array(temporary(listed), documents.astype(FORGOTTEN_NUMBER))
-    file = commit_files({FORGOTTEN: listed})[FORGOTTEN]
+    file = save_array(listed, documents.astype(FORGOTTEN_NUMBER)).commit()
     moves.append(Move(path=listed, name=FORGOTTEN, file=file))
     sync_folder(work / TASKS)
     identity = identity_without(manifest, documents)
@@ -110,8 +109,7 @@ def _shards(
     if isinstance(manifest, PackedManifest):
         for shard in manifest.shards:
             paths = {entry.path: names.of(entry.path) for entry in (shard, shard.index)}
-            is_new = rewrite_rows(old, manifest, shard, documents, paths, found)
-            yield shard, commit_files(paths) if is_new else {}, {}
+            yield shard, rewrite_rows(old, manifest, shard, documents, paths, found), {}
         return
     assert isinstance(manifest, TokenizedManifest)
     firsts = offsets_of([shard.num_documents for shard in manifest.shards]).tolist()
@@ -119,8 +117,8 @@ def _shards(
         own = documents[(documents >= first) & (documents < first + each.num_documents)] - first
         paths = {entry.path: names.of(entry.path) for entry in (each, each.index)}
         if len(own):
-            sizes = rewrite_documents(old, manifest, each, own, paths, found)
-            yield each, commit_files(paths), {"record_bytes": tuple(sizes)}
+            made, sizes = rewrite_documents(old, manifest, each, own, paths, found)
+            yield each, made, {"record_bytes": tuple(sizes)}
         else:
             yield each, {}, {}
 
@@ -151,5 +149,5 @@ def _linked(old: Path, entry: Any, target: Path) -> Written:
         os.link(old / entry.path, target)
     except OSError:
         shutil.copyfile(old / entry.path, temporary(target))
-        commit_files({"copy": target})
+        commit(temporary(target), target)
     return Written(num_bytes=entry.num_bytes, xxh3_128=entry.xxh3_128)

@@ -9,52 +9,84 @@ import _thread
 import os
 import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from functools import cache
 from mmap import mmap
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import xxhash
 from array_record.python import array_record_module
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
+from dataprep.pipeline.files import NewFile, Written, commit, lost, temporary, written_at
+from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
+from dataprep.pipeline.storage.riegeli import hash_records
 
 # Options of every file that is read in random order or mapped.
 MAPPABLE = "group_size:1,uncompressed"
 WRITER_THREADS = 64  # that ArrayRecord starts with its first file
 BYTES_AT_ONCE = 2 << 20  # of records
+# Options to read a file from start to end: less than half the time of no options.
+IN_ORDER = "readahead_buffer_size:1048576"
 HEAP_BYTES = 64 << 20  # of addresses that glibc reserves for a thread, up to eight times a core
 
 
+_UNREADABLE = (RuntimeError, ValueError, IndexError, OSError)  # what the reader raises
+
+
 class RecordWriter:
-    """ArrayRecord's writer, whose errors say what to do."""
+    """ArrayRecord's writer, under a temporary name, whose errors say what to do."""
 
     def __init__(self, path: Path, options: str) -> None:
         _check_threads()
-        self._path = path
-        self._writer = array_record_module.ArrayRecordWriter(str(path), options)
+        self._path, self._temp = path, temporary(path)
+        self._options, self._hash, self._sizes = options, xxhash.xxh3_128(), list[int]()
+        self._writer = array_record_module.ArrayRecordWriter(str(self._temp), options)
 
     def write(self, record: bytes) -> None:
-        with self._errors_named():
+        self._hash.update(record)
+        self._sizes.append(len(record))
+        try:
             self._writer.write(record)
+        except RuntimeError as error:  # a full disk is one, not an OSError
+            raise self._named(error) from None
 
     def close(self) -> None:
-        with self._errors_named():
-            self._writer.close()
-
-    @contextmanager
-    def _errors_named(self) -> Iterator[None]:
         try:
-            yield
-        except RuntimeError as error:  # a full disk is one, not an OSError
-            raise ResourceError(
-                f"cannot write {self._path}: {error}; make room and run the same command again"
-            ) from None
+            self._writer.close()
+        except RuntimeError as error:
+            raise self._named(error) from None
+
+    def commit(self) -> Written:
+        """Close the file and make it durable under its name, if its records are those written.
+
+        The bytes of the file are ArrayRecord's own, so they are hashed when they are in it, and its
+        records are read back from these very bytes: if they are those that were written, the hash
+        is of a file that has them. What is between records has riegeli's checksums.
+        """
+        self.close()
+        _check_footer(self._temp, len(self._sizes))
+        found = ""
+
+        def hash_both(path: Path) -> str:
+            nonlocal found
+            whole, found = _hashes(path, self._options, self._sizes)
+            return whole
+
+        written = written_at(self._temp, hash_both)
+        if found != self._hash.hexdigest():
+            raise lost(self._temp)
+        commit(self._temp, self._path)
+        return written
+
+    def _named(self, error: RuntimeError) -> ResourceError:
+        return ResourceError(
+            f"cannot write {self._temp}: {error}; make room and run the same command again"
+        )
 
 
 @cache
@@ -101,10 +133,12 @@ def _can_start_threads() -> bool:
     return True
 
 
-def save_array(path: Path, array: NDArray[Any]) -> None:
-    with open(path, "wb") as file:
-        # NumPy writes to a file in a way of its own, whose errors do not say that a disk is full.
-        np.save(cast(Any, SimpleNamespace(write=file.write)), array)
+def save_array(path: Path, array: NDArray[Any]) -> NewFile:
+    """Write an array; the file is still to be committed."""
+    file = NewFile(path)
+    np.save(cast(Any, file), array)
+    file.close()
+    return file
 
 
 def open_records(path: Path, num_records: int, options: str = "") -> Any:
@@ -127,22 +161,46 @@ def read_records(
 ) -> Iterator[tuple[int, list[bytes]]]:
     """Yield all records of a shard, many at a time, with the number of the first."""
     path = folder / shard.path
-    reader = open_records(path, shard.num_records)
-    step = max(1, BYTES_AT_ONCE * shard.num_records // max(1, shard.num_bytes))
-    for first in range(0, shard.num_records, step):
-        numbers = list(range(first, min(first + step, shard.num_records)))
-        try:
-            records: list[bytes] = reader.read(numbers)
-        except (RuntimeError, ValueError, IndexError, OSError) as error:
-            raise CorruptError(f"cannot read {path}: {error}") from None
-        if len(records) != len(numbers):
-            raise CorruptError(f"{path} is damaged: records are missing from {first} on")
-        yield first, records
+    reader = open_records(path, shard.num_records, IN_ORDER)
+    last = 0
+    try:
+        for first, records in _in_order(reader, shard.num_records, shard.num_bytes):
+            yield first, records
+            last = first + len(records)
+    except _UNREADABLE as error:
+        raise CorruptError(f"cannot read {path} from record {last} on: {error}") from None
     reader.close()
 
 
-def check_written(path: Path, num_records: int) -> None:
-    """Read the file's footer back: it may be the only sign that the disk was full."""
+def _in_order(reader: Any, num_records: int, num_bytes: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield all records, many at a time, with the number of the first; raise _UNREADABLE."""
+    step = max(1, BYTES_AT_ONCE * num_records // max(1, num_bytes))
+    for first in range(0, num_records, step):
+        stop = min(first + step, num_records)
+        records: list[bytes] = reader.read(first, stop)
+        if len(records) != stop - first:
+            raise ValueError("records are missing")
+        yield first, records
+
+
+def _hashes(path: Path, options: str, sizes: Sequence[int]) -> tuple[str, str]:
+    """Return the xxh3-128 of a file and of its records, one after another."""
+    if options == MAPPABLE:
+        return hash_records(path, np.array(sizes, np.int64))
+    whole, found = hash_file(path), xxhash.xxh3_128()
+    reader = open_records(path, len(sizes), IN_ORDER)
+    try:
+        for _, records in _in_order(reader, len(sizes), sum(sizes)):
+            for record in records:
+                found.update(record)
+    except _UNREADABLE:
+        raise lost(path) from None
+    reader.close()
+    return whole, found.hexdigest()
+
+
+def _check_footer(path: Path, num_records: int) -> None:
+    """Read the footer of a new file: it may be the only sign that the disk was full."""
     try:
         open_records(path, num_records).close()
     except CorruptError:

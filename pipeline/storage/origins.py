@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.files import NewFile
 from dataprep.pipeline.storage.checked import read_array, whole_while
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
@@ -204,23 +205,24 @@ def _lines_rise(runs: NDArray[Any], lengths: Offsets) -> bool:
 # --- media ---
 
 
-def write_media(path: Path, found: Iterator[tuple[int, Iterable[str]]]) -> bool:
+def write_media(path: Path, found: Iterator[tuple[int, Iterable[str]]]) -> NewFile | None:
     """Write what the rows of files of codes are of, if there is any such file; what follows for the
-    same file goes on with its rows. Memory is that of `MOST_NAMES`."""
+    same file goes on with its rows. Memory is that of `MOST_NAMES`. It is still to be committed."""
     first = next(found, None)
     if first is None:
-        return False
+        return None
     import pyarrow as pa  # here: most datasets have no media
     import pyarrow.parquet as pq
 
     schema = pa.schema([("file", pa.uint32()), ("media", pa.string())])
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    file = NewFile(path)
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for number, every in chain((first,), found):
             rest = iter(every)
             while names := list(islice(rest, MOST_NAMES)):
                 files = np.full(len(names), number, np.uint32)
                 writer.write_table(pa.table([files, pa.array(names, pa.string())], schema=schema))
-    return True
+    return file
 
 
 def iter_media(

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
@@ -39,6 +40,7 @@ BLOCK_HEADER_BYTES = 24
 PAYLOAD_BYTES = BLOCK_BYTES - BLOCK_HEADER_BYTES
 _SIGNATURE_BYTES = 40
 _CHUNK_HEADER_BYTES = 40
+_BLOCKS_AT_ONCE = 64
 _POSTSCRIPT_BYTES = 128  # enough of the last block to find where the footer starts
 _MAGIC = 0x71930E704FDAE05E
 
@@ -89,6 +91,28 @@ def locate(starts: Offsets, offset: int) -> tuple[Offsets, Offsets]:
     """
     headers, used = np.divmod(starts % BLOCK_BYTES + (offset - BLOCK_HEADER_BYTES), PAYLOAD_BYTES)
     return starts + BLOCK_HEADER_BYTES * headers + offset, PAYLOAD_BYTES - used
+
+
+def hash_records(path: Path, sizes: NDArray[Any]) -> tuple[str, str]:
+    """Return the xxh3-128 of a file and of its records, one after another, both of the same bytes:
+    the file is read once."""
+    sizes = np.asarray(sizes, np.int64)
+    places = record_places(sizes)
+    starts, lengths, _ = _cut_at_blocks(places, sizes, places)
+    starts = physical(starts)
+    whole, records = xxhash.xxh3_128(), xxhash.xxh3_128()
+    buffer = memoryview(bytearray(_BLOCKS_AT_ONCE * BLOCK_BYTES))
+    first = place = 0
+    with open(path, "rb") as file:
+        while count := file.readinto(buffer):  # all of the buffer but at the end
+            whole.update(buffer[:count])
+            stop = int(np.searchsorted(starts, place + count))
+            here = starts[first:stop] - place
+            ends = here + lengths[first:stop]
+            for start, end in zip(here.tolist(), ends.tolist(), strict=True):
+                records.update(buffer[start:end])
+            first, place = stop, place + count
+    return whole.hexdigest(), records.hexdigest()
 
 
 def stretches_after(stop: int, num_bytes: int) -> Iterator[tuple[int, int]]:
@@ -197,10 +221,7 @@ class ShardBytes:
         if not len(places):
             return
         assert int((places + lengths).max()) <= self._end, "a range is outside the records"
-        first = places // PAYLOAD_BYTES
-        spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1
-        if int(spans.max()) > 1:
-            places, lengths, targets = _cut_at_blocks(places, lengths, targets, first, spans)
+        places, lengths, targets = _cut_at_blocks(places, lengths, targets)
         starts = physical(places)
         ranges = zip(
             starts.tolist(),
@@ -234,12 +255,13 @@ class ShardBytes:
 
 
 def _cut_at_blocks(
-    places: Offsets, lengths: Offsets, targets: Offsets, first: Offsets, spans: Offsets
+    places: Offsets, lengths: Offsets, targets: Offsets
 ) -> tuple[Offsets, Offsets, Offsets]:
-    """Return the same ranges, cut so that none crosses a block header.
-
-    `first` is the block that each range begins in, `spans` the number of blocks that it touches.
-    """
+    """Return the same ranges, cut so that none crosses a block header."""
+    first = places // PAYLOAD_BYTES
+    spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1  # blocks touched
+    if not len(spans) or int(spans.max()) == 1:
+        return places, lengths, targets
     owner = owner_of(spans)
     block = first[owner] + numbers_within(spans)
     start = np.maximum(places[owner], block * PAYLOAD_BYTES)

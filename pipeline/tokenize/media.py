@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dataprep.pipeline.encoders.makers import read_made
-from dataprep.pipeline.files import Written, commit_files, make_folder, sync_folder, temporary
+from dataprep.pipeline.files import Written, make_folder, sync_folder
 from dataprep.pipeline.sources import read_source
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.origins import write_media
@@ -29,11 +29,12 @@ def write_media_of(plan: TokenizePlan, work: Path) -> dict[str, Written]:
         return {}
     path = work / MEDIA
     make_folder(path.parent)
-    if not write_media(temporary(path), _media(plan)):
+    media = write_media(path, _media(plan))
+    if media is None:
         return {}
-    written = commit_files({MEDIA: path})
+    written = media.commit()
     sync_folder(path.parent)
-    return written
+    return {MEDIA: written}
 
 
 def _media(plan: TokenizePlan) -> Iterator[tuple[int, Iterator[str]]]:

@@ -25,15 +25,10 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.documents.process import Processed
 from dataprep.pipeline.documents.together import PieceLines
-from dataprep.pipeline.files import Written, commit_files, temporary
+from dataprep.pipeline.files import NewFile, Written, commit_files
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
 from dataprep.pipeline.jobs.progress import EXAMPLES, Example
-from dataprep.pipeline.storage.arrayrecord import (
-    MAPPABLE,
-    RecordWriter,
-    check_written,
-    save_array,
-)
+from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, save_array
 from dataprep.pipeline.storage.documents import (
     Documents,
     concatenate,
@@ -45,7 +40,7 @@ from dataprep.pipeline.storage.documents import (
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY
 from dataprep.pipeline.storage.masks import MASKS, marked_before
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
-from dataprep.pipeline.types import Offsets
+from dataprep.pipeline.types import Offsets, RecordError
 
 RECORD_TOKENS = 1 << 18
 
@@ -104,6 +99,7 @@ class _Open:
     """The shard being written."""
 
     writer: RecordWriter
+    errors: NewFile
     record_bytes: list[int] = field(default_factory=list)
     index: list[NDArray[Any]] = field(default_factory=list)
     provenance: list[NDArray[Any]] = field(default_factory=list)
@@ -218,13 +214,7 @@ class ShardSink:
             special[owner] += e.special
             with_special[owner] += e.special > 0
         if errors:  # written as they come: there may be more of them than fit in memory
-            with open(temporary(self._path("errors")), "a", encoding="utf-8") as file:
-                for owner, e in zip(owners, errors, strict=True):
-                    own = replace(e, line=e.line - int(lines.firsts[owner]))
-                    piece = int(lines.places[owner])
-                    file.write(json.dumps({"piece": piece, **asdict(own)}) + "\n")
-                    if len(self._open.examples) < EXAMPLES:
-                        self._open.examples.append((piece, own.line, own.reason))
+            self._write_errors(errors, owners, lines)
         for i, piece, line in lines.within(start, stop):
             tally = self._tally(piece)
             tally.records += empty[i] + bad[i]
@@ -235,6 +225,18 @@ class ShardSink:
             tally.read = tally.written + tally.empty + tally.bad
             self._lines[str(piece)] = line
             self._cursor = Cursor(piece=piece, line=line)
+
+    def _write_errors(
+        self, errors: Sequence[RecordError], owners: Sequence[int], lines: PieceLines
+    ) -> None:
+        listed = []
+        for owner, e in zip(owners, errors, strict=True):
+            own = replace(e, line=e.line - int(lines.firsts[owner]))
+            piece = int(lines.places[owner])
+            listed.append(json.dumps({"piece": piece, **asdict(own)}) + "\n")
+            if len(self._open.examples) < EXAMPLES:
+                self._open.examples.append((piece, own.line, own.reason))
+        self._open.errors.write_lines(listed)
 
     def _note_optional(self, batch: Processed, lines: PieceLines) -> None:
         """Note the optional keys that are there: of the whole batch, which is of one input."""
@@ -267,8 +269,8 @@ class ShardSink:
         return sum(self._open.record_bytes) + self._entry_bytes * self._open.num_documents
 
     def _start(self) -> _Open:
-        temporary(self._path("errors")).write_bytes(b"")
-        return _Open(RecordWriter(temporary(self._path("shards")), MAPPABLE))
+        writer = RecordWriter(self._path("shards"), MAPPABLE)
+        return _Open(writer, NewFile(self._path("errors")))
 
     def _prepare_commit(self, *, final: bool) -> Callable[[], None]:
         """End the open shard; return the function that commits it, independent of this sink."""
@@ -279,15 +281,12 @@ class ShardSink:
         self._number += 1
 
         def commit() -> None:
-            shard.writer.close()
             index = np.concatenate([np.zeros(0, index_type), *shard.index])
             provenance = np.concatenate([np.zeros(0, DOCUMENT_ORIGIN), *shard.provenance])
-            save_array(temporary(paths["index"]), index)
-            save_array(temporary(paths["provenance"]), provenance)
+            arrays = {"index": index, "provenance": provenance}
             if "keys" in paths:
-                keys = np.concatenate([np.zeros(0, DOCUMENT_KEY), *shard.keys])
-                save_array(temporary(paths["keys"]), keys)
-            check_written(temporary(paths["shards"]), len(shard.record_bytes))
+                arrays["keys"] = np.concatenate([np.zeros(0, DOCUMENT_KEY), *shard.keys])
+            saved = {role: save_array(paths[role], array) for role, array in arrays.items()}
             committed = DocumentsMarker(
                 record_bytes=shard.record_bytes,
                 num_documents=len(index),
@@ -297,7 +296,7 @@ class ShardSink:
                 examples=shard.examples,
                 optional=shard.optional,
                 lines=lines,
-                files=commit_files(paths),
+                files=commit_files({"shards": shard.writer, **saved, "errors": shard.errors}),
                 cursor=cursor,
                 final=final,
             )

@@ -19,12 +19,13 @@ from support.trees import tree
 
 def test_an_array_is_saved_as_numpy_saves_it_and_a_full_disk_has_its_number(tmp_path: Path) -> None:
     for array in (np.arange(5), np.zeros(0, "<u4"), np.ones((3, 2), np.float32)):
-        save_array(tmp_path / "a.npy", array)
+        save_array(tmp_path / "a.npy", array).commit()
         np.save(tmp_path / "b.npy", array)
         assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
     if os.path.exists("/dev/full"):
+        (tmp_path / "full.npy.tmp").symlink_to("/dev/full")
         with pytest.raises(OSError, match="No space left") as caught:
-            save_array(Path("/dev/full"), np.zeros(1 << 20))
+            save_array(tmp_path / "full.npy", np.zeros(1 << 20))
         assert caught.value.errno
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,26 @@ def test_a_plan_that_is_there_is_not_written_again(tmp_path: Path) -> None:
     for plan in ([1, 2], [1, 2, 3]):
         write_plan(tmp_path, plan)
         assert read_plan(tmp_path, list[int]) == plan
+
+
+def test_an_out_whose_name_is_not_utf8_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"the name of --out '/tmp/caf\\udce9' is not UTF-8"):
+        check_out("/tmp/caf\udce9")
+
+
+def test_an_out_too_deep_for_its_files_is_refused_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be made itself; paths of its files would be too long."""
+    most = os.pathconf("/", "PC_PATH_MAX")
+    deep = tmp_path
+    while len(str(deep)) < most - 220:
+        deep /= "x" * 100
+    deep /= "x" * (most - 60 - len(str(deep)))
+    deep.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="File name too long; name another"):
+        check_out(str(deep))
+    monkeypatch.chdir(deep)
+    with pytest.raises(ConfigError, match="File name too long; name another"):
+        check_out("out")
+    assert not list(deep.iterdir())

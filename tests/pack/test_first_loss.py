@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import temporary
 from dataprep.pipeline.look.checks.rows import rows_checker
 from dataprep.pipeline.look.records import read_rows
 from dataprep.pipeline.run.masking import Overwritten, rewrite_rows
@@ -122,7 +121,7 @@ def test_what_is_forgotten_has_no_first_loss_either(tokenized: Path, tmp_path: P
     gone = np.unique(pieces["document"][before])[:3].astype(np.int64)
     paths = {path: tmp_path / str(i) for i, path in enumerate((shard.path, shard.index.path))}
     assert rewrite_rows(tmp_path / "rows", manifest, shard, gone, paths, Overwritten())
-    after = rows_of(temporary(paths[shard.path]), manifest).first_loss
+    after = rows_of(paths[shard.path], manifest).first_loss
     assert np.array_equal(after, before & ~np.isin(pieces["document"], gone))
 
 
@@ -137,6 +136,6 @@ def test_damage_of_a_first_loss_is_found(tokenized: Path, tmp_path: Path) -> Non
     writer = RecordWriter(path, MAPPABLE)
     for record in encode_rows(rows, layout):
         writer.write(record)
-    writer.close()
+    writer.commit()
     with pytest.raises(CorruptError, match="loss on the document's first token"):
         rows_checker(tmp_path / "rows", manifest)(shard)

@@ -205,7 +205,9 @@ def test_names_of_media_that_change_while_they_are_read_are_not_used(
     path = tokenized / MEDIA
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dataprep.pipeline.storage.origins.MOST_NAMES", 10)
-        assert write_media(path, iter([(0, [f"{i}.png" for i in range(40)])]))
+        media = write_media(path, iter([(0, [f"{i}.png" for i in range(40)])]))
+        assert media
+        media.commit()
         entry = {"path": MEDIA, "num_bytes": path.stat().st_size}
         entry["xxh3_128"] = checked.hash_file(path)
         edit_manifest(tokenized, lambda values: values["files"].append(entry))

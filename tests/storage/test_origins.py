@@ -56,15 +56,19 @@ def test_names_of_media_are_carried_over_a_few_at_a_time(tmp_path: Path, per_fil
     total, names = 250_000, [f"pictures/of/cats/{i:09}.jpeg" for i in range(per_file)]
     (tmp_path / "provenance").mkdir()
     path = tmp_path / MEDIA
-    write_media(path, ((file, names) for file in range(total // per_file)))
+    media = write_media(path, ((file, names) for file in range(total // per_file)))
+    assert media
+    media.commit()
     entry = FileEntry(path=MEDIA, num_bytes=path.stat().st_size, xxh3_128=hash_file(path))
     manifest = cast(TokenizedManifest, SimpleNamespace(files=(entry,), parts=(), sources=()))
     tracemalloc.start()
     try:
-        write_media(tmp_path / "again", iter_media(tmp_path, manifest))
+        again = write_media(tmp_path / "again", iter_media(tmp_path, manifest))
         assert tracemalloc.get_traced_memory()[1] < 10 << 20  # all of them have 21 MB
     finally:
         tracemalloc.stop()
+    assert again
+    again.commit()
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
     assert read_media(tmp_path, manifest, total // per_file - 1) == names
     assert not read_media(tmp_path, manifest, total // per_file)
