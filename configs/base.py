@@ -39,6 +39,7 @@ RecordForm = Literal[
     "text", "example", "sequences", "tokens_uint16", "tokens_int32", "tokens_uint32", "tokens_int64"
 ]
 Bound = Literal["bos", "eos"]
+End = Literal["bos", "eos", "none"]  # none: a file is one document
 
 # pack
 StrategyName = Literal["best_fit", "first_fit", "concat", "pad"]

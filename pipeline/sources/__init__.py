@@ -26,7 +26,7 @@ What is inside, in the order of the data:
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
       arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
-      megatron  flat                           token_files: nothing but ids
+      megatron  datatrove  flat (flat_hints)   token_files: nothing but ids
     split (cuts)  read (batches)               what others call, and what formats share
     keys                                       which keys of a record are read, and which needed
     reasons  npy_header                        why a record is bad; the header of an .npy

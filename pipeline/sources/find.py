@@ -47,7 +47,12 @@ from dataprep.pipeline.sources.patterns import (
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stdin import STDIN, Spool
 from dataprep.pipeline.sources.stream import is_url, naming
-from dataprep.pipeline.sources.wholes import Fingerprints, each_once, fingerprints_of
+from dataprep.pipeline.sources.wholes import (
+    Fingerprints,
+    beside_all,
+    each_once,
+    fingerprints_of,
+)
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
@@ -166,33 +171,38 @@ def _describe(
     paths: Sequence[str],
     separator: str,
     max_ratio: int,
-    fingerprint_local: Fingerprints,
+    fingerprints: Fingerprints,
     options: Mapping[str, str],
 ) -> list[Source]:
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
         kinds = in_threads(_kind, paths, _MAX_THREADS)
-        fingerprints = in_threads(fingerprint_url, paths, _MAX_THREADS)
+        fingerprints = _fingerprint_urls
     else:
         kinds = list(map(_kind, paths))
-        paths, kinds = each_once(paths, kinds)
-        fingerprints = fingerprints_of(paths, [kind for kind, _ in kinds], fingerprint_local)
+    paths, kinds = each_once(paths, kinds)
     kinds = [(FORMATS[kind].kind_for(options), compression) for kind, compression in kinds]
+    own = [_options(kind, path, options) for path, (kind, _) in zip(paths, kinds, strict=True)]
+    marks = fingerprints_of(paths, [kind for kind, _ in kinds], own, fingerprints)
     return [
         Source(
             kind=kind,
             path=path,
             num_bytes=num_bytes,
-            fingerprint=fingerprint,
+            fingerprint=mark,
             compression=compression,
             separator=separator if FORMATS[kind].has_separator else "",
             max_ratio=max_ratio,
-            options=_options(kind, path, options),
+            options=given,
         )
-        for path, (kind, compression), (num_bytes, fingerprint) in zip(
-            paths, kinds, fingerprints, strict=True
+        for path, (kind, compression), given, (num_bytes, mark) in zip(
+            paths, kinds, own, marks, strict=True
         )
     ]
+
+
+def _fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple[int, str]]:
+    return in_threads(partial(fingerprint_url, fresh=fresh), urls, _MAX_THREADS)
 
 
 def _options(kind: str, path: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -266,7 +276,8 @@ def _in_folder(folder: str) -> FoundPaths:
     left_out: list[str] = []
     files = sorted(_walk(folder, set(), left_out))
     refuse_orphans(files, folder)
-    others = [path.removeprefix(f"{folder}/") for path in left_out]
+    read_with = beside_all(files)
+    others = [path.removeprefix(f"{folder}/") for path in left_out if path not in read_with]
     if not files:
         raise InputError(f"no readable file in {folder}{_instead(folder, others)}")
     return FoundPaths(paths=files, left_out=others)
@@ -292,9 +303,10 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
     marks = partial(fingerprint_files, cache_dir=cache_dir)
-    now = fingerprints_of([s.file for s in local], [s.kind for s in local], marks)
-    ask = partial(fingerprint_url, fresh=True)
-    now += in_threads(ask, [s.path for s in remote], _MAX_THREADS)
+    now: list[tuple[int, str]] = []
+    for sources, ask in ((local, marks), (remote, partial(_fingerprint_urls, fresh=True))):
+        paths, kinds = [s.file for s in sources], [s.kind for s in sources]
+        now += fingerprints_of(paths, kinds, [s.options for s in sources], ask)
     known = zip([*local, *remote], now, strict=True)
     return [source for source, (_, found) in known if source.fingerprint != found]
 

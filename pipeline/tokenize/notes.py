@@ -45,6 +45,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *_on_chats(plan),
         *_on_token_ids(plan),
         *_on_unread_masks(plan),
+        *_on_doubts(plan),
         *_on_codes(plan),
         *_on_unread_codes(plan),
     ]
@@ -163,6 +164,15 @@ def _on_unread_masks(plan: TokenizePlan) -> Iterator[str]:
                     f"{plan.config.inputs[i].path} has {key!r}, which is not read; if it is what "
                     f"its name says: --set pretokenized.{setting}={key}"
                 )
+
+
+def _on_doubts(plan: TokenizePlan) -> Iterator[str]:
+    """Say what the formats of the inputs find strange."""
+    found: dict[tuple[int, str], list[Source]] = {}
+    for source, i in zip(plan.sources, plan.inputs, strict=True):
+        found.setdefault((i, source.kind), []).append(source)
+    for (_, kind), sources in found.items():
+        yield from format_of(kind).doubts(sources)
 
 
 def _keys_there(source: Source, maybe: frozenset[str]) -> frozenset[str]:

@@ -41,6 +41,7 @@ def imported(folder: Path, pattern: str = "", **config: Any) -> list[list[Any]]:
         ("olmo", {}, "/shards/*.npy", FLAT),
         ("nanogpt", {}, "/*.bin", FLAT),
         ("nanogpt", {"header": "llm.c"}, "/*.bin", {**FLAT, "records": None}),
+        ("datatrove", {}, "", {"pretokenized": "tokens"}),
         ("mds", {}, "", {"pretokenized": "tokens"}),
         ("hf", {}, "", {"pretokenized": "input_ids"}),
     ],
@@ -56,10 +57,17 @@ def test_documents_come_back(
     assert [loss[1:] for _, loss in found] == [loss[1:] for _, loss in expected]
 
 
-@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
+@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS), ("datatrove", OF_MDS)])
 def test_masks_come_back(home: Home, tmp_path: Path, to: Any, keys: dict[str, str]) -> None:
     export_here(tmp_path / to, home.masked, to=to)
     assert imported(tmp_path / to, pretokenized=keys) == documents_in(home.masked)
+
+
+def test_masks_of_flat_files_come_back(home: Home, tmp_path: Path) -> None:
+    export_here(tmp_path / "olmo", home.masked, to="olmo", shard_bytes=1 << 16)
+    assert len(list((tmp_path / "olmo" / "masks").iterdir())) > 1
+    how = {**FLAT, "loss_masks": "shards=masks"}
+    assert imported(tmp_path / "olmo", "/shards/*.npy", **how) == documents_in(home.masked)
 
 
 @pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
