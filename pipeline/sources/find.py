@@ -32,11 +32,13 @@ from dataprep.pipeline.sources.encoded import (
     refuse_orphans,
     shards_of,
 )
-from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.exports import EXPORTED, check_all_there, check_exported
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.left_out import instead_of
 from dataprep.pipeline.sources.listed import is_listed, listed_files
-from dataprep.pipeline.sources.mds import check_shards
+from dataprep.pipeline.sources.mds import check_shards, refuse_unlisted
 from dataprep.pipeline.sources.patterns import (
     check_folders,
     fixed_folder,
@@ -58,11 +60,8 @@ from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
-_NAMED = 3  # files that a message about left-out files names
 STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 EMPTY = "an input is an empty string"
-EXPORTED = "exported"  # the kind of a dataset in another trainer's format, which may come in again
-_BY_ENDING = "not read from a folder by their endings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +114,7 @@ def find_sources(
     sources = _describe(found.paths, separator, max_ratio, fingerprints, options or {})
     if hashed:
         check_content(sources)
+        check_exported(sources)
         check_shards(sources)
     return sources
 
@@ -145,26 +145,6 @@ def local_path(spec: str) -> str:
     if spec.startswith("file://"):
         return unquote(urlsplit(spec).path)
     return spec.removeprefix("local://")
-
-
-def list_left_out(names: Sequence[str]) -> str:
-    """Return what to say of files, and of datasets, whose names end in a slash.
-
-    >>> list_left_out(["a.md", "b.bin", "c.pdf", "d.pdf", "e.pdf"])
-    'left out: a.md, b.bin, c.pdf and 2 more (not read from a folder by their endings)'
-    >>> list_left_out(["a.md", "out/"])
-    'left out: a.md (not read from a folder by their endings); out/ (datasets of dataprep)'
-    """
-    datasets = [name for name in names if name.endswith("/")]
-    files = [name for name in names if not name.endswith("/")]
-    reasons = ((files, _BY_ENDING), (datasets, "datasets of dataprep"))
-    told = [f"{_first_of(these)} ({reason})" for these, reason in reasons if these]
-    return f"left out: {'; '.join(told)}" if told else ""
-
-
-def _first_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _describe(
@@ -279,23 +259,8 @@ def _in_folder(folder: str) -> FoundPaths:
     read_with = beside_all(files)
     others = [path.removeprefix(f"{folder}/") for path in left_out if path not in read_with]
     if not files:
-        raise InputError(f"no readable file in {folder}{_instead(folder, others)}")
+        raise InputError(f"no readable file in {folder}{instead_of(folder, others)}")
     return FoundPaths(paths=files, left_out=others)
-
-
-def _instead(folder: str, others: list[str]) -> str:
-    """Return what a folder without readable files has, and what to do about it."""
-    if not others:
-        return ": it is empty"
-    if not others[0]:
-        return f": it is a {kind_of(folder)} dataset, made by dataprep already"
-    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    below, ending = os.path.dirname(others[0]), os.path.splitext(others[0])[1]
-    shown = os.path.join(folder, below, f"*{ending if ending in ONLY_IF_NAMED else '.jsonl'}")
-    return (
-        f", only {others[0]}{more}; name the files: {shown} "
-        f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
-    )
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
@@ -342,7 +307,9 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
         return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
-    if kind == EXPORTED:  # beside the data
+    refuse_unlisted(folder, (entry.name for entry in shown))
+    if kind == EXPORTED:  # a dataset in another trainer's format, which may come in again
+        check_all_there(folder)
         shown = [entry for entry in shown if not entry.name.endswith(".json")]
     for entry in sorted(shown, key=lambda entry: entry.name):
         path = os.path.join(folder, entry.name)

@@ -662,3 +662,60 @@ def test_files_that_are_read_with_others_are_not_left_out(tmp_path: Path) -> Non
     left_out: list[str] = []
     assert len(find_sources(str(tmp_path), left_out=left_out)) == 2
     assert left_out == ["c.md"]
+
+
+def test_a_folder_of_mds_without_a_right_index_is_refused(tmp_path: Path) -> None:
+    folder = mds_folder(tmp_path / "mds", hashes=False)
+    index = folder / "index.json"
+    whole = index.read_text()
+    for text in ("", whole[: len(whole) // 2], "{}", "[]", whole.replace('"mds"', '"jsonl"')):
+        index.write_text(text)
+        for place in (folder, tmp_path):
+            with pytest.raises(InputError, match=r"index\.json is no index of MDS.*\*\.mds"):
+                find_sources(str(place))
+    index.unlink()
+    for place in (folder, tmp_path):
+        with pytest.raises(InputError, match=r"shard\.00000\.mds .* has no index\.json.*\*\.mds"):
+            find_sources(str(place))
+    assert ids_of(read_all(folder / "*.mds")) == [[0, 5], [1, 5]]
+    (folder / "index.json").write_text('{"text": "some data"}')
+    for shard in folder.glob("*.mds"):
+        shard.unlink()
+    assert [s.kind for s in find_sources(str(folder))] == ["jsonl"]  # it is no index at all
+
+
+def test_an_index_of_other_shards_is_refused(tmp_path: Path) -> None:
+    folder = mds_folder(tmp_path / "mds", hashes=False)
+    index = json.loads((folder / "index.json").read_text())
+    wrong: list[dict[str, Any]] = [
+        {"samples": 2},
+        {"column_names": ["ids"]},
+        {"column_encodings": ["ndarray:int64"]},
+    ]
+    for change in wrong:
+        shards = [index["shards"][0], {**index["shards"][1], **change}]
+        (folder / "index.json").write_text(json.dumps({**index, "shards": shards}))
+        with pytest.raises(InputError, match=rf"00001\.mds.*its {next(iter(change))} are"):
+            find_sources(str(folder))
+
+
+def test_shards_that_an_index_above_lists_are_checked(tmp_path: Path) -> None:
+    """As `merge_index` of MosaicML streaming joins the folders of several writers."""
+    folder = mds_folder(tmp_path / "0")
+    index = json.loads((folder / "index.json").read_text())
+    for shard in index["shards"]:
+        shard["raw_data"]["basename"] = f"0/{shard['raw_data']['basename']}"
+    (folder / "index.json").unlink()
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    assert ids_of(read_all(tmp_path)) == [[0, 5], [1, 5]]
+    shard = folder / "shard.00001.mds"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\1")
+    with pytest.raises(InputError, match="its sha1 is not that of"):
+        find_sources(str(tmp_path))
+
+
+def test_a_column_that_nobody_can_read_is_an_error_of_its_file(tmp_path: Path) -> None:
+    shard = mds_shard([[mds_array([1])]], {"tokens": "ndarray:complex64"})
+    (tmp_path / "a.mds").write_bytes(shard)
+    with pytest.raises(InputError, match=r"column 'tokens' of .*a\.mds has the encoding"):
+        read_all(tmp_path / "a.mds")
