@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.fingerprint import PREFIX
 from dataprep.pipeline.sources.wholes import fingerprints_of
 from dataprep.pipeline.storage.kinds import AnyFile, files_of
@@ -21,16 +22,27 @@ from dataprep.pipeline.storage.manifest import ExportedManifest, kind_of, read_m
 from dataprep.pipeline.types import Source
 
 EXPORTED, UNFINISHED = "exported", "unfinished"
+_BESIDE = ".json"  # the ending of files that are no data: the manifest, an index
 
 
-def check_all_there(folder: str) -> None:
-    """Raise a CorruptError if a file of an export is missing."""
-    for path in _entries(folder):
+def exported_files(folder: str) -> list[str]:
+    """Return the files of an export but for the manifest and the like; a CorruptError unless
+    exactly those of the manifest are there."""
+    listed = _entries(folder)
+    for path in listed:
         if not os.path.isfile(path):
             raise CorruptError(
                 f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
                 "export again"
             )
+    for place, _, names in os.walk(folder):
+        for path in (os.path.join(place, name) for name in sorted(names)):
+            if path not in listed and kind_by_name(path) and not path.endswith(_BESIDE):
+                raise CorruptError(
+                    f"{path} is not in the manifest.json of {folder}, so it would be read as part "
+                    "of a dataset that it does not belong to; move it away, or name the files"
+                )
+    return [path for path in listed if not path.endswith(_BESIDE)]
 
 
 def check_exported(sources: Iterable[Source]) -> None:

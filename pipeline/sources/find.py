@@ -33,7 +33,7 @@ from dataprep.pipeline.sources.encoded import (
     shards_of,
 )
 from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
-from dataprep.pipeline.sources.exports import EXPORTED, check_all_there, check_exported
+from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.left_out import instead_of
@@ -305,12 +305,14 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     if kind not in ("", EXPORTED):  # an output below its own input, which the next run would read
         left_out.append(f"{folder}/")
         return
+    if kind == EXPORTED:  # a dataset in another trainer's format, which may come in again
+        files = exported_files(folder)
+        yield from filter(is_found_in_folders, files)
+        left_out += (path for path in files if not is_found_in_folders(path))
+        return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
     refuse_unlisted(folder, (entry.name for entry in shown))
-    if kind == EXPORTED:  # a dataset in another trainer's format, which may come in again
-        check_all_there(folder)
-        shown = [entry for entry in shown if not entry.name.endswith(".json")]
     for entry in sorted(shown, key=lambda entry: entry.name):
         path = os.path.join(folder, entry.name)
         # The listing says what an entry is; only a link must be followed to find out.
