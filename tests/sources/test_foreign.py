@@ -598,6 +598,14 @@ def test_masks_that_are_not_read_are_told(
     assert [note.split("pretokenized.")[1] for note in told if "not read" in note] == notes
 
 
+def test_masks_that_ids_cannot_come_in_with_are_told(tmp_path: Path, tokenizer: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"ids": [100, 2], "vision_mask": [1, 0]}))
+    values = {"inputs": str(path), "tokenizer": str(tokenizer), "pretokenized": "ids"}
+    config = TokenizeConfig.model_validate({**values, "out": str(tmp_path / "out")})
+    assert any("has 'vision_mask', which" in note for note in notes_of(plan_of(config, tmp_path)))
+
+
 def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:
     record = {"q": [b"ab"], "n": [3], "a": [b"c"]}
     path = write_array_record(tmp_path / "a.arrayrecord", [example_bytes(record)])
