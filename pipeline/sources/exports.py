@@ -22,7 +22,7 @@ from dataprep.pipeline.storage.manifest import ExportedManifest, kind_of, read_m
 from dataprep.pipeline.types import Source
 
 EXPORTED, UNFINISHED = "exported", "unfinished"
-_BESIDE = ".json"  # the ending of files that are no data: the manifest, an index
+_BESIDE = (".json", ".md")  # endings of files that are no data: the manifest, an index, a card
 
 
 def exported_files(folder: str) -> list[str]:

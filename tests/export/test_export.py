@@ -120,7 +120,7 @@ def test_another_format_or_dataset_is_a_conflict_until_it_is_overwritten(
     (out / "data" / "own.txt").unlink()
     export_here(out, home.masked, "mds", overwrite=True)
     assert sorted(path.name for path in out.iterdir()) == [
-        *("index.json", "manifest.json", "shard.00000.mds"),
+        *("README.md", "index.json", "manifest.json", "shard.00000.mds"),
     ]
 
 
@@ -161,6 +161,22 @@ def test_damaged_input_is_refused(home: Home, tmp_path: Path) -> None:
     shard.write_bytes(data)
     with pytest.raises(CorruptError, match="damaged"):
         export_here(tmp_path / "out", copy, "olmo", shard_bytes=SMALL)
+
+
+@pytest.mark.parametrize("to", list(EXPORTS))
+def test_load_dataset_gives_records_or_an_error_and_never_the_manifest(
+    home: Home, tmp_path: Path, to: str
+) -> None:
+    from datasets import load_dataset
+
+    folder = home.plain if "tokenized" in EXPORTS[to].kinds else home.packed
+    outcome = export_here(tmp_path / "out", folder, to, **NEEDS.get(to, {}))
+    if to in ("hf", "megatron-bridge"):
+        found = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+        assert found["train"].num_rows == manifest_of(outcome).counts["records"]
+        return
+    with pytest.raises(FileNotFoundError, match=f"files of {to}, which datasets cannot load"):
+        load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
 
 
 def test_a_generation_is_exported(tmp_path: Path) -> None:
