@@ -24,6 +24,7 @@ from dataprep.configs.base import (
     End,
     EngineName,
     FilePath,
+    LossMasks,
     MaxErrors,
     MaxRatio,
     Model,
@@ -51,9 +52,6 @@ from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 # Keys that say how files without a schema are read.
 HOW_READ = ("records", "document_end", "document_start", "loss_masks")
-
-# In the path of a file of ids, the last OLD is replaced by NEW.
-LossMasks = Annotated[str, Field(pattern=r"^[^=]+=[^=]*$")]
 
 M = TypeVar("M", bound="InputConfig | TokenizeConfig")
 
