@@ -39,6 +39,7 @@ RecordForm = Literal[
     "text", "example", "sequences", "tokens_uint16", "tokens_int32", "tokens_uint32", "tokens_int64"
 ]
 Bound = Literal["bos", "eos"]
+End = Literal["bos", "eos", "none"]  # none: a file is one document
 
 # pack
 StrategyName = Literal["best_fit", "first_fit", "concat", "pad"]
@@ -117,10 +118,12 @@ def _at_most_all(value: str | None) -> str | None:
 _MAX_ERRORS = r"^(\d{1,18}|\d{1,3}(\.\d{1,18})?%)$"
 _KEYS = r"^(content|key:.+)$"
 SPLIT_NAME = r"^[a-z][a-z0-9_]{0,40}$"
+_REPLACED = r"^[^=]+=[^=]*$"
 COUNT_NAME = r"^documents_[a-z_]{1,40}$"
 PATTERNS = {
     _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
     COUNT_NAME: "the name of a count, such as documents_forgotten",
+    _REPLACED: "OLD=NEW, such as shards=masks",
     SPLIT_NAME: "a name of small letters, digits and _, such as train",
     _KEYS: "content, or key:NAME with the name of a key of the records",
 }
@@ -131,6 +134,8 @@ MaxErrors = Annotated[
     AfterValidator(_at_most_all),
 ]
 
+# In the path of a file of ids, the last OLD is replaced by NEW.
+LossMasks = Annotated[str, Field(pattern=_REPLACED)]
 DocumentKeys = Annotated[str, Field(pattern=_KEYS)]
 
 IS_PATH, MAY_BE_PATH = "is a path", "may be a path"

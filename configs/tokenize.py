@@ -21,8 +21,10 @@ from dataprep.configs.base import (
     Compat,
     Count,
     DocumentKeys,
+    End,
     EngineName,
     FilePath,
+    LossMasks,
     MaxErrors,
     MaxRatio,
     Model,
@@ -49,7 +51,7 @@ from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 # Keys that say how files without a schema are read.
-HOW_READ = ("records", "document_end", "document_start")
+HOW_READ = ("records", "document_end", "document_start", "loss_masks")
 
 M = TypeVar("M", bound="InputConfig | TokenizeConfig")
 
@@ -104,12 +106,13 @@ class InputConfig(Model):
         None, description="overrides the top-level pretokenized"
     )
     records: RecordForm | None = Field(None, description="overrides the top-level records")
-    document_end: TokenId | Bound | None = Field(
+    document_end: TokenId | End | None = Field(
         None, description="overrides the top-level document_end and document_start"
     )
     document_start: TokenId | Bound | None = Field(
         None, description="overrides the top-level document_end and document_start"
     )
+    loss_masks: LossMasks | None = Field(None, description="overrides the top-level loss_masks")
 
     _bounded = model_validator(mode="after")(_is_bounded_once)
 
@@ -233,11 +236,18 @@ class TokenizeConfig(Model):
         "tokens_int32 and the like, default: as some records tell; the type of raw token ids "
         "(.npy, .bin) and of bytes in MDS; of Megatron sequences, default: documents",
     )
-    document_end: TokenId | Bound | None = Field(
-        None, description="of flat files of token ids: the token that ends a document, eos or an id"
+    document_end: TokenId | End | None = Field(
+        None,
+        description="of flat files of token ids: the token that ends a document, eos or an id; "
+        "none: a file is one document",
     )
     document_start: TokenId | Bound | None = Field(
         None, description="the same for a token that starts a document"
+    )
+    loss_masks: LossMasks | None = Field(
+        None,
+        description="of flat files of token ids: OLD=NEW, which of the path of such a file makes "
+        "that of its loss mask, a byte for each id; shards=masks for what export --to olmo writes",
     )
     field_special_tokens: bool | Auto = Field(
         "auto",
@@ -288,6 +298,7 @@ class TokenizeConfig(Model):
         item = self.inputs[index]
         has_own = item.document_end is not None or item.document_start is not None
         ends = item if has_own else self
-        given = (item.records or self.records, ends.document_end, ends.document_start)
+        masks = item.loss_masks or self.loss_masks
+        given = (item.records or self.records, ends.document_end, ends.document_start, masks)
         named = zip(HOW_READ, given, strict=True)
         return {name: str(value) for name, value in named if value is not None}

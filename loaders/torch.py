@@ -114,13 +114,16 @@ class PackedBatches(IterableDataset):  # type: ignore[misc]
         """Return whether the next iterator goes on from a state."""
         return self._found is not None
 
-    def set_epoch(self, epoch: int) -> None:
+    def set_epoch(self, epoch: int) -> bool:
         """Have the next iterator begin an epoch, in an order of its own: that of seed + epoch, as
-        torch's DistributedSampler has it. Trainers call this; epoch 0 is the order of the seed."""
+        torch's DistributedSampler has it; return whether it is another. Trainers call this; epoch 0
+        is the order of the seed."""
         number = whole_number("epoch", epoch, least=0)
-        if number != self._epoch:
+        is_new = number != self._epoch
+        if is_new:
             self._epoch, self._loader = number, None
             self._next, self._found = self._start, None
+        return is_new
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the last iterator is; in a worker, where the iterator of that worker is."""
@@ -197,7 +200,8 @@ class PackedStream(IterableDataset):  # type: ignore[misc]
 
     def set_epoch(self, epoch: int) -> None:
         """Have the next iterator begin an epoch: see `PackedBatches`."""
-        self._batches.set_epoch(epoch)
+        if self._batches.set_epoch(epoch):
+            self._before, self._given = self._batches.state_dict(), 0
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the last iterator is; in a worker, where the iterator of that worker is."""

@@ -171,13 +171,18 @@ def _not_0_or_1(role: str) -> Callable[[Flat, int], Mask | None]:
     return bad
 
 
+def _bad_lengths(given: Flat, vocab_size: int) -> Mask | None:
+    """Return lengths that no document has; so large ones may add up to the right sum by chance."""
+    return _any((given["lengths"] < 1) | (given["lengths"] > len(given["tokens"])))
+
+
 _BAD: Mapping[str, Callable[[Flat, int], Mask | None]] = {
     "tokens": _bad_tokens,
     "labels": _bad_labels,
     "loss_mask": _not_0_or_1("loss_mask"),
     "weights": _bad_weights,
     "attention_mask": _not_0_or_1("attention_mask"),
-    "lengths": lambda given, _: _any(given["lengths"] < 1),
+    "lengths": _bad_lengths,
 }
 
 
@@ -209,7 +214,8 @@ _WHY: Mapping[str, Callable[[Flat, int, int], str]] = {
         "0 for padding"
     ),
     "lengths": lambda record, place, _: (
-        f"has {record['lengths'][place]} at position {place}; documents have at least 1 token"
+        f"has {record['lengths'][place]} at position {place}; documents have 1 token or more, and "
+        "no more than their row"
     ),
 }
 

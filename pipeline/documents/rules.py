@@ -86,7 +86,11 @@ def pretokenized_of(config: TokenizeConfig, index: int) -> PretokenizedConfig | 
     """Return which keys hold the token ids of an input; None if its records are something else."""
     item = config.inputs[index]
     is_other = _has_fields(item) or item.chat is not None
-    return item.pretokenized or (None if is_other else config.pretokenized)
+    found = item.pretokenized or (None if is_other else config.pretokenized)
+    if found is None or found.labels or found.loss_mask:
+        return found
+    has_masks = "loss_masks" in config.how_read(index)  # which are files of their own
+    return found.model_copy(update={"loss_mask": "loss_mask"}) if has_masks else found
 
 
 def _has_fields(item: InputConfig) -> bool:

@@ -17,6 +17,7 @@ from dataprep.pipeline.jobs.publish import Draft, Findings, Move
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.entries import DatasetSource, ExportShard, FileEntry
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, ExportedManifest, files_of
+from dataprep.pipeline.storage.readme import EXPORT_TEXT, README
 
 # Keys that do not decide what is written.
 NEUTRAL = {"dataset", "out", "workers", "task_timeout", "generation"}
@@ -50,9 +51,18 @@ def make_draft(
         manifest=manifest,
         folders=tuple(sorted(folders)),
         moves=moves,
-        texts={name: [text] for name, text in exported.format.texts(manifest).items()},
+        texts={name: [text] for name, text in _texts(exported, manifest).items()},
         found=Findings(notes=tuple(exported.format.notes(exported.facts, manifest.counts))),
     )
+
+
+def _texts(exported: Exported, manifest: ExportedManifest) -> dict[str, str]:
+    """Return the files beside the shards; a card is among them unless `datasets` loads these."""
+    texts = dict(exported.format.texts(manifest))
+    if not exported.format.endings[MAIN].endswith(".parquet"):
+        counts = {name: manifest.counts[name] for name in ("records", "tokens")}
+        texts.setdefault(README, EXPORT_TEXT.format(format=manifest.format, **counts))
+    return texts
 
 
 def _name(exported: Exported, role: str, number: int, count: int) -> str:

@@ -57,6 +57,7 @@ class XlstmFiles:
             "records": len(pieces) - 1,
             "tokens": len(tokens),
             "ends_cut": int(is_cut.sum()),
+            "ends_lost": int(np.count_nonzero(is_cut & (np.diff(offsets) % self._most == 0))),
             "left_out": len(offsets) - len(kept),
             "documents_split": num_cut(kept, self._most),
             **ends,
@@ -125,6 +126,11 @@ def _notes(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
         yield (
             f"{counted(counts['ends_missing'], 'document')} do not end with EOS; xlstm-jax adds "
             "one to every document that is shorter than max_target_length"
+        )
+    if counts.get("ends_lost"):
+        yield (
+            f"the EOS of {counted(counts['ends_lost'], 'document')} is lost: where a document ends "
+            "with a full piece of max_target_length, xlstm-jax adds none"
         )
 
 

@@ -11,11 +11,11 @@
 
 What is inside, in the order of the data:
 
-    find (patterns)  endings  remote  hub (reached)   names to sources
+    find (patterns)  endings  remote  hub (reached)   names to sources; left_out: what is not read
     tail                                       what is new in a file that was appended to
     stdin                                      kept in a file, so that it is a source like others
     fingerprint                                of the content, for identities
-    encoded                                    datasets of codes, checked against their manifest
+    encoded  exports                           datasets of ours, checked against their manifest
     listed  tfds  wholes                       folders that list files; sources of several
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
@@ -26,7 +26,7 @@ What is inside, in the order of the data:
       npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
       arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
-      megatron  flat                           token_files: nothing but ids
+      megatron  datatrove  flat (flat_hints)   token_files: nothing but ids
     split (cuts)  read (batches)               what others call, and what formats share
     keys                                       which keys of a record are read, and which needed
     reasons  npy_header                        why a record is bad; the header of an .npy
@@ -36,9 +36,10 @@ What is inside, in the order of the data:
 """
 
 from dataprep.pipeline.sources.content import content_bytes
-from dataprep.pipeline.sources.find import changed_sources, find_sources, list_left_out
+from dataprep.pipeline.sources.find import changed_sources, find_sources
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.known import format_of
+from dataprep.pipeline.sources.left_out import list_left_out
 from dataprep.pipeline.sources.read import count_records, read_piece, read_source
 from dataprep.pipeline.sources.split import lines_before, split_source
 from dataprep.pipeline.sources.stdin import Spool, spooled

@@ -3,6 +3,7 @@
     whole          one cut, for sources that cannot be cut: compressed files, JSON arrays
     byte_ranges    [k*T, (k+1)*T): files that are read in lines
     groups         neighbours joined up to T bytes: row groups, record batches
+    at_ends        neighbours joined up to T bytes: records that follow each other
     rows           as many records of one size as fit into T bytes
 
 Cuts depend only on sizes and on T.
@@ -13,6 +14,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dataprep.pipeline.sources.format import Cut
 from dataprep.pipeline.types import Source
@@ -35,6 +39,23 @@ def byte_ranges(num_bytes: int, target_bytes: int, first: int = 0) -> list[Cut]:
         for start in range(0, max(1, num_bytes), target_bytes)
         for stop in (min(start + target_bytes, num_bytes),)
     ]
+
+
+def at_ends(ends: NDArray[np.int64], target_bytes: int) -> list[Cut]:
+    """Join records that end at these bytes, up to the target.
+
+    >>> [(cut.start, cut.stop) for cut in at_ends(np.array([3, 5, 20, 21]), target_bytes=6)]
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    found: list[Cut] = []
+    start = done = 0
+    while start < len(ends) or not found:
+        stop = int(np.searchsorted(ends, done + target_bytes, side="right"))
+        stop = min(max(stop, start + 1), len(ends))
+        last = int(ends[stop - 1]) if len(ends) else 0
+        found.append(Cut(start=start, stop=stop, num_bytes=last - done, first_line=start))
+        start, done = stop, last
+    return found
 
 
 def groups(sizes: Sequence[tuple[int, int]], target_bytes: int) -> list[Cut]:

@@ -32,11 +32,13 @@ from dataprep.pipeline.sources.encoded import (
     refuse_orphans,
     shards_of,
 )
-from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.left_out import instead_of
 from dataprep.pipeline.sources.listed import is_listed, listed_files
-from dataprep.pipeline.sources.mds import check_shards
+from dataprep.pipeline.sources.mds import check_shards, refuse_unlisted
 from dataprep.pipeline.sources.patterns import (
     check_folders,
     fixed_folder,
@@ -47,17 +49,19 @@ from dataprep.pipeline.sources.patterns import (
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.stdin import STDIN, Spool
 from dataprep.pipeline.sources.stream import is_url, naming
-from dataprep.pipeline.sources.wholes import Fingerprints, each_once, fingerprints_of
+from dataprep.pipeline.sources.wholes import (
+    Fingerprints,
+    beside_all,
+    each_once,
+    fingerprints_of,
+)
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO, Source
 
 _MAX_THREADS = 8
-_NAMED = 3  # files that a message about left-out files names
 STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 EMPTY = "an input is an empty string"
-EXPORTED = "exported"  # the kind of a dataset in another trainer's format, which may come in again
-_BY_ENDING = "not read from a folder by their endings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,7 @@ def find_sources(
     sources = _describe(found.paths, separator, max_ratio, fingerprints, options or {})
     if hashed:
         check_content(sources)
+        check_exported(sources)
         check_shards(sources)
     return sources
 
@@ -142,57 +147,42 @@ def local_path(spec: str) -> str:
     return spec.removeprefix("local://")
 
 
-def list_left_out(names: Sequence[str]) -> str:
-    """Return what to say of files, and of datasets, whose names end in a slash.
-
-    >>> list_left_out(["a.md", "b.bin", "c.pdf", "d.pdf", "e.pdf"])
-    'left out: a.md, b.bin, c.pdf and 2 more (not read from a folder by their endings)'
-    >>> list_left_out(["a.md", "out/"])
-    'left out: a.md (not read from a folder by their endings); out/ (datasets of dataprep)'
-    """
-    datasets = [name for name in names if name.endswith("/")]
-    files = [name for name in names if not name.endswith("/")]
-    reasons = ((files, _BY_ENDING), (datasets, "datasets of dataprep"))
-    told = [f"{_first_of(these)} ({reason})" for these, reason in reasons if these]
-    return f"left out: {'; '.join(told)}" if told else ""
-
-
-def _first_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
 def _describe(
     paths: Sequence[str],
     separator: str,
     max_ratio: int,
-    fingerprint_local: Fingerprints,
+    fingerprints: Fingerprints,
     options: Mapping[str, str],
 ) -> list[Source]:
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
         kinds = in_threads(_kind, paths, _MAX_THREADS)
-        fingerprints = in_threads(fingerprint_url, paths, _MAX_THREADS)
+        fingerprints = _fingerprint_urls
     else:
         kinds = list(map(_kind, paths))
-        paths, kinds = each_once(paths, kinds)
-        fingerprints = fingerprints_of(paths, [kind for kind, _ in kinds], fingerprint_local)
+    paths, kinds = each_once(paths, kinds)
     kinds = [(FORMATS[kind].kind_for(options), compression) for kind, compression in kinds]
+    own = [_options(kind, path, options) for path, (kind, _) in zip(paths, kinds, strict=True)]
+    marks = fingerprints_of(paths, [kind for kind, _ in kinds], own, fingerprints)
     return [
         Source(
             kind=kind,
             path=path,
             num_bytes=num_bytes,
-            fingerprint=fingerprint,
+            fingerprint=mark,
             compression=compression,
             separator=separator if FORMATS[kind].has_separator else "",
             max_ratio=max_ratio,
-            options=_options(kind, path, options),
+            options=given,
         )
-        for path, (kind, compression), (num_bytes, fingerprint) in zip(
-            paths, kinds, fingerprints, strict=True
+        for path, (kind, compression), given, (num_bytes, mark) in zip(
+            paths, kinds, own, marks, strict=True
         )
     ]
+
+
+def _fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple[int, str]]:
+    return in_threads(partial(fingerprint_url, fresh=fresh), urls, _MAX_THREADS)
 
 
 def _options(kind: str, path: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -266,25 +256,11 @@ def _in_folder(folder: str) -> FoundPaths:
     left_out: list[str] = []
     files = sorted(_walk(folder, set(), left_out))
     refuse_orphans(files, folder)
-    others = [path.removeprefix(f"{folder}/") for path in left_out]
+    read_with = beside_all(files)
+    others = [path.removeprefix(f"{folder}/") for path in left_out if path not in read_with]
     if not files:
-        raise InputError(f"no readable file in {folder}{_instead(folder, others)}")
+        raise InputError(f"no readable file in {folder}{instead_of(folder, others)}")
     return FoundPaths(paths=files, left_out=others)
-
-
-def _instead(folder: str, others: list[str]) -> str:
-    """Return what a folder without readable files has, and what to do about it."""
-    if not others:
-        return ": it is empty"
-    if not others[0]:
-        return f": it is a {kind_of(folder)} dataset, made by dataprep already"
-    more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    below, ending = os.path.dirname(others[0]), os.path.splitext(others[0])[1]
-    shown = os.path.join(folder, below, f"*{ending if ending in ONLY_IF_NAMED else '.jsonl'}")
-    return (
-        f", only {others[0]}{more}; name the files: {shown} "
-        f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
-    )
 
 
 def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
@@ -292,9 +268,10 @@ def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[S
     local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
     remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
     marks = partial(fingerprint_files, cache_dir=cache_dir)
-    now = fingerprints_of([s.file for s in local], [s.kind for s in local], marks)
-    ask = partial(fingerprint_url, fresh=True)
-    now += in_threads(ask, [s.path for s in remote], _MAX_THREADS)
+    now: list[tuple[int, str]] = []
+    for sources, ask in ((local, marks), (remote, partial(_fingerprint_urls, fresh=True))):
+        paths, kinds = [s.file for s in sources], [s.kind for s in sources]
+        now += fingerprints_of(paths, kinds, [s.options for s in sources], ask)
     known = zip([*local, *remote], now, strict=True)
     return [source for source, (_, found) in known if source.fingerprint != found]
 
@@ -328,10 +305,14 @@ def _walk(folder: str, seen: set[str], left_out: list[str]) -> Iterator[str]:
     if kind not in ("", EXPORTED):  # an output below its own input, which the next run would read
         left_out.append(f"{folder}/")
         return
+    if kind == EXPORTED:  # a dataset in another trainer's format, which may come in again
+        files = exported_files(folder)
+        yield from filter(is_found_in_folders, files)
+        left_out += (path for path in files if not is_found_in_folders(path))
+        return
     with naming(folder), os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
-    if kind == EXPORTED:  # beside the data
-        shown = [entry for entry in shown if not entry.name.endswith(".json")]
+    refuse_unlisted(folder, (entry.name for entry in shown))
     for entry in sorted(shown, key=lambda entry: entry.name):
         path = os.path.join(folder, entry.name)
         # The listing says what an entry is; only a link must be followed to find out.

@@ -7,12 +7,14 @@
     .npy           a header, then the ids of one array
     llm.c's .bin   1,024 bytes of header: magic, version, count
 
+    loss_masks shards=masks     shards/a.npy has its mask in masks/a.npy, a byte for each id
+
 Pieces are ranges of bytes; a document is in the piece in which it starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -25,7 +27,17 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import IntegerLists
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
-from dataprep.pipeline.sources.blobs import TOKENS, check_known
+from dataprep.pipeline.sources.blobs import check_known
+from dataprep.pipeline.sources.flat_hints import (
+    ENDS,
+    MASKS,
+    ONE,
+    Edge,
+    are_halves,
+    doubts_of_edge,
+    doubts_of_masks,
+    mask_of,
+)
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.forms import ID_TYPES
 from dataprep.pipeline.sources.keys import Keys
@@ -33,13 +45,19 @@ from dataprep.pipeline.sources.megatron import BIN, Megatron, pair_of
 from dataprep.pipeline.sources.npy_header import NPY_MAGIC, read_npy_header
 from dataprep.pipeline.sources.stream import naming, open_file
 from dataprep.pipeline.sources.tables import cut_rows
-from dataprep.pipeline.sources.token_files import id_records, open_ids, read_ids
+from dataprep.pipeline.sources.token_files import (
+    MaskFile,
+    id_records,
+    open_ids,
+    open_mask,
+    read_ids,
+)
 from dataprep.pipeline.types import Offsets, Piece, Records, Source
 
 LLMC_BYTES = 1024
 LLMC_TYPES = {(20240520, 1): "<u2", (20240801, 7): "<u4"}  # by magic and version
-ENDS = ("document_end", "document_start")
 _LOOKED_AT = 1 << 12  # ids, by which a wrong type is told
+_AT_ONCE = 1 << 20  # ids, among which a token is looked for
 _LARGER = {  # by the bytes of an id
     2: ("four bytes, not two", "tokens_uint32 or tokens_int32"),
     4: ("eight bytes, not four", "tokens_int64"),
@@ -55,7 +73,10 @@ class FlatTokens(Format):
     is_found_in_folders = False  # a .bin may be anything
     holds_media = False
     has_offsets = True
-    options = MappingProxyType({"records": (*ID_TYPES,), **dict.fromkeys(ENDS, ())})
+    options = MappingProxyType({"records": (*ID_TYPES,), **dict.fromkeys((*ENDS, MASKS), ())})
+
+    def beside(self, path: str, options: Mapping[str, str]) -> tuple[str, ...]:
+        return (mask_of(path, options[MASKS]),) if MASKS in options else ()
 
     def sniff(self, path: str, compression: str) -> str:
         idx, _ = pair_of(path)
@@ -66,10 +87,11 @@ class FlatTokens(Format):
         return Megatron.kind
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
-        check_known(keys, [TOKENS], source.path)
-        _edge(source)
+        edge = _edge(source)
         with _open(source) as ids:
+            check_known(keys, ids.mask.keys, source.path)
             ids.check()
+            ids.check_edge(edge)
             item = ids.dtype.itemsize
             return cuts.byte_ranges(ids.count * item, max(item, target_bytes // item * item))
 
@@ -96,6 +118,7 @@ class FlatTokens(Format):
                         ids.position + (found.first + found.offsets[start:stop]) * item,
                         line=line + start,
                         num_bytes=num_bytes,
+                        more=ids.mask.lists(found.first, found.offsets[start : stop + 1]),
                     )
                 line += len(sizes)
         yield empty_batch(next_line=line)
@@ -114,6 +137,15 @@ class FlatTokens(Format):
                 found.append(total)
         return found
 
+    def doubts(self, sources: Sequence[Source]) -> Iterator[str]:
+        with _open(sources[0]) as first, _open(sources[-1]) as last:
+            if first.count and last.count:
+                begins, ends = first.read(0, 1), last.read(last.count - 1, last.count)
+                pairs = (first.path, int(begins[0])), (last.path, int(ends[0]))
+                yield from doubts_of_edge(_edge(sources[0]), *pairs)
+            if MASKS not in sources[0].options:
+                yield from doubts_of_masks(first.path, first.count)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ids:
@@ -125,6 +157,7 @@ class _Ids:
     position: int  # of the first id, in bytes
     count: int
     is_told: bool  # a header says the type
+    mask: MaskFile
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         place = self.position + start * self.dtype.itemsize
@@ -135,10 +168,23 @@ class _Ids:
         ids = self.read(0, min(self.count, _LOOKED_AT))
         pairs = ids[: len(ids) // 2 * 2].reshape(-1, 2)
         larger = None if self.is_told or len(pairs) <= 8 else _LARGER.get(self.dtype.itemsize)
-        if larger and not pairs[:, 1].any() and pairs[:, 0].any():
+        if larger and are_halves(pairs[:, 0], pairs[:, 1]):
             raise InputError(
-                f"every second id of {self.path} is 0, so its ids seem to have {larger[0]}; set "
-                f"records to {larger[1]}"
+                f"every second id of {self.path} is 0 or nearly so, so its ids seem to have "
+                f"{larger[0]}; set records to {larger[1]}"
+            )
+
+    def check_edge(self, edge: Edge) -> None:
+        """Raise an InputError if all of a file would be one document, since no token ends it."""
+        token, is_end = edge
+        starts = range(0, self.count, _AT_ONCE)
+        parts = (self.read(start, min(start + _AT_ONCE, self.count)) for start in starts)
+        if self.count and token is not None and not any((part == token).any() for part in parts):
+            raise InputError(
+                f"{self.path} has {self.count:,} ids, but none is {token}, with which documents "
+                f"should {'end' if is_end else 'start'}; name the token that they do "
+                f"{'end' if is_end else 'start'} with, or --set {ENDS[0]}={ONE} if it is one "
+                "document"
             )
 
 
@@ -168,14 +214,18 @@ def _open(source: Source) -> Iterator[_Ids]:
             raise _broken(
                 path, f"{stated} {found.itemsize} bytes, but it has {size - position:,} bytes"
             )
-        yield _Ids(
-            path=path,
-            file=file,
-            dtype=found,
-            position=position,
-            count=(size - position) // found.itemsize,
-            is_told=dtype is not None,
-        )
+        count = (size - position) // found.itemsize
+        mask = mask_of(path, source.options[MASKS]) if MASKS in source.options else ""
+        with open_mask(mask, count, path) as opened:
+            yield _Ids(
+                path=path,
+                file=file,
+                dtype=found,
+                position=position,
+                count=count,
+                is_told=dtype is not None,
+                mask=opened,
+            )
 
 
 def _told(file: Any, head: bytes, size: int, path: str) -> tuple[np.dtype[Any] | None, int, int]:
@@ -210,9 +260,6 @@ def _broken(path: str, cause: str) -> InputError:
     )
 
 
-Edge = tuple[int, bool]  # the token between documents, and whether it ends one, or starts one
-
-
 def _edge(source: Source) -> Edge:
     given = [(name, source.options[name]) for name in ENDS if name in source.options]
     if len(given) != 1:
@@ -221,7 +268,7 @@ def _edge(source: Source) -> Edge:
             "document_end=eos (or an id), or which starts one, --set document_start=bos"
         )
     ((name, value),) = given
-    return int(value), name == ENDS[0]
+    return None if value == ONE else int(value), name == ENDS[0]
 
 
 class _Found(NamedTuple):
@@ -248,7 +295,7 @@ def _documents(ids: _Ids, edge: Edge, piece: Piece, wanted: Wanted) -> Iterator[
     while place < ids.count and (first >= 0 or place + is_end < limit):
         new = ids.read(place, min(place + at_once, ids.count))
         base, place = place, place + len(new)
-        starts = base + np.flatnonzero(new == token) + is_end
+        starts = base + np.flatnonzero(False if token is None else new == token) + is_end
         starts = starts[(starts > max(first, begin - 1)) & (starts < ids.count)]
         if first < 0:
             if not len(starts):

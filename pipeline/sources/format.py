@@ -89,9 +89,14 @@ class Format(Protocol):
         """Return the kind of a file that is read with these options."""
         return self.kind
 
-    def beside(self, path: str) -> tuple[str, ...]:
+    def beside(self, path: str, options: Mapping[str, str]) -> tuple[str, ...]:
         """Return the other files of a source that is more than one file."""
         return ()
+
+    def doubts(self, sources: Sequence[Source]) -> Iterator[str]:
+        """Yield what may be wrong with how the sources of an input are read, although they can
+        be."""
+        return iter(())
 
     def schema(self, source: Source) -> Any:
         """Return the Arrow schema of the columns; None if records may differ."""

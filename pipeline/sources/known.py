@@ -15,6 +15,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.arrayrecords import ArrayRecords
 from dataprep.pipeline.sources.arrow import Arrow
 from dataprep.pipeline.sources.csv import Csv
+from dataprep.pipeline.sources.datatrove import Datatrove
 from dataprep.pipeline.sources.flat import FlatTokens
 from dataprep.pipeline.sources.format import Format
 from dataprep.pipeline.sources.json.formats import Json, Jsonl
@@ -37,6 +38,7 @@ _ALL: tuple[Format, ...] = (
     Npy(),
     ArrayRecords(),
     Megatron(),
+    Datatrove(),
     FlatTokens(),
     Mds(),
     WebDataset(),

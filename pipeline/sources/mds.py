@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.guards.opening import open_regular, read_bounded
 from dataprep.pipeline.ragged import HeldBy, offsets_of
 from dataprep.pipeline.sources.blobs import DecodedBlobs, blob_batches, check_known
@@ -44,6 +44,7 @@ from dataprep.pipeline.storage.foreign.megatron_read import read_exactly
 from dataprep.pipeline.types import Piece, Records, Source
 
 _READ_BYTES = 4 << 20
+_JOINED = 3  # folders above a shard, of which one may have the index of joined datasets
 
 
 class Mds(Format):
@@ -166,7 +167,10 @@ def _decode(
         if encoding == "bytes" and ids is not None and held_by(column.name):
             columns[column.name] = [_ids(value, ids) for value in values]
             continue
-        lists = number_lists(values, encoding) if held_by(column.name) else None
+        try:
+            lists = number_lists(values, encoding) if held_by(column.name) else None
+        except ValueError as error:  # nobody can read a value of it
+            raise InputError(f"column {column.name!r} of {path} {error}; leave it out") from None
         if lists is not None:
             columns[column.name] = lists
             continue
@@ -193,14 +197,30 @@ def _ids(value: bytes, dtype: np.dtype[Any]) -> Any:
 
 
 def is_mds(folder: str) -> bool:
-    """Return whether a folder has an index of MDS."""
+    """Return whether a folder has an index of MDS, be it damaged; shards tell that it is one."""
     path = os.path.join(folder, INDEX)
     if not os.path.isfile(path):
         return False
     try:
         return bool(_shards(path))
     except InputError:
-        return False
+        with naming(folder):
+            return any(map(_is_shard, os.listdir(folder)))
+
+
+def refuse_unlisted(folder: str, names: Iterable[str]) -> None:
+    """Raise an InputError for shards in a folder without an index, which says how many they are."""
+    for name in sorted(filter(_is_shard, names)):
+        raise InputError(
+            f"{os.path.join(folder, name)} is a shard of MDS, but {folder} has no {INDEX} that "
+            "lists it, so nothing says whether all are there; copy that too, or name the files: "
+            f"{os.path.join(folder, '*.mds')}"
+        )
+
+
+def _is_shard(name: str) -> bool:
+    stem, ending = os.path.splitext(name.lower())
+    return Mds.endings[0] in (ending, os.path.splitext(stem)[1])
 
 
 def mds_files(folder: str) -> list[str]:
@@ -218,32 +238,55 @@ def mds_files(folder: str) -> list[str]:
 
 
 def check_shards(sources: Iterable[Source]) -> None:
-    """Raise an InputError for a shard whose size or hash is not what the index of its folder says.
-
-    One that no index lists is not checked.
+    """Raise an InputError for a shard that is not what an index says: that of its folder, or of one
+    above, if several datasets were joined. One that no index lists is not checked.
     """
-    listed: dict[str, Mapping[str, Any]] = {}  # by folder
+    listed = lru_cache(maxsize=None)(_files_in)
     for source in sources:
-        folder, name = os.path.split(source.path)
         if source.kind != Mds.kind:
             continue
-        if folder not in listed:
-            listed[folder] = _files_in(folder) if is_mds(folder) else {}
-        entry = listed[folder].get(name)
-        if entry is not None and entry.get("bytes") != source.num_bytes:
-            raise _broken(
-                source.path,
-                f"it has {source.num_bytes:,} bytes, but {INDEX} says {entry.get('bytes')}",
-            )
-        for kind, digest in ((entry or {}).get("hashes") or {}).items():
-            if _hash(source.path, str(kind)) != digest:
-                raise _broken(source.path, f"its {kind} is not that of {INDEX}")
+        folder, name = os.path.split(source.path)
+        for _ in range(_JOINED):
+            if name in listed(folder):
+                _check_shard(source, *listed(folder)[name])
+                break
+            folder, above = os.path.split(folder)
+            name = os.path.join(above, name)
 
 
-def _files_in(folder: str) -> dict[str, Any]:
+def _check_shard(source: Source, shard: Mapping[str, Any], file: Mapping[str, Any]) -> None:
+    if file.get("bytes") != source.num_bytes:
+        told = f"it has {source.num_bytes:,} bytes, but {INDEX} says {file.get('bytes')}"
+        raise _broken(source.path, told)
+    for kind, digest in (file.get("hashes") or {}).items():
+        if _hash(source.path, str(kind)) != digest:
+            raise _broken(source.path, f"its {kind} is not that of {INDEX}")
+    if source.compression:  # it would be decompressed as a whole
+        return
+    with _open(source) as opened:
+        head = opened.head
+    own = {
+        "samples": head.num_samples,
+        "column_names": [column.name for column in head.columns],
+        "column_encodings": [column.encoding for column in head.columns],
+    }
+    for key, value in own.items():
+        if shard.get(key, value) != value:
+            told = f"its {key} are {value}, but {INDEX} says {short(str(shard[key]))}"
+            raise _broken(source.path, told)
+
+
+def _files_in(folder: str) -> dict[str, tuple[Any, Any]]:
+    """Return the files that the index of a folder lists, by name, each with its shard."""
+    if not is_mds(folder):
+        return {}
     shards = _shards(os.path.join(folder, INDEX))
-    files = [shard.get(name) for shard in shards for name in ("raw_data", "zip_data")]
-    return {str(file.get("basename")): file for file in files if isinstance(file, dict)}
+    pairs = [(shard, shard.get(name)) for shard in shards for name in ("raw_data", "zip_data")]
+    return {
+        os.path.normpath(str(file.get("basename"))): (shard, file)
+        for shard, file in pairs
+        if isinstance(file, dict)
+    }
 
 
 def _shards(path: str) -> list[dict[str, Any]]:
@@ -256,7 +299,10 @@ def _shards(path: str) -> list[dict[str, Any]]:
             return list(shards)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise InputError(f"{path} is no index of MDS, version 2")
+    raise InputError(
+        f"{path} is no index of MDS, version 2: it is damaged, cut off or something else; copy it "
+        f"again, or name the shards: {os.path.join(os.path.dirname(path), '*.mds')}"
+    )
 
 
 def _name(file: Any, path: str) -> str:

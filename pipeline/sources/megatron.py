@@ -7,7 +7,7 @@ A record is a document, of one sequence or several; with `records: sequences`, e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,19 +16,17 @@ from typing import Any
 import numpy as np
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.ragged import IntegerLists, offsets_of
-from dataprep.pipeline.sources.batches import empty_batch, too_long_batch
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blobs import TOKENS, check_known
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.keys import Keys
-from dataprep.pipeline.sources.tables import cut_rows
-from dataprep.pipeline.sources.token_files import id_records, open_ids, read_ids
+from dataprep.pipeline.sources.token_files import IdFile, document_batches, open_ids
 from dataprep.pipeline.storage.foreign.megatron_read import MegatronIndex, read_index
 from dataprep.pipeline.types import Offsets, Piece, Records, Source
 
 IDX, BIN = ".idx", ".bin"
 SEQUENCES = "sequences"
-_AT_ONCE = 1 << 16  # documents whose places are read together
 
 
 def pair_of(path: str) -> tuple[str, str]:
@@ -52,36 +50,20 @@ class Megatron(Format):
     has_offsets = True
     options = MappingProxyType({"records": (SEQUENCES,)})
 
-    def beside(self, path: str) -> tuple[str, ...]:
+    def beside(self, path: str, options: Mapping[str, str]) -> tuple[str, ...]:
         return tuple(other for other in pair_of(path) if other != path)
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         check_known(keys, [TOKENS], source.path)
         with _open(source) as opened:
             ends = np.cumsum(opened.check()) * opened.index.dtype.itemsize
-        cuts: list[Cut] = []
-        start = done = 0
-        while start < len(ends) or not cuts:
-            stop = int(np.searchsorted(ends, done + target_bytes, side="right"))
-            stop = min(max(stop, start + 1), len(ends))
-            last = int(ends[stop - 1]) if len(ends) else 0
-            cuts.append(Cut(start=start, stop=stop, num_bytes=last - done, first_line=start))
-            start, done = stop, last
-        return cuts
+        return cuts.at_ends(ends, target_bytes)
 
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
-        num_lines = piece.stop - piece.start
-        line = min(wanted.from_line, num_lines)
         with _open(source) as opened:
             if opened.count < piece.stop:
                 raise _broken(opened.idx, f"document {piece.stop} no longer exists")
-            yield empty_batch(next_line=line)
-            while line < num_lines:
-                first = piece.start + line
-                stop = min(first + _AT_ONCE, piece.stop)
-                yield from opened.batches(first, stop, line, wanted)
-                line += stop - first
-        yield empty_batch(next_line=line)
+            yield from document_batches(piece, wanted, opened.batches)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         return piece.stop - piece.start
@@ -147,19 +129,9 @@ class _Pair:
             raise _broken(self.idx, "its documents do not ascend")
         lengths = self._array("lengths", first, last)
         offsets = offsets_of(lengths)[sequences - first]
-        item = self.index.dtype.itemsize
         begin = int(self._array("places", first, first + 1)[0]) if first < last else 0
-        sizes = np.diff(offsets) * item
-        for a, b in cut_rows(sizes.astype(np.float64), wanted):
-            size = int(sizes[a:b].sum())
-            if sizes[a] > wanted.max_record_bytes:
-                yield too_long_batch(line + a, size, wanted.max_record_bytes)
-                continue
-            place = begin + int(offsets[a]) * item
-            ids = read_ids(self.bin_file, self.index.dtype, place, size // item, self.bin)
-            own = offsets[a : b + 1] - offsets[a]
-            places = begin + offsets[a:b] * item
-            yield id_records(IntegerLists(ids, own), places, line=line + a, num_bytes=size)
+        ids = IdFile(path=self.bin, file=self.bin_file, dtype=self.index.dtype, position=begin)
+        yield from ids.batches(offsets, line, wanted)
 
 
 @contextmanager

@@ -133,6 +133,15 @@ def open_file(path: str) -> Any:
         return _UrlFile(path) if is_url(path) else open_regular(path)
 
 
+def is_there(path: str) -> bool:
+    """Return whether something has this name, be it readable or not."""
+    if not is_url(path):
+        return os.path.lexists(path)
+    with naming(path):
+        filesystem, place = filesystem_of(path)
+        return bool(filesystem.exists(place))
+
+
 class _UrlFile(io.RawIOBase):
     """A file behind a URL; holds its filesystem, because an archive is closed without it."""
 

@@ -27,3 +27,17 @@ configs:
 
     open_dataset("DIR")[0]      # NumPy arrays of one document, or of one packed row
 """
+EXPORT_TEXT = """\
+---
+configs:
+- config_name: dataprep
+  data_files: "(files of {format}, which datasets cannot load; export the dataset to hf for that)"
+---
+
+# A dataset for {format}
+
+{records:,} records, {tokens:,} tokens, exported by dataprep. `manifest.json` has the hash of every
+file and the fingerprint of the dataset that they were made from.
+
+    dataprep verify DIR         check every byte of it
+"""

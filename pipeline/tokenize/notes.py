@@ -21,6 +21,7 @@ from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
 from dataprep.pipeline.sources import Keys, format_of, read_source
 from dataprep.pipeline.storage.entries import TextSource
+from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.types import ABSENT, Source
 
@@ -34,6 +35,10 @@ MASK_KEYS = {  # as datasets of token ids call them: the setting that reads them
     "attention_mask": "attention_mask",
     "seq_lengths": "lengths",
 }
+# Of tokens that are no text, or of one side: ids alone do not have them.
+LOST_KEYS = frozenset(
+    kind.array for kind in MASKS.values() if kind.name != "loss" and not kind.is_weight
+)
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
@@ -45,6 +50,7 @@ def notes_of(plan: TokenizePlan) -> list[str]:
         *_on_chats(plan),
         *_on_token_ids(plan),
         *_on_unread_masks(plan),
+        *_on_doubts(plan),
         *_on_codes(plan),
         *_on_unread_codes(plan),
     ]
@@ -156,13 +162,26 @@ def _on_unread_masks(plan: TokenizePlan) -> Iterator[str]:
         if ids is None:
             continue
         has_loss = ids.labels or ids.loss_mask
-        for key in sorted(_keys_there(source, frozenset(MASK_KEYS) - {ids.tokens})):
-            setting = MASK_KEYS[key]
-            if not getattr(ids, setting) and not (has_loss and setting in ("labels", "loss_mask")):
+        path = plan.config.inputs[i].path
+        for key in sorted(_keys_there(source, (LOST_KEYS | {*MASK_KEYS}) - {ids.tokens})):
+            setting = MASK_KEYS.get(key, "")
+            is_told = has_loss and setting in ("labels", "loss_mask")
+            if not setting:
+                yield f"{path} has {key!r}, which is lost: ids come in as text alone"
+            elif not getattr(ids, setting) and not is_told:
                 yield (
-                    f"{plan.config.inputs[i].path} has {key!r}, which is not read; if it is what "
-                    f"its name says: --set pretokenized.{setting}={key}"
+                    f"{path} has {key!r}, which is not read; if it is what its name says: "
+                    f"--set pretokenized.{setting}={key}"
                 )
+
+
+def _on_doubts(plan: TokenizePlan) -> Iterator[str]:
+    """Say what the formats of the inputs find strange."""
+    found: dict[tuple[int, str], list[Source]] = {}
+    for source, i in zip(plan.sources, plan.inputs, strict=True):
+        found.setdefault((i, source.kind), []).append(source)
+    for (_, kind), sources in found.items():
+        yield from format_of(kind).doubts(sources)
 
 
 def _keys_there(source: Source, maybe: frozenset[str]) -> frozenset[str]:

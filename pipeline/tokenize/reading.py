@@ -42,7 +42,9 @@ def _settled(source: Source, files: TokenizerFiles) -> Source:
     ids = {"bos": files.bos_id, "eos": files.eos_id}
     options = dict(source.options)
     for name in ("document_end", "document_start"):
-        said = options.get(name, "0")
+        said = options.get(name, "none")
+        if said == "none":
+            continue
         if said not in ids:
             if int(said) >= files.vocab_size:
                 raise ConfigError(

@@ -279,3 +279,22 @@ def test_an_input_of_ids_has_no_objective(tmp_path: Path, tokenizer: Path) -> No
     )
     with pytest.raises(ConfigError, match=r"objective|fim"):
         plan_of(config, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "reason"),
+    [
+        ([1, 2], "has lengths of 3 tokens in all, but 'ids' has 2"),
+        ([2, 0], "has 0 at position 1; documents have 1 token or more"),
+        ([3, -1], "has 3 at position 0"),
+        # In 64 bits they add up to 2.
+        ([1 << 62, 1 << 62, 1 << 62, 1 << 62, 2], "has 4611686018427387904 at position 0"),
+    ],
+)
+def test_lengths_that_no_document_has_are_refused(
+    lengths: list[int], reason: str, tmp_path: Path, tokenizer: Path
+) -> None:
+    record = {"ids": [100, 101], "n": lengths}
+    keys = {"tokens": "ids", "lengths": "n"}
+    with pytest.raises(InputError, match=reason):
+        documents_of(tmp_path, tokenizer, [record], pretokenized=keys)

@@ -120,7 +120,7 @@ def test_another_format_or_dataset_is_a_conflict_until_it_is_overwritten(
     (out / "data" / "own.txt").unlink()
     export_here(out, home.masked, "mds", overwrite=True)
     assert sorted(path.name for path in out.iterdir()) == [
-        *("index.json", "manifest.json", "shard.00000.mds"),
+        *("README.md", "index.json", "manifest.json", "shard.00000.mds"),
     ]
 
 
@@ -163,6 +163,22 @@ def test_damaged_input_is_refused(home: Home, tmp_path: Path) -> None:
         export_here(tmp_path / "out", copy, "olmo", shard_bytes=SMALL)
 
 
+@pytest.mark.parametrize("to", list(EXPORTS))
+def test_load_dataset_gives_records_or_an_error_and_never_the_manifest(
+    home: Home, tmp_path: Path, to: str
+) -> None:
+    from datasets import load_dataset
+
+    folder = home.plain if "tokenized" in EXPORTS[to].kinds else home.packed
+    outcome = export_here(tmp_path / "out", folder, to, **NEEDS.get(to, {}))
+    if to in ("hf", "megatron-bridge"):
+        found = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+        assert found["train"].num_rows == manifest_of(outcome).counts["records"]
+        return
+    with pytest.raises(FileNotFoundError, match=f"files of {to}, which datasets cannot load"):
+        load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+
+
 def test_a_generation_is_exported(tmp_path: Path) -> None:
     sources = [
         write_lines(tmp_path / f"{n}.jsonl", [{"text": f"{n} {i}"} for i in range(20)])
@@ -198,6 +214,18 @@ def test_documents_without_an_end_are_told(tmp_path: Path) -> None:
         "5 documents of 5 do not end with EOS, by which megatron tells documents apart; tokenize "
         "with --add-eos"
     )
+
+
+def test_ends_that_the_trainer_will_not_add_are_told(tmp_path: Path) -> None:
+    """xlstm-jax adds EOS to what is shorter than a piece."""
+    source = str(write_lines(tmp_path / "a.jsonl", [{"text": "abcd"}, {"text": "abc"}]))
+    values = {"inputs": [source], "tokenizer": "bytes", "add_bos": False}
+    tokenize_here(tmp_path / "in", **values)
+    outcome = export_here(tmp_path / "out", tmp_path / "in", "xlstm", max_length=4)
+    (note,) = outcome.found.notes
+    assert note.startswith("the EOS of 1 document is lost: ")
+    counts = manifest_of(outcome).counts
+    assert (counts["ends_cut"], counts["ends_lost"]) == (2, 1)
 
 
 def test_the_command_says_how_to_train(home: Home, tmp_path: Path, run_cli: RunCli) -> None:

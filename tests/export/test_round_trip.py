@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dataprep.loaders import open_dataset
+from dataprep.pipeline.errors import CorruptError, DataprepError
+from dataprep.pipeline.storage.manifest import MARK
 from support.exporting import Home, export_here
 from support.inprocess import tokenize_here
 
@@ -41,6 +43,7 @@ def imported(folder: Path, pattern: str = "", **config: Any) -> list[list[Any]]:
         ("olmo", {}, "/shards/*.npy", FLAT),
         ("nanogpt", {}, "/*.bin", FLAT),
         ("nanogpt", {"header": "llm.c"}, "/*.bin", {**FLAT, "records": None}),
+        ("datatrove", {}, "", {"pretokenized": "tokens"}),
         ("mds", {}, "", {"pretokenized": "tokens"}),
         ("hf", {}, "", {"pretokenized": "input_ids"}),
     ],
@@ -56,10 +59,17 @@ def test_documents_come_back(
     assert [loss[1:] for _, loss in found] == [loss[1:] for _, loss in expected]
 
 
-@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
+@pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS), ("datatrove", OF_MDS)])
 def test_masks_come_back(home: Home, tmp_path: Path, to: Any, keys: dict[str, str]) -> None:
     export_here(tmp_path / to, home.masked, to=to)
     assert imported(tmp_path / to, pretokenized=keys) == documents_in(home.masked)
+
+
+def test_masks_of_flat_files_come_back(home: Home, tmp_path: Path) -> None:
+    export_here(tmp_path / "olmo", home.masked, to="olmo", shard_bytes=1 << 16)
+    assert len(list((tmp_path / "olmo" / "masks").iterdir())) > 1
+    how = {**FLAT, "loss_masks": "shards=masks"}
+    assert imported(tmp_path / "olmo", "/shards/*.npy", **how) == documents_in(home.masked)
 
 
 @pytest.mark.parametrize(("to", "keys"), [("hf", OF_HF), ("mds", OF_MDS)])
@@ -76,3 +86,36 @@ def test_rows_come_back_as_their_documents(
             own = row["segment_ids"] == number
             expected.append([row[name][own].tolist() for name in ARRAYS])
     assert found == expected
+
+
+HOW_READ: dict[str, tuple[str, dict[str, Any]]] = {
+    "olmo": ("/shards/*.npy", {**FLAT, "loss_masks": "shards=masks"}),
+    "datatrove": ("", {"pretokenized": OF_MDS}),
+    "mds": ("", {"pretokenized": OF_MDS}),
+    "hf": ("", {"pretokenized": OF_HF}),
+}
+
+
+@pytest.mark.parametrize("to", HOW_READ)
+def test_an_export_that_is_damaged_does_not_come_in(home: Home, tmp_path: Path, to: str) -> None:
+    """Not even where its format would not tell: a flipped bit, a document cut off, a file gone."""
+    pattern, config = HOW_READ[to]
+    out = tmp_path / to
+    export_here(out, home.masked, to=to, shard_bytes=1 << 16)
+    files = [path for path in sorted(out.rglob("*")) if path.suffix not in ("", ".md", ".json")]
+    assert len(files) > 1
+    for path in (files[0], files[-1]):
+        whole = path.read_bytes()
+        flipped = bytearray(whole)
+        flipped[-1] ^= 1
+        for damaged in (bytes(flipped), whole[:-2], whole + b"\0\0", None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            if not pattern or damaged is not None:
+                with pytest.raises(DataprepError, match=path.stem):
+                    imported(out, pattern, **config)
+            path.write_bytes(whole)
+    (out / "manifest.json").unlink()
+    (out / ".work").mkdir()
+    (out / ".work" / MARK).touch()  # as it is while files are moved to their places
+    with pytest.raises(CorruptError, match="unfinished"):
+        imported(out, pattern, **config)

@@ -19,7 +19,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Iterato
 
 @pytest.fixture(scope="session")
 def jobs(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> Mapping[str, Job]:
-    """By command: tokenize, pack, encode; a dozen shards each."""
+    """By command: tokenize, pack, encode, export; a dozen shards each."""
     return make_jobs(tmp_path_factory.mktemp("jobs"), server)
 
 

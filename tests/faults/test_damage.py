@@ -23,7 +23,25 @@ from support.losses import record_job
 from support.straced import needs_strace
 from support.trees import tree
 
-COMMANDS = ("tokenize", "pack", "encode")
+COMMANDS = ("tokenize", "pack", "encode", "export")
+STEPS = (
+    ("tokenize", "pack"),
+    ("tokenize", "export"),
+    ("encode", "tokenize"),
+    ("export", "tokenize"),
+)
+
+
+def following_of(step: str, made: Path, then: str) -> list[str | Path]:
+    """The command that reads what another made."""
+    ids = ("--pretokenized", "tokens", "--set", "pretokenized.loss_mask=loss_mask")
+    words: dict[tuple[str, str], tuple[str, ...]] = {
+        ("tokenize", "pack"): ("--seq-len", "128"),
+        ("tokenize", "export"): ("--to", "datatrove"),
+        ("encode", "tokenize"): ("--tokenizer", "bytes", "--fields", "text,[vision]"),
+        ("export", "tokenize"): ("--tokenizer", "bytes", *ids),
+    }
+    return [then, made, *words[step, then]]
 
 
 @pytest.fixture
@@ -102,21 +120,19 @@ def test_15_a_foreign_file_is_found(copied: Callable[[str], Path], place: str) -
             verify(copy)
 
 
-@pytest.mark.parametrize("step", ["tokenize", "encode"])
+@pytest.mark.parametrize(("step", "then"), STEPS)
 def test_14_damage_does_not_go_on_into_the_next_step(
     server: ForkServer,
     small_jobs: Mapping[str, Job],
     copied: Callable[[str], Path],
     tmp_path: Path,
     step: str,
+    then: str,
 ) -> None:
-    """A flipped bit of what pack or tokenize reads: exit 5 (or 3), or the same bytes."""
+    """A flipped bit of what pack, export or tokenize reads: exit 5 (or 3), or the same bytes."""
     rng = random.Random(3)
     copy = copied(step)
-    following = {
-        "tokenize": ["pack", copy, "--seq-len", "128"],
-        "encode": ["tokenize", copy, "--tokenizer", "bytes", "--fields", "text,[vision]"],
-    }[step]
+    following = following_of(step, copy, then)
     clean = tmp_path / "clean"
     server.check([*following, "--out", clean])
     expected = tree(clean)
@@ -140,21 +156,23 @@ def test_14_damage_does_not_go_on_into_the_next_step(
     assert 5 in ends or 3 in ends
 
 
-@pytest.mark.parametrize("step", ["tokenize", "encode"])
+@pytest.mark.parametrize(("step", "then"), STEPS)
 @pytest.mark.parametrize("change", ["deleted", "copied"])
 def test_15_a_missing_or_extra_shard_does_not_change_the_next_step(
-    server: ForkServer, copied: Callable[[str], Path], tmp_path: Path, step: str, change: str
+    server: ForkServer,
+    copied: Callable[[str], Path],
+    tmp_path: Path,
+    step: str,
+    then: str,
+    change: str,
 ) -> None:
     copy = copied(step)
-    shard = sorted((copy / "shards").iterdir())[1]
+    shard = sorted((copy / "shards").iterdir())[0]
     if change == "deleted":
         shard.unlink()
     else:
         shutil.copy(shard, shard.with_name(f"a{shard.name}"))
-    following = {
-        "tokenize": ["pack", copy, "--seq-len", "128"],
-        "encode": ["tokenize", copy, "--tokenizer", "bytes", "--fields", "text,[vision]"],
-    }[step]
+    following = following_of(step, copy, then)
     ended = server.run([*following, "--out", tmp_path / "out"])
     assert ended.code in (3, 5) or (change, step) == ("copied", "tokenize"), ended.stderr
     assert ended.is_clean, ended.stderr

@@ -19,7 +19,7 @@ from support.installed import COMMAND
 from support.jobs import Job
 from support.straced import CALLS, inject, needs_strace
 
-COMMANDS = ("tokenize", "pack", "encode")
+COMMANDS = ("tokenize", "pack", "encode", "export")
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting needs root"
 )

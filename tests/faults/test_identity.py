@@ -20,7 +20,7 @@ from support.jobs import Job, wait_for_work
 from support.modules import FOLDERS, modules_of
 from support.trees import tree
 
-COMMANDS = ("tokenize", "pack", "encode")
+COMMANDS = ("tokenize", "pack", "encode", "export")
 
 
 def names_in(path: Path) -> set[str]:
@@ -92,6 +92,8 @@ CHANGES = {
     ("pack", "--seed=1"): "seed",
     ("pack", "--strategy=first_fit"): "strategy",
     ("pack", "--shard-rows=90"): "shard_rows",
+    ("export", "--to=megatron"): "to",
+    ("export", "--shard-bytes=70000"): "shard_bytes",
     ("encode", "--shard-records=5"): "shard_records",
     ("encode", "--set=settings.size=64"): "size",
     ("encode", "--into=codes"): "into",

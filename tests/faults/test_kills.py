@@ -17,7 +17,7 @@ from support.losses import record_job
 from support.power import state_after, write_world
 from support.straced import CALLS, needs_strace
 
-COMMANDS = ("tokenize", "pack", "encode")
+COMMANDS = ("tokenize", "pack", "encode", "export")
 
 
 def check(seen: Kills, mid_run: int) -> None:

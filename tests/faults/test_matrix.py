@@ -6,15 +6,13 @@ own names (`test_7_…`); the table adds those of other folders.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import defaultdict
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from support.forks import TESTS
+from support.named import exists, names_in_file
 
 FAULTS = {
     1: "SIGKILL of the parent",
@@ -97,13 +95,6 @@ ELSEWHERE = {
 }
 
 
-@cache
-def names_in_file(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    return frozenset(name for name in found if name.startswith("test_"))
-
-
 def rows_of(name: str) -> list[int]:
     """
     >>> rows_of("test_7_a_full_disk"), rows_of("test_23_28_29_lines"), rows_of("test_20_to_22_x")
@@ -139,5 +130,4 @@ def test_the_tests_of_the_table_exist() -> None:
     for row, tests in named_by_row().items():
         assert row in FAULTS
         for test in tests:
-            path, _, name = test.partition("::")
-            assert name in names_in_file(TESTS / path), test
+            assert exists(test), test

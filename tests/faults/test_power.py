@@ -16,7 +16,7 @@ from support.recorded import record, record_command
 from support.straced import needs_strace
 
 pytestmark = needs_strace
-COMMANDS = ("tokenize", "pack", "encode")
+COMMANDS = ("tokenize", "pack", "encode", "export")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

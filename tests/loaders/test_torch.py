@@ -82,6 +82,16 @@ def test_a_state_goes_on_after_any_item(packed: Packed, kind: str) -> None:
         made(kind, packed.folder).load_state_dict({"step": 3})
 
 
+@pytest.mark.parametrize("kind", ["batches", "rows"])
+def test_a_state_between_two_epochs_is_of_the_one_that_comes(packed: Packed, kind: str) -> None:
+    data = made(kind, packed.folder)
+    tokens(data)
+    data.set_epoch(1)
+    again = made(kind, packed.folder)
+    again.load_state_dict(json.loads(json.dumps(data.state_dict())))
+    assert tokens(again) == tokens(data) != []
+
+
 class Worker:
     """What torch says to a dataset in a worker."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from dataprep.pipeline.sources import (
     changed_sources,
     count_records,
     find_sources,
+    format_of,
     lines_before,
     read_piece,
     split_source,
@@ -38,6 +40,7 @@ from support.foreign import (
     mds_array,
     mds_shard,
     write_array_record,
+    write_datatrove,
     write_megatron,
 )
 from support.inprocess import tokenize_here
@@ -119,7 +122,18 @@ def _mds_zstd(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]
     return folder / "shard.mds.zstd", {"records": "tokens_int64"}
 
 
-@pytest.mark.parametrize("write", [_array_record, _grouped, _megatron, _sequences, _mds, _mds_zstd])
+def _datatrove(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    return write_datatrove(folder / "a.ds", documents), {}
+
+
+def _wide_datatrove(folder: Path, documents: Documents) -> tuple[Path, dict[str, str]]:
+    return write_datatrove(folder / "a.ds", documents, "<u4"), {}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [_array_record, _grouped, _megatron, _sequences, _mds, _mds_zstd, _datatrove, _wide_datatrove],
+)
 @settings(max_examples=12, deadline=None)
 @given(
     documents=st.lists(st.lists(st.integers(0, 60_000), max_size=7), max_size=9),
@@ -154,8 +168,114 @@ def test_flat_files_are_cut_at_a_token(
     with TemporaryDirectory() as folder:
         path = Path(folder) / "part.npy"
         path.write_bytes(np.array(ids, "<u2").tobytes() or b"")
-        options = {name: "0", "records": "tokens_uint16"}
+        options = {name: "0" if 0 in ids else "none", "records": "tokens_uint16"}
         assert ids_of(read_all(path, target=target, batch=batch, **options)) == expected
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    documents=st.lists(st.lists(st.integers(1, 9), max_size=5), min_size=1, max_size=9),
+    form=st.sampled_from(["datatrove", "flat"]),
+    target=st.sampled_from([1, 6, 1 << 20]),
+    batch=st.sampled_from([1, 10, 1 << 20]),
+    data=st.data(),
+)
+def test_masks_in_files_of_their_own_are_those_of_their_tokens(
+    documents: Documents, form: str, target: int, batch: int, data: st.DataObject
+) -> None:
+    documents = [[*ids, 0] for ids in documents]
+    flags = [[data.draw(st.integers(0, 1)) for _ in ids] for ids in documents]
+    options: dict[str, str] = {}
+    with TemporaryDirectory() as folder:
+        if form == "flat":
+            path, mask = Path(folder) / "shards.npy", Path(folder) / "masks.npy"
+            path.write_bytes(np.array([i for ids in documents for i in ids], "<u2").tobytes())
+            options = {
+                "records": "tokens_uint16",
+                "document_end": "0",
+                "loss_masks": "shards=masks",
+            }
+        else:
+            path = write_datatrove(Path(folder) / "a.ds", documents)
+            mask = Path(folder) / "a.ds.loss"
+        mask.write_bytes(bytes(flag for each in flags for flag in each))
+        keys = Keys(needed=frozenset({"tokens", "loss_mask"}))
+        rows = read_all(path, keys=keys, target=target, batch=batch, **options)
+        assert (ids_of(rows), ids_of(rows, "loss_mask")) == (documents, flags)
+        (source,) = find_sources(str(path), options=options)
+        mask.write_bytes(mask.read_bytes()[:-1])
+        (cut_short,) = find_sources(str(path), options=options)
+        assert source.fingerprint != cut_short.fingerprint
+        with pytest.raises(InputError, match="one for each of the"):
+            read_all(path, keys=keys, **options)
+
+
+def test_a_mask_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shards.npy").write_bytes(b"\1\0\0\0")
+    options = {"records": "tokens_uint16", "document_end": "0", "loss_masks": "shards=masks"}
+    with pytest.raises(InputError, match=r"masks\.npy"):
+        read_all(tmp_path / "shards.npy", **options)
+    with pytest.raises(InputError, match=r"loss_masks ids=masks .* has none in it"):
+        read_all(tmp_path / "shards.npy", **{**options, "loss_masks": "ids=masks"})
+
+
+@pytest.mark.parametrize(
+    ("ids", "options", "doubt"),
+    [
+        ([5, 9, 0, 7, 0], {"document_end": "0"}, ""),
+        ([0, 5, 9, 0, 7], {"document_start": "0"}, ""),
+        ([0, 5, 9, 0, 7], {"document_end": "0"}, "begins with 0: .* Then document_start=0"),
+        ([5, 9, 0, 7, 8], {"document_end": "9"}, "ends with 8, not with 9: does another token"),
+        ([5, 9, 0, 7, 0], {"document_start": "0"}, "does not begin .* document_end=0 meant"),
+        ([5, 9, 0, 7, 8], {"document_start": "0"}, "does not begin with 0"),
+        ([5, 9, 0, 7, 8], {"document_end": "none"}, ""),
+    ],
+)
+def test_documents_that_end_strangely_are_told(
+    ids: list[int], options: dict[str, str], doubt: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(np.array(ids, "<u2").tobytes())
+    sources = find_sources(str(path), options={"records": "tokens_uint16", **options})
+    found = list(format_of("tokens").doubts(sources))
+    assert len(found) == bool(doubt)
+    assert all(re.search(doubt, each) for each in found), found
+
+
+@pytest.mark.parametrize("name", ["document_end", "document_start"])
+def test_a_token_at_which_no_document_ends_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(np.arange(1, 9, dtype="<u2").tobytes())
+    options = {"records": "tokens_uint16", name: "0"}
+    with pytest.raises(InputError, match=r"a\.bin has 8 ids, but none is 0.*document_end=none"):
+        read_all(path, **options)
+    options = {"records": "tokens_uint16", "document_end": "none"}
+    assert ids_of(read_all(path, **options)) == [[*range(1, 9)]]
+
+
+def test_masks_beside_flat_files_are_told_if_they_are_not_read(tmp_path: Path) -> None:
+    for name, size in (("token_ids_0.npy", 8), ("labels_mask_0.npy", 4), ("token_ids_1.npy", 8)):
+        (tmp_path / name).write_bytes(bytes(size))
+    options = {"records": "tokens_uint16", "document_end": "0"}
+    sources = find_sources(str(tmp_path / "token_ids_0.npy"), options=options)
+    (note,) = format_of("tokens").doubts(sources)
+    assert "labels_mask_0.npy has a byte for each id" in note
+    assert "--set loss_masks=token_ids=labels_mask" in note
+    assert not list(
+        format_of("tokens").doubts(find_sources(str(tmp_path / "token_ids_1.npy"), options=options))
+    )
+
+
+def test_a_pair_of_megatron_behind_a_url_is_read_once(tmp_path: Path) -> None:
+    import fsspec
+
+    write_megatron(tmp_path / "a", [[[1, 2]], [[3]]])
+    store = fsspec.filesystem("memory")
+    for name in ("a.idx", "a.bin"):
+        store.pipe(f"/pairs/{name}", (tmp_path / name).read_bytes())
+    (source,) = find_sources("memory://pairs/*")
+    store.pipe("/pairs/a.bin", b"\1\0\2\0\4\0")
+    assert changed_sources([source], None) == [source]
 
 
 def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
@@ -190,6 +310,13 @@ def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
             {"records": "tokens_int32", "document_end": "9"},
             "seem to have eight bytes, not four; set records to tokens_int64",
         ),
+        (
+            "a.bin",
+            np.arange(60_000, 60_200, dtype="<u4").tobytes()
+            + np.arange(70_000, 70_200, dtype="<u4").tobytes(),
+            {"records": "tokens_uint16", "document_end": "1"},
+            "seem to have four bytes, not two",
+        ),
         ("a.bin", b"", {"records": "text", "document_end": "0"}, "is tokens, of which records may"),
         ("a.idx", b"", {}, "a.bin"),
         ("a.arecord", b"", {}, "as ArrayRecord"),
@@ -212,7 +339,7 @@ def test_files_that_are_no_such_are_refused(
 DOCUMENTS = [[5, 9, 2], [7] * 300, [1, 2]]
 
 
-@pytest.mark.parametrize("write", [_array_record, _megatron, _mds, _mds_zstd])
+@pytest.mark.parametrize("write", [_array_record, _megatron, _mds, _mds_zstd, _datatrove])
 def test_a_file_that_was_cut_off_is_refused(write: Write, tmp_path: Path) -> None:
     path, options = write(tmp_path, DOCUMENTS)
     whole = path.read_bytes()
@@ -471,6 +598,14 @@ def test_masks_that_are_not_read_are_told(
     assert [note.split("pretokenized.")[1] for note in told if "not read" in note] == notes
 
 
+def test_masks_that_ids_cannot_come_in_with_are_told(tmp_path: Path, tokenizer: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"ids": [100, 2], "vision_mask": [1, 0]}))
+    values = {"inputs": str(path), "tokenizer": str(tokenizer), "pretokenized": "ids"}
+    config = TokenizeConfig.model_validate({**values, "out": str(tmp_path / "out")})
+    assert any("has 'vision_mask', which" in note for note in notes_of(plan_of(config, tmp_path)))
+
+
 def test_texts_of_examples_have_fields(tmp_path: Path, tokenizer: Path) -> None:
     record = {"q": [b"ab"], "n": [3], "a": [b"c"]}
     path = write_array_record(tmp_path / "a.arrayrecord", [example_bytes(record)])
@@ -526,3 +661,69 @@ def test_an_end_that_the_tokenizer_lacks_is_told(tmp_path: Path) -> None:
     (tmp_path / "toy/tokenizer_config.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"the tokenizer names none; set --eos-token, or doc"):
         plan_of(config, tmp_path / "cache")
+
+
+def test_files_that_are_read_with_others_are_not_left_out(tmp_path: Path) -> None:
+    write_megatron(tmp_path / "a", [[[1]]])
+    write_datatrove(tmp_path / "b.ds", [[2]])
+    (tmp_path / "c.md").write_text("")
+    left_out: list[str] = []
+    assert len(find_sources(str(tmp_path), left_out=left_out)) == 2
+    assert left_out == ["c.md"]
+
+
+def test_a_folder_of_mds_without_a_right_index_is_refused(tmp_path: Path) -> None:
+    folder = mds_folder(tmp_path / "mds", hashes=False)
+    index = folder / "index.json"
+    whole = index.read_text()
+    for text in ("", whole[: len(whole) // 2], "{}", "[]", whole.replace('"mds"', '"jsonl"')):
+        index.write_text(text)
+        for place in (folder, tmp_path):
+            with pytest.raises(InputError, match=r"index\.json is no index of MDS.*\*\.mds"):
+                find_sources(str(place))
+    index.unlink()
+    for place in (folder, tmp_path):
+        with pytest.raises(InputError, match=r"shard\.00000\.mds .* has no index\.json.*\*\.mds"):
+            find_sources(str(place))
+    assert ids_of(read_all(folder / "*.mds")) == [[0, 5], [1, 5]]
+    (folder / "index.json").write_text('{"text": "some data"}')
+    for shard in folder.glob("*.mds"):
+        shard.unlink()
+    assert [s.kind for s in find_sources(str(folder))] == ["jsonl"]  # it is no index at all
+
+
+def test_an_index_of_other_shards_is_refused(tmp_path: Path) -> None:
+    folder = mds_folder(tmp_path / "mds", hashes=False)
+    index = json.loads((folder / "index.json").read_text())
+    wrong: list[dict[str, Any]] = [
+        {"samples": 2},
+        {"column_names": ["ids"]},
+        {"column_encodings": ["ndarray:int64"]},
+    ]
+    for change in wrong:
+        shards = [index["shards"][0], {**index["shards"][1], **change}]
+        (folder / "index.json").write_text(json.dumps({**index, "shards": shards}))
+        with pytest.raises(InputError, match=rf"00001\.mds.*its {next(iter(change))} are"):
+            find_sources(str(folder))
+
+
+def test_shards_that_an_index_above_lists_are_checked(tmp_path: Path) -> None:
+    """As `merge_index` of MosaicML streaming joins the folders of several writers."""
+    folder = mds_folder(tmp_path / "0")
+    index = json.loads((folder / "index.json").read_text())
+    for shard in index["shards"]:
+        shard["raw_data"]["basename"] = f"0/{shard['raw_data']['basename']}"
+    (folder / "index.json").unlink()
+    (tmp_path / "index.json").write_text(json.dumps(index))
+    assert ids_of(read_all(tmp_path)) == [[0, 5], [1, 5]]
+    shard = folder / "shard.00001.mds"
+    shard.write_bytes(shard.read_bytes()[:-1] + b"\1")
+    with pytest.raises(InputError, match="its sha1 is not that of"):
+        find_sources(str(tmp_path))
+
+
+def test_a_column_that_nobody_can_read_is_an_error_of_its_file(tmp_path: Path) -> None:
+    shard = mds_shard([[mds_array([1])]], {"tokens": "ndarray:complex64"})
+    (tmp_path / "a.mds").write_bytes(shard)
+    with pytest.raises(InputError, match=r"column 'tokens' of .*a\.mds has the encoding"):
+        read_all(tmp_path / "a.mds")

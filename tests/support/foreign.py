@@ -37,6 +37,14 @@ def write_megatron(
     return idx
 
 
+def write_datatrove(path: Path, documents: Sequence[Sequence[int]], dtype: str = "<u2") -> Path:
+    """A .ds with its .ds.index."""
+    path.write_bytes(np.array([i for ids in documents for i in ids], dtype).tobytes())
+    ends = np.cumsum([len(ids) for ids in documents]).astype("<u8")
+    path.with_name(f"{path.name}.index").write_bytes(ends.tobytes())
+    return path
+
+
 def mds_shard(samples: Sequence[Sequence[bytes]], columns: Mapping[str, str]) -> bytes:
     """The bytes of a shard; samples have the encoded values of their columns."""
     told = {

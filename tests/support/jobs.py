@@ -2,6 +2,7 @@
 
     tokenize    8 files                  9 shards, each of a task
     pack        its dataset              28 shards
+    export      the same dataset         9 shards of three files each
     encode      40 pictures, a table     15 shards, of the table several in one task
 
 Each takes a few tenths of a second, so that kills at random moments fall into the work.
@@ -93,6 +94,8 @@ def make_jobs(folder: Path, server: ForkServer, *, is_small: bool = False) -> di
             *("--shard-bytes", "65536", "--on-error", "quarantine", "--set", "keys=content"),
         ],
         "pack": ["pack", tokens, "--seq-len", "128", "--shard-rows", "400" if is_small else "120"],
+        # Three files a shard: of ids, ends and loss.
+        "export": ["export", tokens, "--to", "datatrove", "--shard-bytes", "65536"],
         "encode": ["encode", pictures, table, "--encoder", "patches", "--shard-records", "4"],
     }
     return {

@@ -1,0 +1,83 @@
+"""Datasets that `dataprep export` wrote, as inputs: checked against their manifest.
+
+    old/megatron/manifest.json     lists shards/documents-00000-of-00002.bin, .idx: bytes, xxh3-128
+
+Trainers' formats hardly tell that a file was cut off, and none that one is missing; the manifest
+does. Hashes are compared with the fingerprints, which are made of every input anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.fingerprint import PREFIX
+from dataprep.pipeline.sources.wholes import fingerprints_of
+from dataprep.pipeline.storage.kinds import AnyFile, files_of
+from dataprep.pipeline.storage.manifest import ExportedManifest, kind_of, read_manifest
+from dataprep.pipeline.types import Source
+
+EXPORTED, UNFINISHED = "exported", "unfinished"
+_BESIDE = (".json", ".md")  # endings of files that are no data: the manifest, an index, a card
+
+
+def exported_files(folder: str) -> list[str]:
+    """Return the files of an export but for the manifest and the like; a CorruptError unless
+    exactly those of the manifest are there."""
+    listed = _entries(folder)
+    for path in listed:
+        if not os.path.isfile(path):
+            raise CorruptError(
+                f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
+                "export again"
+            )
+    for place, _, names in os.walk(folder):
+        for path in (os.path.join(place, name) for name in sorted(names)):
+            if path not in listed and kind_by_name(path) and not path.endswith(_BESIDE):
+                raise CorruptError(
+                    f"{path} is not in the manifest.json of {folder}, so it would be read as part "
+                    "of a dataset that it does not belong to; move it away, or name the files"
+                )
+    return [path for path in listed if not path.endswith(_BESIDE)]
+
+
+def check_exported(sources: Iterable[Source]) -> None:
+    """Raise a CorruptError for a file of an export that is not what its manifest says, or that has
+    none yet."""
+    kinds, entries = lru_cache(maxsize=None)(kind_of), lru_cache(maxsize=None)(_entries)
+    for source in sources:
+        if not source.fingerprint.startswith(PREFIX):
+            continue
+        above = os.path.dirname(source.path)
+        for folder in (above, os.path.dirname(above)):  # exports have no deeper folders
+            if kinds(folder) == UNFINISHED:
+                raise CorruptError(
+                    f"{source.path} is of {folder}, which is unfinished; finish it with the "
+                    "command that makes it"
+                )
+            if kinds(folder) == EXPORTED and source.path in entries(folder):
+                _check(source, folder, entries(folder))
+
+
+def _check(source: Source, folder: str, entries: Mapping[str, AnyFile]) -> None:
+    def told(paths: Sequence[str]) -> list[tuple[int, str]]:
+        known = [entries.get(path) for path in paths]
+        return [(e.num_bytes, PREFIX + e.xxh3_128) if e else (0, PREFIX) for e in known]
+
+    (expected,) = fingerprints_of([source.path], [source.kind], [source.options], told)
+    if expected != (source.num_bytes, source.fingerprint):
+        raise CorruptError(
+            f"{source.path} is not what the manifest.json of {folder} says: it, or what belongs to "
+            "it, was changed or is damaged; restore it, or export again"
+        )
+
+
+def _entries(folder: str) -> dict[str, AnyFile]:
+    """Return what the manifest of an export lists, by absolute path."""
+    manifest = read_manifest(Path(folder))
+    assert isinstance(manifest, ExportedManifest)
+    return {os.path.join(folder, entry.path): entry for entry in files_of(manifest)}
