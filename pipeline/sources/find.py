@@ -32,7 +32,12 @@ from dataprep.pipeline.sources.encoded import (
     refuse_orphans,
     shards_of,
 )
-from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, is_found_in_folders, sniff_kind
+from dataprep.pipeline.sources.endings import (
+    ONLY_IF_NAMED,
+    is_found_in_folders,
+    sniff_kind,
+    unknown_ending,
+)
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
 from dataprep.pipeline.sources.listed import is_listed, listed_files
@@ -279,8 +284,10 @@ def _instead(folder: str, others: list[str]) -> str:
     if not others[0]:
         return f": it is a {kind_of(folder)} dataset, made by dataprep already"
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    below, ending = os.path.dirname(others[0]), os.path.splitext(others[0])[1]
-    shown = os.path.join(folder, below, f"*{ending if ending in ONLY_IF_NAMED else '.jsonl'}")
+    named = next((name for name in others if name.lower().endswith(tuple(ONLY_IF_NAMED))), "")
+    if not named:
+        return f", only {others[0]}{more}: {unknown_ending(others[0])}"
+    shown = os.path.join(folder, os.path.dirname(named), f"*{os.path.splitext(named)[1]}")
     return (
         f", only {others[0]}{more}; name the files: {shown} "
         f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"
