@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dataprep.cli.help import Flags, in_sections
+from dataprep.cli.help import Flags, choice, in_sections
 from dataprep.cli.options import (
     MESSAGES_SECTION,
     DryRun,
@@ -74,7 +74,11 @@ def run_command(
     workers: Annotated[int | None, flag("workers")] = None,
     if_locked: Annotated[
         IfLocked,
-        typer.Option(help="If another run is at work: exit with code 75, wait for it, or exit 0."),
+        choice(
+            IfLocked,
+            "--if-locked",
+            help="If another run is at work: exit with code 75, wait for it, or exit 0.",
+        ),
     ] = "fail",
     metrics: Annotated[
         str | None,
