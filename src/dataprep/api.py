@@ -52,6 +52,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
+from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
 __all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
@@ -59,7 +60,6 @@ __all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokeniz
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
 Ids = NDArray[np.uint32]
-DATA_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".tar", ".gz")
 
 
 def tokenize(
@@ -248,7 +248,8 @@ def _config(
         values = given
     elif isinstance(given, str | os.PathLike):
         files = [os.fspath(given)]
-        if os.path.isdir(given) or os.path.splitext(given)[1] in DATA_ENDINGS:
+        is_data = kind_by_name(files[0]) and not files[0].endswith(".json")
+        if os.path.isdir(given) or is_data:
             raise ConfigError(
                 f"{files[0]} is no config, which the first argument is; to read it, write "
                 f"inputs={files[0]!r}"
