@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -69,10 +70,30 @@ def choices_in(annotation: Any) -> list[str]:
     """Return the choices of a flag, none of a key that takes other values too.
 
     >>> from typing import Literal
-    >>> choices_in(Literal["a", "b"]), choices_in(int | Literal["auto"])
+    >>> choices_in(Literal["a", "b"] | None), choices_in(int | Literal["auto"])
     (['a', 'b'], [])
     """
+    inner = [kind for kind in get_args(annotation) if kind is not type(None)]
+    if not _is_literal(annotation) and len(inner) == 1:
+        annotation = inner[0]
     return [str(name) for name in get_args(annotation)] if _is_literal(annotation) else []
+
+
+def choice(choices: Any, *names: str, help: str) -> Any:
+    """Return what typer needs to know of a flag with these choices that is no key of a config."""
+    known = choices_in(choices)
+
+    def chosen(text: str) -> str:
+        if text not in known:
+            near = difflib.get_close_matches(text, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}{hint}")
+        return text
+
+    shown = f"<{'|'.join(known)}>"
+    return typer.Option(
+        *names, metavar=shown, help=help, parser=chosen, autocompletion=lambda: known
+    )
 
 
 def _is_literal(annotation: Any) -> bool:

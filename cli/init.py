@@ -51,8 +51,8 @@ def init_command(
 ) -> None:
     """Look at the first records of some data, and write a commented config for dataprep run.
 
-    Finds texts, prompts with answers, conversations, preferences and codes, a tokenizer near the
-    data, and a length for the rows that leaves nearly all documents whole.
+    Finds texts, prompts with answers, conversations, preferences, codes and token ids, a tokenizer
+    near the data, and a length for the rows that leaves nearly all documents whole.
     """
     file = Path(os.path.expanduser(out))
     _check_free(file, force=force)
@@ -90,9 +90,10 @@ def _show_corpus(each: Suggested) -> None:
     files = counted(corpus.num_sources, "file")
     echo(f"{corpus.name}: {corpus.finding.about}; {', '.join(corpus.inputs)} ({files})")
     middle, most = np.quantile(lengths, (0.5, 0.95))
+    first = f"the first {len(lengths):,} documents" if len(lengths) > 1 else "the first document"
     echo(
-        f"  the first {counted(len(lengths), 'document')}: {middle:,.0f} tokens in the middle, 95% "
-        f"up to {most:,.0f}, the longest {lengths.max():,}"
+        f"  {first}: median {middle:,.0f} tokens, 95% up to {most:,.0f}, the longest "
+        f"{lengths.max():,}"
     )
     if corpus.finding.also:
         echo(f"  other keys with texts: {', '.join(corpus.finding.also)}")

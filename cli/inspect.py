@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dataprep.cli.help import choice
 from dataprep.cli.items import Shown, read_item, show_text
 from dataprep.cli.options import Json, OnlyShown, whole_number
 from dataprep.cli.records import show_record
@@ -71,8 +72,10 @@ def inspect_command(
     ] = None,
     fate: Annotated[
         Fate | None,
-        typer.Option(
-            "--list", help="List the documents that packing cut or left out, with file and line."
+        choice(
+            Fate,
+            "--list",
+            help="List the documents that packing cut or left out, with file and line.",
         ),
     ] = None,
     generation: Annotated[
@@ -140,7 +143,9 @@ def inspect_command(
     ] = None,
     exhausted: Annotated[
         Exhausted | None,
-        typer.Option(help="With --step and --mix: the loader's; default: stop."),
+        choice(
+            Exhausted, "--exhausted", help="With --step and --mix: the loader's; default: stop."
+        ),
     ] = None,
     mix: Annotated[
         list[str] | None,
@@ -181,7 +186,7 @@ def inspect_command(
     chosen = {
         "--doc": doc is not None,
         "--row": row is not None,
-        "--step": by_step,
+        "--state" if step is None else "--step": by_step,
         "--list": fate is not None,
     }
     given = [flag for flag, is_given in chosen.items() if is_given]

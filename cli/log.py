@@ -15,6 +15,7 @@ from dataprep.cli.streams import visible
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.look.history import Incoming, Published, history_of
 from dataprep.pipeline.run.datasets import datasets_of_run
+from dataprep.pipeline.storage.manifest import KINDS, kind_of
 from dataprep.pipeline.storage.places import dataset_folder
 
 MOST_NAMED = 2  # sources in a line
@@ -32,7 +33,10 @@ def log_command(dataset: Dataset, as_json: Json = False, quiet: OnlyShown = Fals
     A dataset that never grew has one. The time is that of the generation's file. Of the output
     folder of a run, each dataset is listed.
     """
-    several = {str(folder): history_of(folder) for folder in datasets_of_run(Path(dataset))}
+    several = {
+        str(folder): history_of(folder) if kind_of(folder) in KINDS else []
+        for folder in datasets_of_run(Path(dataset))
+    }
     found = several or {dataset: history_of(dataset_folder(dataset))}
     if as_json:
         told = {folder: [asdict(one) for one in each] for folder, each in found.items()}
@@ -40,8 +44,9 @@ def log_command(dataset: Dataset, as_json: Json = False, quiet: OnlyShown = Fals
         return
     for folder, each in found.items():
         if several:
-            echo(folder)
-        show_table([*map(columns_of, each)], has_title=not quiet)
+            echo(folder if each else f"{folder}: unfinished, it has no manifest yet")
+        if each:
+            show_table([*map(columns_of, each)], has_title=not quiet)
 
 
 def columns_of(one: Published) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import os
 import sys
 
 from dataprep.cli.stopping import run_stoppable
-from dataprep.cli.streams import ReaderGone, keep_streams, say
+from dataprep.cli.streams import ReaderGone, keep_streams, say, wants_json
 from dataprep.pipeline.errors import ConfigError, DataprepError, ResourceError, lacks_memory
 
 
@@ -42,14 +42,22 @@ def _run() -> int:
         if isinstance(error, UnicodeEncodeError) or _is_bad_name(error):
             say(f"a name or a value cannot be used: {error}")
             return ConfigError.exit_code
-        shown = getattr(error, "show", None)  # click's own usage errors print themselves
-        if shown is None:
-            import traceback
+        return _told(error)
 
-            traceback.print_exc()  # here, where streams hide credentials
-            return 1
-        shown()
-        return getattr(error, "exit_code", 2)
+
+def _told(error: Exception) -> int:
+    """Print an error of click, which is one of usage, or one that nobody expected."""
+    message = getattr(error, "format_message", None)
+    if message is not None:
+        say(message()) if wants_json() else error.show()  # type: ignore[attr-defined]
+        return getattr(error, "exit_code", ConfigError.exit_code)
+    import traceback
+
+    if wants_json():
+        say(f"unexpected: {error!r}", traceback=traceback.format_exc())
+    else:
+        traceback.print_exc()  # here, where streams hide credentials
+    return 1
 
 
 def _run_command() -> int:

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from dataprep.cli.help import choice
+
 # Sections of the help that several commands have; the flags below are in them.
 CONFIG_SECTION = ("config", "sets")
 MESSAGES_SECTION = ("as_json", "quiet", "verbose", "log_format")
@@ -60,7 +62,9 @@ Verbose = Annotated[
         "--verbose", "-v", help="Also show the settings in full, and why engines were not chosen."
     ),
 ]
-Log = Annotated[LogFormat, typer.Option("--log-format", help="Format of the messages on stderr.")]
+Log = Annotated[
+    LogFormat, choice(LogFormat, "--log-format", help="Format of the messages on stderr.")
+]
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="Folder of a dataset.")]
 GenerationOption = Annotated[
     int | None,

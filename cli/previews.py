@@ -19,6 +19,8 @@ from dataprep.cli.show import (
 )
 from dataprep.cli.tokenize import say_complete
 from dataprep.pipeline.engine import load_decoder
+from dataprep.pipeline.engine.fast import ADAPTERS
+from dataprep.pipeline.engine.select import REFERENCE
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.recipes import Outcome
@@ -82,12 +84,18 @@ def show_preview(plan: TokenizePlan, preview: Preview) -> None:
     if preview.all_tokens is None or preview.all_bytes is None or preview.cpu_seconds is None:
         typer.echo(f"in all: not known before it is read; {scaled(free, 'B')} free")
         return
-    workers = plan.config.workers or usable_cores()
-    seconds = preview.cpu_seconds / min(workers, max(1, len(plan.tasks)))
+    workers = min(plan.config.workers or usable_cores(), max(1, len(plan.tasks)))
+    seconds = preview.cpu_seconds / workers
+    shown = f"{seconds:,.0f} s" if seconds >= 1 else "less than 1 s"
+    kind = plan.vocabulary.files.kind
+    may_be_fast = plan.config.engine != REFERENCE and any(
+        kind in a.loads for a in ADAPTERS.values()
+    )
+    faster = ", less with a fast engine" if may_be_fast else ""
     typer.echo(
         f"in all, about: {scaled(preview.all_tokens, '')} tokens, "
         f"{scaled(preview.all_bytes, 'B')} on disk ({scaled(free, 'B')} free), "
-        f"{seconds:,.0f} s with {counted(workers, 'worker')}, less with a fast engine"
+        f"{shown} with {counted(workers, 'worker')}{faster}"
     )
     if preview.all_bytes > free:
         typer.echo(f"note: that is more than is free at {plan.config.out}; name another folder")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dataprep.cli.help import Flags, in_sections
+from dataprep.cli.help import Flags, choice, in_sections
 from dataprep.cli.options import (
     MESSAGES_SECTION,
     DryRun,
@@ -19,7 +19,8 @@ from dataprep.cli.options import (
     Set,
     Verbose,
 )
-from dataprep.cli.show import Progress, echo, print_json, say_settings, scaled
+from dataprep.cli.show import Progress, columns, echo, print_json, say_settings, scaled
+from dataprep.cli.tables import table
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.caches import default_cache
@@ -73,7 +74,11 @@ def run_command(
     workers: Annotated[int | None, flag("workers")] = None,
     if_locked: Annotated[
         IfLocked,
-        typer.Option(help="If another run is at work: exit with code 75, wait for it, or exit 0."),
+        choice(
+            IfLocked,
+            "--if-locked",
+            help="If another run is at work: exit with code 75, wait for it, or exit 0.",
+        ),
     ] = "fail",
     metrics: Annotated[
         str | None,
@@ -92,7 +97,7 @@ def run_command(
     settings = load_config(
         RunConfig, files=config, sets=sets or (), flags={"out": out, "workers": workers}
     )
-    if verbose:
+    if verbose and not quiet:
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
     if dry_run or why:
@@ -181,11 +186,8 @@ def _left_out(done: Done) -> dict[str, int]:
 def show_table(steps: Sequence[Done], chain: StepChain) -> None:
     """Print what there is now, and how it is loaded."""
     heads = ("step", "documents", "tokens", "rows", "padding", "on disk", "generation", "seconds")
-    rows = [heads, *(_cells(done) for done in steps)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
-    for row in rows:
-        first, *rest = zip(row, widths, strict=True)
-        echo("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]))
+    for line in table([heads, *map(_cells, steps)], columns()):
+        echo(line)
     lines = python_lines(steps, chain)
     if lines:
         print("load it:")

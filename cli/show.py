@@ -11,14 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
 from pydantic import BaseModel
 
-from dataprep.cli.streams import NEWLINES, visible
+from dataprep.cli.streams import NEWLINES, json_line, visible, wants_json
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.publish import ERRORS
 from dataprep.pipeline.jobs.recipes import Outcome
@@ -35,7 +34,9 @@ SUMMED = ("documents", "tokens", "rows", "num_bytes")  # of each progress messag
 
 def echo(line: str, *, err: bool = False) -> None:
     """Print one line, whatever the names and values in it hold."""
-    print(visible(line), file=sys.stderr if err else sys.stdout)
+    is_json = err and wants_json()
+    shown = json_line("info", line) if is_json else visible(line)
+    print(shown, file=sys.stderr if err else sys.stdout)
 
 
 def print_json(value: Any) -> None:
@@ -127,7 +128,10 @@ def show_next(*words: str | Path) -> None:
 def say_settings(settings: BaseModel) -> None:
     """Print the settings of a run in full, as a config file would have them."""
     values = settings.model_dump(mode="json", exclude={"encode", "pack"})
-    print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="", file=sys.stderr)
+    if wants_json():
+        print(json_line("info", "settings", settings=values), file=sys.stderr)
+    else:
+        print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="", file=sys.stderr)
 
 
 def summary_of(outcome: Outcome, progress: Progress) -> dict[str, Any]:
@@ -338,6 +342,5 @@ class Progress:
 
     def say(self, message: str, **values: Any) -> None:
         if self._json:
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
-            message = json.dumps({"time": now, "level": "info", "message": message, **values})
+            message = json_line("info", message, **values)
         print(visible(message, keep=NEWLINES), file=sys.stderr)

@@ -11,6 +11,7 @@ import typer
 from dataprep.cli.options import Dataset, GenerationOption, Json
 from dataprep.cli.show import Reading, columns, echo, megabytes, print_json
 from dataprep.cli.streams import visible
+from dataprep.cli.tables import table
 from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
 from dataprep.pipeline.look.stats import stats
@@ -120,10 +121,8 @@ def show_groups(by: str, groups: Sequence[GroupCounts]) -> None:
         )
         for g in ordered[:MOST_GROUPS]
     ]
-    widths = [max(map(len, column)) for column in zip(heads, *lines, strict=True)]
-    for line in (heads, *lines):
-        numbers = (f"{text:>{width}}" for text, width in zip(line[1:], widths[1:], strict=True))
-        echo("  ".join([f"{line[0]:<{widths[0]}}", *numbers]))
+    for line in table([heads, *lines], columns()):
+        echo(line)
     more = len(ordered) - MOST_GROUPS
     if more > 0:
         echo(f"and {more:,} more; --json has all of them")

@@ -105,7 +105,10 @@ def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         text = read_bounded(path)
     except OSError as error:
         raise ConfigError(f"--state: cannot read {path}: {error.strerror}") from None
-    replay = replay_of(text)
+    try:
+        replay = replay_of(text)
+    except ConflictError as error:
+        raise ConflictError(f"--state {path}: {error}") from None
     number = replay.step - 1 if step is None else step
     if not 0 <= number < replay.num_steps:
         raise ConfigError(

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from dataprep.pipeline.errors import ResourceError
@@ -115,14 +116,24 @@ def visible(text: str, keep: str = "") -> str:
     return _CONTROL.sub(lambda m: m[0] if m[0] in keep else f"\\x{ord(m[0]):02x}", text)
 
 
-def say(message: str) -> None:
-    """Print a message about how the command ended."""
-    if "--log-format=json" in sys.argv or _follows("--log-format", "json"):
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        message = json.dumps({"time": now, "level": "error", "message": message})
+def say(message: str, **values: Any) -> None:
+    """Print a message about how the command ended; `values` are for readers of JSON alone."""
+    if wants_json():
+        message = json_line("error", message, **values)
     else:
         message = f"dataprep: {visible(message, keep=NEWLINES)}"
     print(message, file=_Stream(sys.stderr))
+
+
+def json_line(level: str, message: str, **values: Any) -> str:
+    """Return a message as --log-format json has it."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "level": level, "message": message, **values})
+
+
+def wants_json() -> bool:
+    """Return whether the command line asks for messages as JSON, also one that cannot be parsed."""
+    return "--log-format=json" in sys.argv or ("--log-format", "json") in pairwise(sys.argv)
 
 
 def _open_closed_ones() -> None:
@@ -134,7 +145,3 @@ def _open_closed_ones() -> None:
         if getattr(sys, name) is None:
             stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
-
-
-def _follows(flag: str, value: str) -> bool:
-    return any(a == flag and b == value for a, b in zip(sys.argv, sys.argv[1:], strict=False))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -72,6 +72,13 @@ PRETOKENIZED = (
     "Records hold token ids, as a list of whole numbers under this key. Labels, masks and weights: "
     "--set pretokenized.labels=KEY, loss_mask, weights, attention_mask"
 )
+# Flags of which one says what records are, and what that is.
+RECORDS_ARE = {
+    "chat": "are conversations",
+    "pretokenized": "are token ids",
+    "fields_from": "name their own fields",
+    "fields": "have these fields",
+}
 SPECIAL = {"parse": "parsed", "text": "kept as text", "error": "refused"}
 CODES_LOST = (
     ("codes_dropped", "of partial frames"),
@@ -146,10 +153,7 @@ def tokenize_command(
         if key in TokenizeConfig.model_fields and key not in ("inputs", "chat", "pretokenized")
     }
     of_chat = {"messages": chat or None} if chat is not None else {}
-    if chat is not None and fields is not None:
-        raise ConfigError(
-            "--chat and --fields: records are conversations, or have fields; leave one of them out"
-        )
+    _check_one({k: v for k, v in given.items() if k in RECORDS_ARE and v is not None})
     if chat_template is not None:
         of_chat["template"] = chat_template
     for key in ("bos_token", "eos_token", "pad_token"):
@@ -184,6 +188,14 @@ def tokenize_command(
         reads=config or (),
         sets=sets or (),
     )
+
+
+def _check_one(given: Mapping[str, Any]) -> None:
+    """Raise if more than one flag says what records are: the others would not be looked at."""
+    flags = [f"--{key.replace('_', '-')}" for key in given]
+    if len(flags) > 1:
+        said = ", or ".join(RECORDS_ARE[key] for key in given)
+        raise ConfigError(f"{' and '.join(flags)}: records {said}; leave one of them out")
 
 
 def _check_chat(files: Sequence[str], sets: Sequence[str]) -> None:

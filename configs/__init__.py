@@ -9,6 +9,7 @@ budget       BudgetConfig: how many tokens documents and fields may have
 pack         PackConfig
 encode       EncodeConfig
 run          RunConfig: corpora, splits, lengths of rows
+flags        messages about flags, for those who have keys
 load         preset or file  <  --set a.b=c  <  flags
 *.yaml       presets: lwm, pretrain, instruct
 

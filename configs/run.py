@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from dataprep.configs.base import FilePath
+from dataprep.configs.base import FilePath, Model
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.flags import flags_told, in_config
 from dataprep.configs.load import merged
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
@@ -127,3 +130,9 @@ class RunConfig(TokenizeConfig):
         pack = self.tokenize(name).pack
         lengths = self.seq_lens or ((pack.seq_len,) if pack.seq_len else ())
         return [pack.model_copy(update={"seq_len": length}) for length in lengths]
+
+
+def keys_told() -> AbstractContextManager[None]:
+    """Let errors of steps speak of keys of the config: `run` has few flags of its own."""
+    models: dict[str, type[Model]] = {"": RunConfig, "pack.": PackConfig, "encode.": EncodeConfig}
+    return flags_told(models, in_config, kept=("out", "workers"))

@@ -158,7 +158,8 @@ class TokenizeConfig(Model):
     _bounded = model_validator(mode="after")(_is_bounded_once)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
-        "fields_index": Needs("fields_from", "fields_from", _has_fields_from)
+        "fields_index": Needs("fields_from", "fields_from", _has_fields_from),
+        "fields": Needs("fields_from", "fields_from: null", lambda config: not config.fields_from),
     }
 
     inputs: Inputs = Field(

@@ -37,8 +37,9 @@ From the folder to the trainer, one line a file:
     loader        `DataLoader`: what a trainer holds
     torch         the same datasets for torch
 
-Imports numpy, array_record, and of dataprep only `pipeline`'s ground floor and `storage`; jax only
-for a mesh, numba if it is there, torch only in `dataprep.loaders.torch`.
+Imports numpy, msgspec, and of dataprep only `pipeline`'s ground floor and `storage`; array_record
+for documents and compressed rows, jax only for a mesh, numba if it is there, torch only in
+`dataprep.loaders.torch`.
 """
 
 from dataprep.loaders.documents import TokenizedDataset

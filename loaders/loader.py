@@ -122,11 +122,13 @@ class DataLoader:
         self._turns = Turnstile(self._next)
         self._ahead: Prefetch[AnyBatch] | None = None
         self._stop_thread: weakref.finalize[Any, Any] | None = None
+        self._closed = False
 
     # --- batches ---
 
     def __iter__(self) -> LoaderIterator:
         """Start at step 0; once after a state was set, go on where the loader is."""
+        self._check_open()
         goes_on, self._goes_on = self._goes_on, False
         if not goes_on and self._step:
             self._move(0)
@@ -151,6 +153,7 @@ class DataLoader:
     @stopped_at_exit
     def __getitem__(self, step: int) -> AnyBatch:
         """Return the batch of a step, wherever the loader is."""
+        self._check_open()
         return self._make(self._checked(step))
 
     def __repr__(self) -> str:
@@ -181,6 +184,7 @@ class DataLoader:
     @stopped_at_exit
     def part(self, step: int, index: int, count: int) -> Batch:
         """Return one of `count` equal parts of the rows of a batch, as numpy arrays."""
+        self._check_open()
         step = self._checked(step)
         index, count = whole_number("index", index), whole_number("count", count, least=1)
         size, rest = divmod(self._sizes.size(step), count)
@@ -254,7 +258,12 @@ class DataLoader:
         return read_state(directory, self.set_state)
 
     def close(self) -> None:
-        """End the thread that makes batches ahead."""
+        """Hand out no more batches, and end the thread that makes them ahead."""
+        self._closed = True
+        self._stop()
+
+    def _stop(self) -> None:
+        """End the thread that makes batches ahead; the next batch starts another."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -263,6 +272,7 @@ class DataLoader:
             self._stop_thread = None
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
@@ -274,10 +284,11 @@ class DataLoader:
         self.close()
 
     def _next(self) -> AnyBatch | None:
-        """Return the next batch; None after the last, or if the loader is closed meanwhile."""
+        """Return the next batch; None after the last."""
+        self._check_open()
         step = self._step
         if not self.has(step):
-            self.close()
+            self._stop()
             return None
         if not self._prefetch_depth:
             batch = self._make(step)
@@ -287,6 +298,7 @@ class DataLoader:
         try:
             batch = ahead.get(step)
         except StopIteration:
+            self._check_open()  # it may be closed meanwhile, which is not the end of the data
             return None
         # An interrupt before this line leaves the batch to be handed out, one after it does not.
         self._step = step + 1
@@ -303,15 +315,16 @@ class DataLoader:
         return maker
 
     def _move(self, step: int) -> None:
-        self.close()
+        self._stop()
         self._step = step  # last, and at once: an interrupt leaves the loader here or there
 
     def _running(self) -> Prefetch[AnyBatch]:
         """Return the thread that makes batches ahead, a new one where there is none to use."""
+        self._check_open()
         if self._ahead is None or not self._ahead.usable:
             if self._ahead is not None:
                 self._ahead.check_fork()
-            self.close()
+            self._stop()
             for dataset in self.datasets.values():
                 dataset.prepare()
             endless = itertools.count(self._step)
@@ -323,6 +336,10 @@ class DataLoader:
             self._ahead = ahead
             ahead.start()
         return self._ahead
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError("this loader is closed; make another, and set its state to go on")
 
     def _checked(self, step: Any) -> int:
         number = whole_number("step", step)

@@ -32,7 +32,6 @@ from dataprep.loaders.watch import Watch
 from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.arrayrecord import open_records
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
@@ -221,6 +220,9 @@ class RemovedShards:
 
 def open_proven(folder: Path, shard: RowShard | DocumentShard, verify: Verify) -> Any:
     """Open a shard with the official reader, proven unless `verify` is off."""
+    # Rows that are mapped, as nearly all are, do not need it.
+    from dataprep.pipeline.storage.arrayrecord import open_records
+
     if verify != "off":
         prove(folder, shard)
     return open_records(folder / shard.path, shard.num_records, "readahead_buffer_size:0")

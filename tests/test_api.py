@@ -353,7 +353,7 @@ def test_errors_speak_of_settings_not_of_flags(tmp_path: Path) -> None:
 
 
 def test_data_in_the_place_of_the_config_is_named(tmp_path: Path) -> None:
-    for given in (tmp_path, tmp_path / "a.jsonl"):
+    for given in (tmp_path, tmp_path / "a.jsonl", "/a.jsonl.zst", "/a.npy", "/a.arrayrecord"):
         with pytest.raises(dataprep.ConfigError, match=r"is no config, .* write inputs='/"):
             dataprep.tokenize(given, tokenizer="bytes", out=tmp_path / "o")
 

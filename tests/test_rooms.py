@@ -188,10 +188,22 @@ def test_the_readme_draws_every_folder_and_room() -> None:
     ],
 )
 def test_a_worker_imports_no_more_than_it_needs(worker: str, forbidden: set[str]) -> None:
-    code = f"import sys, dataprep.pipeline.{worker}.worker\nprint(*sys.modules)"
+    assert not imported_by(f"dataprep.pipeline.{worker}.worker") & forbidden
+
+
+def test_a_trainer_imports_no_more_than_it_needs() -> None:
+    offline = {"jax", "numba", "tokenizers", "pydantic", "yaml", "pyarrow", "fsspec", "zstandard"}
+    for_messages, for_documents = {"difflib"}, {"array_record"}
+    unneeded = offline | for_messages | for_documents
+    assert not imported_by("dataprep.loaders") & unneeded
+
+
+def imported_by(module: str) -> set[str]:
+    """Return all modules that are there when one was imported by itself."""
+    code = f"import sys, {module}\nprint(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
     )
     imported = set(done.stdout.split())
-    assert f"dataprep.pipeline.{worker}.worker" in imported
-    assert not imported & forbidden
+    assert module in imported
+    return imported

@@ -34,7 +34,7 @@ from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, ResourceError
 from dataprep.pipeline.guards.excerpts import excerpt_of
 from dataprep.pipeline.guards.secrets import redacted
-from dataprep.pipeline.jobs.accounts import examples_of, num_bad
+from dataprep.pipeline.jobs.accounts import LEAVE_OUT, examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -254,10 +254,7 @@ class EncodeTasks:
 
 def refusal(item: Item, reason: str, kind: type[DataprepError] = InputError) -> DataprepError:
     """Return the error that ends a run at a bad record."""
-    return kind(
-        f"{item.place}: {reason}; or leave bad records out with --on-error skip, "
-        "or list them with --on-error quarantine"
-    )
+    return kind(f"{item.place}: {reason}. {LEAVE_OUT}")
 
 
 def _filled(value: str | None) -> str:

@@ -16,11 +16,9 @@ EXTRAS = {
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that brings what an extra names; an extra of others is only named.
+    """Return the command that brings what an extra of dataprep names; of others none is known.
 
-    >>> how_to_install("audio"), how_to_install("")
-    ('pip install soundfile soxr', 'install them')
+    >>> how_to_install("audio"), how_to_install("of-a-plugin"), how_to_install("")
+    ('pip install soundfile soxr', 'install them', 'install them')
     """
-    if not extra:
-        return "install them"
-    return f"pip install {' '.join(EXTRAS.get(extra, (extra,)))}"
+    return f"pip install {' '.join(EXTRAS[extra])}" if extra in EXTRAS else "install them"

@@ -9,7 +9,6 @@ Links are followed: what counts is where they lead. Files that are read whole ha
 
 from __future__ import annotations
 
-import difflib
 import errno
 import io
 import os
@@ -100,11 +99,18 @@ def near_path(path: str) -> str:
     >>> near_path("/dev/nul"), near_path("/no/such")
     ('; did you mean /dev/null?', '')
     """
+    from difflib import SequenceMatcher, get_close_matches  # only messages need it
+
+    def is_like(name: str) -> bool:  # not if only the endings are the same
+        stem, own = (text.lstrip(".").partition(".")[0] for text in (name, gone.name))
+        return SequenceMatcher(None, stem, own).ratio() >= _NEAR
+
     whole = gone = Path(os.path.normpath(os.path.expanduser(path)))
     while not os.path.isdir(gone.parent) and gone.parent != gone:
         gone = gone.parent
     try:
-        near = difflib.get_close_matches(gone.name, os.listdir(gone.parent), n=1, cutoff=_NEAR)
+        names = [name for name in os.listdir(gone.parent) if is_like(name)]
+        near = get_close_matches(gone.name, names, n=1, cutoff=_NEAR)
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return ""
     if not near:

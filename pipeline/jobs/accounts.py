@@ -17,6 +17,11 @@ from dataprep.pipeline.jobs.commits import Markers
 from dataprep.pipeline.jobs.progress import EXAMPLES, Example
 from dataprep.pipeline.types import Source
 
+# How a message about a bad record ends.
+LEAVE_OUT = (
+    "To leave bad records out, set --on-error skip; to list them too, set --on-error quarantine"
+)
+
 MOST_NAMED = 3  # sources in a note
 
 

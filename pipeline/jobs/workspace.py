@@ -97,7 +97,7 @@ def check_out(name: str) -> Path:
             if folder.is_symlink() and not folder.exists():
                 raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
         if out.exists() and not out.is_dir():
-            raise ConfigError(f"--out {out} is a file")
+            raise ConfigError(f"--out {out} is a file; name a folder")
         if out.is_dir() and not (out / MANIFEST).exists():
             with locked(out):  # another run may be making or removing it
                 check_ours(out)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.configs.pack import PackConfig, SelectConfig
-from dataprep.configs.run import RunConfig
+from dataprep.configs.run import RunConfig, keys_told
 from dataprep.pipeline.errors import (
     ConfigError,
     ConflictError,
@@ -188,7 +188,8 @@ class StepChain:
                 todo = Todo(step=step, reasons=(f"{changing[step.corpus]} changes",))
             else:
                 try:
-                    planned = self._plan(step, writes=False)
+                    with keys_told():
+                        planned = self._plan(step, writes=False)
                 except OF_A_CORPUS as error:
                     failed.add(step.corpus)
                     fail(step, error)
@@ -214,7 +215,7 @@ class StepChain:
 
     def _do(self, step: ChainStep, begin: Begin) -> Done:
         began = time.monotonic()
-        with disk_errors_named(Path(self.config.out)):
+        with disk_errors_named(Path(self.config.out)), keys_told():
             planned = self._plan(step, writes=True)
             todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
             manifests = planned.settle(begin(todo) if planned.reasons else silent)

@@ -39,6 +39,7 @@ from dataprep.pipeline.tokenize.recipe import plan_of
 BYTES = "bytes"
 TEMPLATE = "chatml"  # comes with dataprep
 OUT = "prepared"
+GIVEN = "as given"
 SAMPLE_BYTES = 4 << 20  # of a corpus
 LEAST_BYTES = 1 << 16  # of a source
 # Keys that the file shows without setting them, with values other than the defaults.
@@ -124,7 +125,7 @@ def suggest(
 def _tokenizer(given: str, corpora: Sequence[SniffedCorpus], folder: str) -> tuple[str, str]:
     """Return the tokenizer, and how it was found."""
     if given:
-        return given, "as given"
+        return given, GIVEN
     files = [source.path for corpus in corpora for source in corpus.sources]
     found = tokenizer_near(files, [os.getcwd(), folder])
     return (found, "found near the data") if found else (BYTES, "no tokenizer.json was found")
@@ -259,5 +260,7 @@ def _goes_down(corpus: SniffedCorpus) -> bool:
 
 
 def _on_tokenizer(how: str) -> str:
+    if how == GIVEN:
+        return ""
     own = "put the one of the model that you train here"
     return f"{how[:1].upper()}{how[1:]}" + (f": {own}." if how.startswith("no ") else ".")

@@ -5,6 +5,7 @@
     {"vision": [754, …], "text": …}             codes           fields: "[vision],text"
     {"prompt": …, "answer": …}                  pairs           fields: "[prompt],answer"
     {"id": …, "text": …}                        texts           fields: text
+    {"input_ids": [15496, …]}                   ids             pretokenized: {tokens: input_ids}
 
 The rules are asked in this order; the first that knows the records tells.
 """
@@ -31,6 +32,7 @@ TEXTS = re.compile(
 ASKED = (*PROMPTS, "instruction", "input", "source_text")
 ANSWERED = (*COMPLETIONS, "target", "target_text", "reply")
 CHOSEN, REJECTED = "chosen", "rejected"
+BESIDE_IDS = ("labels", "attention_mask")  # lists that say something of the ids
 SPEC_KEY = "fields"  # under which records may name their own fields
 MOST_NAMED = 8
 
@@ -39,7 +41,7 @@ MOST_NAMED = 8
 class Finding:
     """What some records are."""
 
-    form: str  # texts | pairs | conversations | preferences | codes | specs | segments
+    form: str  # texts | pairs | conversations | preferences | codes | specs | segments | ids
     about: str  # for people
     settings: Mapping[str, Any]  # keys of the config of `tokenize`
     also: tuple[str, ...] = ()  # other keys that hold texts
@@ -76,11 +78,6 @@ def what_is_there(records: Sequence[Record]) -> str:
     told = [f"{c.key} ({c.kind})" for c in columns[:MOST_NAMED]]
     more = len(columns) - MOST_NAMED
     return ", ".join(told) + (f" and {more:,} more" if more > 0 else "")
-
-
-def ids_in(records: Sequence[Record]) -> list[str]:
-    """Return the keys under which there seem to be ids of a tokenizer."""
-    return [c.key for c in columns_of(records).values() if is_ids(c)]
 
 
 # --- rules ---
@@ -227,6 +224,24 @@ def _texts(seen: Seen) -> Finding | None:
     )
 
 
+def _ids(seen: Seen) -> Finding | None:
+    """Token ids, where there is no text: with a text beside them they are made anew."""
+    lists = [c.key for c in seen.columns.values() if is_ids(c) and "." not in c.key]
+    tokens = next((key for key in lists if key.lower() not in BESIDE_IDS), None)
+    if tokens is None:
+        return None
+    beside = {role: key for role in BESIDE_IDS for key in lists if key.lower() == role}
+    about = ", ".join(
+        [f"token ids under {tokens!r}", *(f"{r} under {k!r}" for r, k in beside.items())]
+    )
+    return Finding(
+        form="ids",
+        about=about,
+        settings={"pretokenized": {"tokens": tokens, **beside}},
+        notes=("they must be ids of the tokenizer that is named here",),
+    )
+
+
 def _best_text(seen: Seen) -> Column | None:
     """Return the column that is named like a text, else the one with the longest texts."""
     texts = [c for c in seen.texts() if not modality_of(c, seen.made)]
@@ -278,4 +293,5 @@ RULES: tuple[Callable[[Seen], Finding | None], ...] = (
     _codes,
     _pairs,
     _texts,
+    _ids,
 )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, InputError
-from dataprep.pipeline.sniff.findings import Finding, find, ids_in, what_is_there
+from dataprep.pipeline.sniff.findings import Finding, find, what_is_there
 from dataprep.pipeline.sniff.look import Looked, LookedInput
 from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.sources.endings import kind_by_name
@@ -110,14 +110,8 @@ def _found_in(looked: Sequence[Looked]) -> Finding:
     found = find(records, made)
     if found is not None:
         return found
-    path, ids = looked[0].source.path, ids_in(records)
-    if ids:
-        raise InputError(
-            f"{path} holds token ids under {ids[0]!r} and no text; dataprep makes ids itself, and "
-            "does not read those of others yet: give it the texts"
-        )
     raise InputError(
-        f"nothing in the records of {path} is a text, a conversation or codes: "
+        f"nothing in the records of {looked[0].source.path} is a text, a conversation or codes: "
         f"{what_is_there(records) or 'they are empty'}; pictures and sounds become codes by "
         "dataprep encode"
     )

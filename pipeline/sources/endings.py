@@ -21,6 +21,15 @@ _NUMBER = re.compile(r"-\d{5}-of-\d{5}$")  # TFDS: a.array_record-00000-of-00010
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
+# Endings of files that people have and that are not read, with what to do instead.
+_DECOMPRESS = "decompress it, or compress it as .zst"
+_MEDIA = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".mp4", ".webm", ".wav", ".flac", ".mp3")
+_INSTEAD = {
+    **dict.fromkeys((".lz4", ".lzma", ".lzo", ".br", ".sz", ".z", ".7z", ".rar"), _DECOMPRESS),
+    ".zip": "unpack it, or name a file in it: zip://NAME.jsonl::FILE.zip",
+    ".warc": "extract the texts of its pages to JSONL first",
+    **dict.fromkeys(_MEDIA, "dataprep encode makes codes of it, which tokenize reads"),
+}
 # Endings of files that are read only if the user names the files themselves.
 ONLY_IF_NAMED = [ending for ending, known in _BY_ENDING.items() if not known.is_found_in_folders]
 
@@ -87,12 +96,27 @@ def table_endings() -> list[str]:
 
 
 def unknown_ending(path: str) -> InputError:
+    cure = instead_of(path)
+    if cure:
+        return InputError(cure)
     plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
+    others = [ending for ending in _BY_ENDING if ending not in plain]
     packed = ", ".join(f".{compression}" for compression in COMPRESSIONS)
     return InputError(
-        f"cannot tell what {path} is by its ending; known endings: {', '.join(_BY_ENDING)}"
-        f" ({packed} may follow all but {', '.join(plain)})"
+        f"cannot tell what {path} is by its ending; known endings: {', '.join(others)} (and these "
+        f"with {packed} after them), {', '.join(plain)}"
     )
+
+
+def instead_of(path: str) -> str:
+    """Return that a file of this ending is not read, and what to do; '' of an unknown ending.
+
+    >>> instead_of("a.jsonl.lz4"), instead_of("b.md")
+    ('a.jsonl.lz4 is not read: decompress it, or compress it as .zst', '')
+    """
+    endings = [f".{part}" for part in reversed(_file_names(path)[0].split("."))]
+    cure = next((_INSTEAD[ending] for ending in endings[:3] if ending in _INSTEAD), "")
+    return f"{path} is not read: {cure}" if cure else ""
 
 
 def sniff_kind(path: str) -> tuple[str, str]:

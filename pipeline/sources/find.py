@@ -36,7 +36,7 @@ from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import FORMATS
-from dataprep.pipeline.sources.left_out import instead_of
+from dataprep.pipeline.sources.left_out import nothing_readable
 from dataprep.pipeline.sources.listed import is_listed, listed_files
 from dataprep.pipeline.sources.mds import check_shards, refuse_unlisted
 from dataprep.pipeline.sources.patterns import (
@@ -259,7 +259,7 @@ def _in_folder(folder: str) -> FoundPaths:
     read_with = beside_all(files)
     others = [path.removeprefix(f"{folder}/") for path in left_out if path not in read_with]
     if not files:
-        raise InputError(f"no readable file in {folder}{instead_of(folder, others)}")
+        raise InputError(f"no readable file in {folder}{nothing_readable(folder, others)}")
     return FoundPaths(paths=files, left_out=others)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from dataprep.pipeline.sources.endings import ONLY_IF_NAMED
+from dataprep.pipeline.sources.endings import ONLY_IF_NAMED, unknown_ending
 from dataprep.pipeline.storage.manifest import kind_of
 
 _NAMED = 3  # files that a message names
@@ -32,15 +32,17 @@ def _first_of(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
-def instead_of(folder: str, others: list[str]) -> str:
+def nothing_readable(folder: str, others: list[str]) -> str:
     """Return what a folder without readable files has, and what to do about it."""
     if not others:
         return ": it is empty"
     if not others[0]:
         return f": it is a {kind_of(folder)} dataset, made by dataprep already"
     more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
-    below, ending = os.path.dirname(others[0]), os.path.splitext(others[0])[1]
-    shown = os.path.join(folder, below, f"*{ending if ending in ONLY_IF_NAMED else '.jsonl'}")
+    named = next((name for name in others if name.lower().endswith(tuple(ONLY_IF_NAMED))), "")
+    if not named:
+        return f", only {others[0]}{more}: {unknown_ending(others[0])}"
+    shown = os.path.join(folder, os.path.dirname(named), f"*{os.path.splitext(named)[1]}")
     return (
         f", only {others[0]}{more}; name the files: {shown} "
         f"({' and '.join(ONLY_IF_NAMED)} files are read only if named like this)"

@@ -222,4 +222,6 @@ def _missing(folder: Path) -> str:
         return f"{folder} is not a dataset: there is no such folder"
     if (folder / WORK).is_dir():
         return f"{folder} is unfinished; run the command that makes it again to continue"
+    if (folder / "parts").is_dir():
+        return f"{folder} has parts and no {MANIFEST}, so it is unfinished; dataprep run goes on"
     return f"{folder} is not a dataset: it has no {MANIFEST}"

@@ -29,6 +29,7 @@ from dataprep.pipeline.documents.rules import blocks_of, keys_wanted, optional_k
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
 from dataprep.pipeline.engine import reference_selection
 from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.jobs.accounts import LEAVE_OUT
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_tokens
@@ -38,7 +39,6 @@ from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.worker import (
-    LEAVE_OUT,
     bad_record,
     engine_of,
     name_record,

@@ -22,7 +22,7 @@ from dataprep.pipeline.documents.together import (
 )
 from dataprep.pipeline.engine import Selection, load_engine
 from dataprep.pipeline.errors import DataprepError, InputError, ResourceError
-from dataprep.pipeline.jobs.accounts import examples_of, num_bad
+from dataprep.pipeline.jobs.accounts import LEAVE_OUT, examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
@@ -43,9 +43,6 @@ from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
 from dataprep.pipeline.types import Records, Task
 
 ENGINE = "engine.json"
-LEAVE_OUT = (
-    "To leave bad records out, set --on-error skip; to list them too, set --on-error quarantine"
-)
 
 
 def run_task(

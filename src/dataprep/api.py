@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import operator
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from dataprep.configs.base import Model, SpecialInTextMode
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.export import ExportConfig
+from dataprep.configs.flags import flags_told, in_python
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.run import RunConfig
@@ -45,13 +45,14 @@ from dataprep.pipeline.engine import (
     looks_like_hub_name,
     resolve_tokenizer,
 )
-from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, short
+from dataprep.pipeline.errors import ConfigError, InputError, short
 from dataprep.pipeline.export.recipe import export as make_export
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
+from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
 __all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
@@ -59,7 +60,6 @@ __all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokeniz
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
 Ids = NDArray[np.uint32]
-DATA_ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".tar", ".gz")
 
 
 def tokenize(
@@ -231,37 +231,9 @@ def _decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
     return load_decoder(files)
 
 
-@contextmanager
-def _told_in_python(model: type[Model]) -> Iterator[None]:
+def _told_in_python(model: type[Model]) -> AbstractContextManager[None]:
     """Let errors speak of settings instead of flags."""
-    try:
-        yield
-    except DataprepError as error:
-        error.args = (with_settings(str(error), model),)
-        raise
-
-
-def with_settings(message: str, model: type[Model]) -> str:
-    """Return a message in which the flags of a command are the settings of its function.
-
-    >>> with_settings("set --out, or --on-error skip; --overwrite replaces it", TokenizeConfig)
-    "set out=…, or on_error='skip'; overwrite=True replaces it"
-    >>> with_settings("--to megatron-bridge reads rows", ExportConfig)
-    "to='megatron-bridge' reads rows"
-    """
-
-    def setting(found: re.Match[str]) -> str:
-        key, value = found[1].replace("-", "_"), found[2]
-        field = model.model_fields.get(key)
-        if key == "overwrite" or (field is not None and field.annotation is bool):
-            return f"{key}=True{found[0][len(f'--{found[1]}') :]}"
-        if field is None:
-            return found[0]
-        if value is None or not (value.isdecimal() or value in str(field.annotation)):
-            return f"{key}=…{found[0][len(f'--{found[1]}') :]}"
-        return f"{key}={value if value.isdecimal() else repr(value)}"
-
-    return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?: (\w+(?:[.-]\w+)*))?", setting, message)
+    return flags_told({"": model}, in_python, switches=("overwrite",))
 
 
 def _config(
@@ -276,7 +248,8 @@ def _config(
         values = given
     elif isinstance(given, str | os.PathLike):
         files = [os.fspath(given)]
-        if os.path.isdir(given) or os.path.splitext(given)[1] in DATA_ENDINGS:
+        is_data = kind_by_name(files[0]) and not files[0].endswith(".json")
+        if os.path.isdir(given) or is_data:
             raise ConfigError(
                 f"{files[0]} is no config, which the first argument is; to read it, write "
                 f"inputs={files[0]!r}"

@@ -154,6 +154,37 @@ def test_json_logs_have_the_time(run_cli: RunCli, sample: Sample, tmp_path: Path
         assert datetime.fromisoformat(line["time"]).tzinfo is not None
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tokenize", "--nosuch"], "No such option: --nosuch"),
+        (["tokenize", "a.jsonl", "--limit"], "Option '--limit' requires an argument"),
+        (["export", "a", "b"], "Got unexpected extra argument"),
+        (["nosuch"], "No such command 'nosuch'"),
+        (["tokenize", "nosuch.jsonl", "--tokenizer", "bytes", "--out", "o"], "does not exist"),
+    ],
+)
+def test_json_logs_have_errors_of_usage_too(
+    run_cli: RunCli, words: list[str], message: str
+) -> None:
+    name, *rest = words
+    done = run_cli(name, "--log-format=json", *rest, check=False)
+    line = json.loads(done.stderr)
+    assert line["level"] == "error"
+    assert message in line["message"]
+    assert done.code in (2, 3)
+
+
+def test_json_logs_have_the_settings_and_what_is_left_out(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "in/b.md").write_text("b")
+    words = ("tokenize", "in", "--tokenizer", "bytes", "-v", "--dry-run", "--log-format", "json")
+    settings, left_out = map(json.loads, run_cli(*words).stderr.splitlines())
+    assert settings["settings"]["tokenizer"] == "bytes"
+    assert left_out["message"].startswith("left out: b.md")
+
+
 def test_verbose_shows_the_settings_as_a_config_has_them(
     run_cli: RunCli, sample: Sample, tmp_path: Path
 ) -> None:

@@ -70,3 +70,50 @@ def test_an_id_of_any_number_of_digits_is_an_error_of_the_config(
     assert done.code == 2
     assert "vocabulary" in done.stderr or "less than" in done.stderr
     assert len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("inspect d --list truncatd", "'truncatd' is not one of truncated, dropped, split; did"),
+        ("inspect d --exhausted x", "'x' is not one of stop, repeat, drop\n"),
+        ("run c.yaml --if-locked wat", "not one of fail, wait, skip; did you mean wait?"),
+        ("pack d --log-format jsn", "not one of text, json; did you mean json?"),
+        ("export d --to maxtex --out o", "got 'maxtex'; did you mean 'maxtext'?"),
+    ],
+)
+def test_a_wrong_choice_is_told_with_the_right_ones(run_cli: RunCli, words: str, said: str) -> None:
+    done = run_cli(*words.split(), check=False)
+    assert done.code == 2
+    assert said in done.stderr
+    assert "Value error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--chat --pretokenized ids", "--chat and --pretokenized: records are conversations, or"),
+        ("--pretokenized ids --fields text", "--fields and --pretokenized: records have these"),
+        ("--fields a --fields-from b", "--fields and --fields-from: records have these fields, or"),
+        ("--config lwm --fields a", "fields a has no effect without fields_from: null"),
+    ],
+)
+def test_only_one_flag_says_what_records_are(run_cli: RunCli, words: str, said: str) -> None:
+    done = run_cli("tokenize", "a.jsonl", "--tokenizer", "bytes", *words.split(), check=False)
+    assert done.code == 2
+    assert said in done.stderr
+
+
+def test_a_later_fields_from_wins_over_fields_of_a_file(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("fields: body\n")
+    (tmp_path / "a.jsonl").write_text('{"spec": "text", "text": "a"}\n')
+    words = ("tokenize", "a.jsonl", "--tokenizer", "bytes", "--config", "c.yaml", "--dry-run")
+    run_cli(*words, "--fields-from", "spec")
+
+
+def test_a_state_that_is_none_is_named(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("no state")
+    done = run_cli("inspect", "d", "--state", "state.json", check=False)
+    assert "--state state.json: this is not the state of a loader" in done.stderr
+    done = run_cli("inspect", "d", "--state", "state.json", "--media", "m", check=False)
+    assert "--media has no effect: --state lists" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -88,6 +89,26 @@ def test_bars_and_histograms_fit_a_narrow_terminal(
     lines = [line for line in shown.splitlines() if "\u2588" in line]
     assert lines
     assert max(map(len, lines)) <= 50
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_long_and_wide_values_leave_the_columns_of_a_table_in_line(
+    run_installed: RunCli, tmp_path: Path, columns: int
+) -> None:
+    values = ["en", "\u6f22\u5b57", "a" * 57, "b" * 200]
+    records = [json.dumps({"text": "x", "lang": value}) for value in values]
+    (tmp_path / f"{'c' * 70}.jsonl").write_text("\n".join(records))
+    name = f"{'c' * 70}.jsonl"
+    run_installed("tokenize", name, "--tokenizer", "bytes", "--out", "t")
+    shown = on_terminal(["stats", "t", "--by", "lang", "-q"], tmp_path, columns=columns).text
+    lines = shown.splitlines()
+    assert max(len(line) for line in lines if "..." not in line) <= columns
+    counted = [line for line in lines if line.endswith("%")]
+    assert len(counted) == len(values)
+    assert {len(line) for line in counted if "\u6f22" not in line} == {len(lines[0])}
+    assert [len(line) for line in counted if "\u6f22" in line] == [len(lines[0]) - 2]
+    shown = on_terminal(["stats", "t", "--by", "file", "-q"], tmp_path, columns=columns).text
+    assert str(tmp_path / name) in shown.splitlines()  # whole, on a line of its own
 
 
 def test_a_dumb_terminal_gets_no_colours(run_installed: RunCli, tmp_path: Path) -> None:

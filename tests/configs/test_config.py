@@ -289,7 +289,7 @@ def test_what_an_input_says_of_its_fields_goes_before_what_is_said_at_the_top() 
         found = fields_of(load_config(TokenizeConfig, sets=[inputs], flags=top), index)
         return found if isinstance(found, str) else [key for f in found for key in f.keys]
 
-    tops = {"fields": "t"}, {"fields": "t", "fields_from": "top"}
+    tops = {"fields": "t"}, {"fields_from": "top"}
     assert [[names(top, i) for i in range(3)] for top in tops] == [
         [["x"], "own", ["t"]],
         [["x"], "own", "top"],

@@ -30,12 +30,12 @@ def write(path: Path, text: str) -> str:
 def test_several_files_merge_in_order(tmp_path: Path) -> None:
     first = write(
         tmp_path / "a.yaml",
-        "fields: a\ninputs: [x, y]\nmodalities: {vision: {max_frames: 4, code_offset: 7}}\n",
+        "prepend_text: a\ninputs: [x, y]\nmodalities: {vision: {max_frames: 4, code_offset: 7}}\n",
     )
     second = write(tmp_path / "b.toml", 'inputs = ["z"]\n[modalities.vision]\nmax_frames = 9\n')
     config = load_config(TokenizeConfig, files=["lwm", first, second])
     assert config.fields_from == "fields"  # of the preset
-    assert config.fields == "a"
+    assert config.prepend_text == "a"
     assert [item.path for item in config.inputs] == [str(tmp_path / "z")]
     vision = config.modalities.vision
     assert (vision.max_frames, vision.code_offset) == (9, 7)

@@ -12,7 +12,7 @@ from dataprep.loaders import DataLoader
 from dataprep.pipeline.engine import resolve_tokenizer
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError
 from dataprep.pipeline.files import read_sealed
-from dataprep.pipeline.guards.opening import MAX_BYTES, TooLargeError, read_bounded
+from dataprep.pipeline.guards.opening import MAX_BYTES, TooLargeError, near_path, read_bounded
 from dataprep.pipeline.jobs.ownership import check_ours
 from dataprep.pipeline.jobs.workspace import check_out
 from dataprep.pipeline.media.find import find_media
@@ -78,3 +78,11 @@ def test_what_is_neither_a_file_nor_a_folder_is_named_with_the_fix(tmp_path: Pat
         for out in (tmp_path / name, tmp_path / name / "below"):
             with pytest.raises(ConfigError, match=f"cannot use --out .*{name} {said[name]}"):
                 check_out(str(out))
+
+
+def test_a_file_that_has_only_the_ending_in_common_is_not_meant(tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").touch()
+    assert near_path(str(tmp_path / "nosuch.jsonl")) == ""
+    near = tmp_path / "chat.jsonl"
+    for name in ("caht.jsonl", "chat.json", "chats.jsonl", "chat.jsonl.gz"):
+        assert near_path(str(tmp_path / name)) == f"; did you mean {near}?"

@@ -7,6 +7,8 @@ import itertools
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -322,13 +324,68 @@ def test_closing_leaves_no_thread(packed: Packed) -> None:
     loader.close()
     assert not prefetch_threads()
     loader.close()
-    assert rows_of(loader, 1)
+    loader = DataLoader(packed.folder, batch_size=2)
     next(loader)
     del loader
     gc.collect()
     assert not prefetch_threads()
     list(DataLoader(packed.folder, batch_size=20, epochs=1))
     assert not prefetch_threads()
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_a_closed_loader_hands_out_no_batch(packed: Packed, depth: int) -> None:
+    with DataLoader(packed.folder, batch_size=2, prefetch=depth) as loader:
+        batches = iter(loader)
+        next(batches)
+    asked: list[Callable[[], object]] = [
+        lambda: next(loader),
+        lambda: next(batches),
+        lambda: iter(loader),
+        lambda: loader[0],
+        lambda: loader.part(0, 0, 2),
+        lambda: loader.__enter__(),
+        *([lambda: loader.start_prefetch()] if depth else []),
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigError, match="this loader is closed; make another"):
+            ask()
+    assert not prefetch_threads()
+    assert loader.get_state()["step"] == 1  # what needs no batch is still known
+    assert len(loader.rows_of(0)) == 2
+    loader.close()
+
+
+def test_a_loader_that_is_closed_meanwhile_does_not_look_like_the_end_of_the_data(
+    packed: Packed,
+) -> None:
+    made, go_on = threading.Event(), threading.Event()
+
+    def view(rows: Batch) -> Batch:
+        made.set()
+        assert go_on.wait(20)
+        return {"x": rows["tokens"][:, :-1]}
+
+    loader = DataLoader(packed.folder, batch_size=2, view=view)
+    found: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            list(loader)
+        except ConfigError as error:
+            found.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    assert made.wait(20)
+    closing = threading.Thread(target=loader.close)
+    closing.start()
+    while not loader._closed:
+        time.sleep(0.001)
+    go_on.set()
+    asking.join(20)
+    closing.join(20)
+    assert ["this loader is closed" in str(error) for error in found] == [True]
 
 
 def test_an_error_surfaces_where_its_batch_is_taken(packed: Packed) -> None:

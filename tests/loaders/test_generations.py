@@ -404,7 +404,7 @@ def test_a_removed_part_is_missed_only_by_batches_that_are_of_it(tmp_path: Path)
     loader = DataLoader(grown.folder, **options)
     loader.set_state(state)
     assert all(map(same, batches(loader, 5), whole[3:]))
-    with pytest.raises(ConfigError, match=gone):
+    with DataLoader(grown.folder, **options) as loader, pytest.raises(ConfigError, match=gone):
         loader[2]
     for opening in (
         lambda: open_dataset(grown.folder, generation=0),

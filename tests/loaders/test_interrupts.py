@@ -135,7 +135,12 @@ def test_an_interrupt_at_every_bytecode_of_other_calls_does_no_harm(
         fired = interrupted_at(number, acts[act])
         step = loader.get_state()["step"]
         assert step in ((1, 4) if act == "set_state" else (1,))
-        assert np.array_equal(within(20, lambda: next(loader))["inputs"], whole[step])  # noqa: B023
+        if act == "close" and loader._closed:
+            with pytest.raises(ConfigError, match="this loader is closed"):
+                within(20, lambda: next(loader))  # noqa: B023
+        else:
+            batch = within(20, lambda: next(loader))  # noqa: B023
+            assert np.array_equal(batch["inputs"], whole[step])
         within(20, loader.close)
         number += 1 if number < 60 else 7  # `getitem` has thousands
         if number > 600:

@@ -271,7 +271,13 @@ def test_a_dataset_of_a_run_without_its_manifest_is_not_passed_over(
     raw("b", ["two"])
     live(corpora=AB)
     Path("out/a/packed-64/manifest.json").unlink()
+    lines = run_cli("log", "out").stdout.splitlines()
+    assert "out/a/packed-64: unfinished, it has no manifest yet" in lines
+    assert "out/b/packed-64" in lines
     done = run_cli("verify", "out", check=False)
+    assert (
+        "has parts and no manifest.json, so it is unfinished; dataprep run goes on" in done.stderr
+    )
     assert done.code == 5
     assert "out/a/packed-64" in done.stderr
 

@@ -277,7 +277,7 @@ def test_a_file_is_replaced_only_by_force(run_cli: RunCli, tmp_path: Path) -> No
         ("", 3, "a.jsonl has no record to find anything out by"),
         ('{"text": \n', 3, "line 1 of"),
         ('{"n": 1}\n', 3, "is a text, a conversation or codes: n (other)"),
-        ('{"input_ids": [1, 2]}\n', 3, "holds token ids under 'input_ids' and no text"),
+        ('{"input_ids": [1, 900]}\n', 3, "name the tokenizer that made the ids"),
     ],
 )
 def test_input_that_says_nothing_is_an_error_with_place_and_fix(

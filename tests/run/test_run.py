@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -466,3 +467,22 @@ def test_what_is_left_of_the_work_of_a_finished_part_is_removed(
         make_work(tmp_path / folder / "parts/00000")
     run_cli("run", config)
     assert not [*(tmp_path / "out").rglob(".work")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "said"),
+    [
+        ("", '{"txt": "a"}\n', r"set fields\. .* set on_error: skip; .* set on_error: quarantine"),
+        ("", "\n", r"the inputs hold no records; allow that with allow_empty: true"),
+        ("chat: {}\n", '{"messages": []}\n', r"name one with chat\.template FILE\|NAME"),
+    ],
+)
+def test_errors_speak_of_keys_of_the_config_since_run_has_no_such_flags(
+    run_cli: RunCli, tmp_path: Path, settings: str, text: str, said: str
+) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    common = "inputs: [a.jsonl]\ntokenizer: bytes\nseq_lens: [8]\nout: out\n"
+    (tmp_path / "c.yaml").write_text(common + settings)
+    done = run_cli("run", "c.yaml", cwd=tmp_path, check=False)
+    assert re.search(said, done.stderr), done.stderr
+    assert "--on-error" not in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataprep.pipeline.sniff.findings import find, ids_in, what_is_there
+from dataprep.pipeline.sniff.findings import find, what_is_there
 from dataprep.pipeline.sniff.lengths import suggested_length
 from dataprep.pipeline.types import Record
 
@@ -113,6 +113,18 @@ CASES: dict[str, tuple[list[Record], str, dict[str, Any]]] = {
         "texts",
         {"fields": "text"},
     ),
+    "ids": ([{"id": 7, "tokens": [1, 2]}], "ids", {"pretokenized": {"tokens": "tokens"}}),
+    "ids with labels": (
+        [{"input_ids": [1, 2], "attention_mask": [1, 1], "labels": [-100, 2]}],
+        "ids",
+        {
+            "pretokenized": {
+                "tokens": "input_ids",
+                "labels": "labels",
+                "attention_mask": "attention_mask",
+            }
+        },
+    ),
     "ids beside texts": ([{"text": "a", "input_ids": [1, 2]}], "texts", {"fields": "text"}),
 }
 
@@ -129,15 +141,14 @@ def test_records_are_known(name: str) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [{"input_ids": [1, 2]}, {"a": 1, "b": 2.5}, {}, {"data": b"\xff\xd8"}, {"a,b": LONG}],
+    [{"labels": [1, 2]}, {"a": 1, "b": 2.5}, {}, {"data": b"\xff\xd8"}, {"a,b": LONG}],
     ids=str,
 )
 def test_what_gives_no_tokens_is_nothing(record: Record) -> None:
     assert find([record]) is None
 
 
-def test_ids_and_other_keys_are_told() -> None:
-    assert ids_in([{"input_ids": [1, 2], "vision": [3]}]) == ["input_ids"]
+def test_other_keys_are_told() -> None:
     assert what_is_there([{"a": 1, "b": [2]}]) == "a (other), b (integers)"
 
 

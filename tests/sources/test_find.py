@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -476,3 +477,35 @@ def test_a_file_that_exists_is_no_name_of_the_hub_or_of_a_generator(
     assert path_in("", name) == name
     assert path_in(str(tmp_path), name) == str(tmp_path / name)
     assert path_in(str(tmp_path), f"{name}.absent") != str(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("a.jsonl.lz4", "decompress it, or compress it as .zst"),
+        ("a.zip", "unpack it, or name a file in it"),
+        ("CC-MAIN.warc", "extract the texts of its pages to JSONL first"),
+        ("CC-MAIN.warc.wet.gz", "extract the texts of its pages to JSONL first"),
+        ("a.png", "dataprep encode makes codes of it"),
+    ],
+)
+def test_files_that_people_have_and_that_are_not_read_say_what_to_do(
+    tmp_path: Path, name: str, cure: str
+) -> None:
+    fill(tmp_path, name)
+    with pytest.raises(InputError, match=re.escape(f"{name} is not read: {cure}")):
+        find_sources(str(tmp_path / name))
+    with pytest.raises(InputError, match=re.escape(f"only {name}: {name} is not read: {cure}")):
+        find_sources(str(tmp_path))
+
+
+def test_a_folder_of_files_that_cannot_be_read_names_no_pattern_that_matches_nothing(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, "a.md")
+    with pytest.raises(InputError, match=r"only a\.md: cannot tell what a\.md is") as error:
+        find_sources(str(tmp_path))
+    assert "*.jsonl" not in str(error.value)
+    fill(tmp_path, "b.bin")
+    with pytest.raises(InputError, match=r"only a\.md and 1 more; name the files: \S+/\*\.bin "):
+        find_sources(str(tmp_path))

@@ -106,6 +106,17 @@ def test_the_first_document_is_shown_with_its_mask(
     assert "free" in shown
 
 
+def test_the_time_is_that_of_the_workers_that_have_work(
+    run_cli: RunCli, sample: Sample, tmp_path: Path
+) -> None:
+    words = ("tokenize", sample.text, "--out", tmp_path / "out", "--dry-run", "-j", "8")
+    shown = run_cli(*words, "--tokenizer", sample.tokenizer).stdout
+    assert "less than 1 s with 1 worker, less with a fast engine\n" in shown
+    shown = run_cli(*words, "--tokenizer", sample.tokenizer, "--engine", "tokenizers").stdout
+    assert "less than 1 s with 1 worker\n" in shown
+    assert "1 worker\n" in run_cli(*words, "--tokenizer", "bytes").stdout  # has no other engine
+
+
 @pytest.mark.parametrize("fields", ["question", "text,number"])
 def test_wrong_fields_fail_in_a_dry_run(run_cli: RunCli, tmp_path: Path, fields: str) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"text": "a", "number": [1.5]}])
