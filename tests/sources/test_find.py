@@ -162,7 +162,7 @@ def test_a_folder_with_nothing_readable_is_an_input_error(tmp_path: Path) -> Non
     with pytest.raises(InputError, match=f"no readable file in {tmp_path}: it is empty"):
         find_sources(str(tmp_path))
     fill(tmp_path, "README.md", ".a.jsonl", "b.docx")
-    with pytest.raises(InputError, match=r"no readable file in .*, only README.md and 1 more;"):
+    with pytest.raises(InputError, match=r"no readable file in .*, only README.md and 1 more: "):
         find_sources(str(tmp_path))
 
 
