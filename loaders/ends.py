@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder
+from typing import Any
+
+from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, whole_number
 from dataprep.pipeline.errors import ConfigError
 
 
@@ -28,6 +30,14 @@ def check_end(epochs: int | None, remainder: str, exhausted: str, num_datasets: 
             f"exhausted={exhausted!r} has no effect for one dataset, which ends by itself; "
             "leave it out"
         )
+
+
+def rows_of_epochs(max_steps: Any, sizes: BatchSizes) -> int | None:
+    """Return how many rows an epoch has at most, if it has at most so many steps; None: no end."""
+    if max_steps is None:
+        return None
+    steps = whole_number("max_steps_per_epoch", max_steps, least=1)
+    return min(MAX_ROWS, steps * sizes.sizes[-1])
 
 
 def last_step(sizes: BatchSizes) -> int:

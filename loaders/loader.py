@@ -21,7 +21,13 @@ import numpy as np
 
 from dataprep.loaders.batches import PADDING, AnyBatch, BatchMaker, BatchReader, make_placement
 from dataprep.loaders.checkpoints import read_state, write_state
-from dataprep.loaders.ends import check_choice, check_end, count_steps, last_step
+from dataprep.loaders.ends import (
+    check_choice,
+    check_end,
+    count_steps,
+    last_step,
+    rows_of_epochs,
+)
 from dataprep.loaders.generations import GenerationsOf, check_generations, shown_numbers
 from dataprep.loaders.iterator import LoaderIterator
 from dataprep.loaders.mixture import Exhausted, epochs_before, plan_mixture
@@ -64,6 +70,10 @@ class DataLoader:
                 there is an end only with epochs
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
+    max_steps_per_epoch
+                how many batches an epoch has at most: its first rows, after which the next epoch
+                begins, in an order of its own. Of a mixture, that many batches of each dataset; of
+                sizes that change, batches of the last size
     exhausted   when a dataset of a mixture has been read `epochs` times: stop, repeat it until all
                 have been, or drop it. Without epochs none is ever used up: all are read for ever
     verify      when the hash of a shard is checked: lazy, before it is first read; open, all now;
@@ -87,6 +97,7 @@ class DataLoader:
         remainder: Remainder = "drop",
         prefetch: int = 2,
         max_steps: int | None = None,
+        max_steps_per_epoch: int | None = None,
         exhausted: Exhausted = "stop",
         verify: Verify = "lazy",
     ) -> None:
@@ -112,6 +123,7 @@ class DataLoader:
             exhausted=exhausted,
             shuffled=bool(shuffle),
             seed=seed,
+            epoch_rows=rows_of_epochs(max_steps_per_epoch, self._sizes),
         )
         rows = self._mixture.num_rows
         self._num_steps = count_steps(rows, self._sizes, remainder, max_steps)

@@ -16,6 +16,10 @@ The first dataset takes its share of all places, evenly spread; the second takes
 is left, and so on. After any number of places each of D datasets is within 1 + log2 D rows of its
 share, and at every multiple of the sum of the weights it is exact.
 
+An epoch may be cut short (`epoch_rows`): it has the first so many rows of its order.
+
+    5 rows, 3 an epoch   3 1 4 | 2 4 1 | …       of 3 1 4 0 2 | 2 4 1 0 3 | …
+
 Weights are shares of rows. All rows have the same number of tokens, padding included, so they are
 shares of tokens too as far as the datasets are equally well packed.
 """
@@ -138,6 +142,7 @@ class Mixture:
     num_rows: int | None  # None: it never ends
     shuffled: bool
     seed: int
+    epoch_rows: int | None = None  # of each dataset, at most; None: all of them
     epochs: int | None = None  # this and the next decided phases and num_rows
     exhausted: Exhausted = "stop"
 
@@ -169,11 +174,12 @@ class Mixture:
         rows = np.empty_like(ranks)
         for number, one in enumerate(self.components):
             mine, stage = datasets == number, one.stage_at(phase.first_row)
+            places = _within_epochs(ranks[mine], stage, self.epoch_rows)
             if not self.shuffled:
-                rows[mine] = in_order(ranks[mine], stage.num_rows)
+                rows[mine] = in_order(places, stage.num_rows)
                 continue
             rows[mine] = shuffle(
-                ranks[mine],
+                places,
                 stage.num_rows,
                 seed=self.seed,
                 name=one.name,
@@ -190,7 +196,23 @@ def epochs_before(mixture: Mixture, place: int) -> dict[str, float]:
     end = place if mixture.num_rows is None else min(place, mixture.num_rows)
     first = mixture.phase_at(end).first_row
     taken = zip(mixture.components, mixture.taken(end), strict=True)
-    return {one.name: rows / one.stage_at(first).num_rows for one, rows in taken}
+    most = mixture.epoch_rows
+    return {one.name: rows / _epoch_of(one.stage_at(first), most) for one, rows in taken}
+
+
+def _epoch_of(stage: Stage, epoch_rows: int | None) -> int:
+    """Return how many rows an epoch has."""
+    return stage.num_rows if epoch_rows is None else min(stage.num_rows, epoch_rows)
+
+
+def _within_epochs(ranks: Offsets, stage: Stage, epoch_rows: int | None) -> Offsets:
+    """Return the places in an order of whole epochs, of which each may be cut short.
+
+    >>> _within_epochs(np.arange(7), Stage(first_row=0, num_rows=5), 3)
+    array([ 0,  1,  2,  5,  6,  7, 10])
+    """
+    rest = stage.num_rows - _epoch_of(stage, epoch_rows)
+    return ranks + ranks // (stage.num_rows - rest) * rest
 
 
 def plan_mixture(
@@ -200,6 +222,7 @@ def plan_mixture(
     exhausted: Exhausted,
     shuffled: bool,
     seed: int,
+    epoch_rows: int | None = None,
 ) -> Mixture:
     """Find all phases, and where the sequence ends."""
     changes = sorted(
@@ -222,7 +245,7 @@ def plan_mixture(
             break
         phase = Phase(first_row=row, shares=Shares(weights=weights), taken=tuple(taken))
         phases.append(phase)
-        length, spent = _end_of(phase, components, epochs, changes, exhausted)
+        length, spent = _end_of(phase, components, epochs, epoch_rows, changes, exhausted)
         if length is None:
             break
         taken = [count + phase.shares.count(i, length) for i, count in enumerate(taken)]
@@ -237,6 +260,7 @@ def plan_mixture(
         num_rows=end,
         shuffled=shuffled,
         seed=seed,
+        epoch_rows=epoch_rows,
         epochs=epochs,
         exhausted=exhausted,
     )
@@ -246,6 +270,7 @@ def _end_of(
     phase: Phase,
     components: Sequence[Component],
     epochs: int | None,
+    epoch_rows: int | None,
     changes: Sequence[int],
     exhausted: Exhausted,
 ) -> tuple[int | None, int | None]:
@@ -254,7 +279,7 @@ def _end_of(
     `changes` are the rows at which weights or generations change. A phase that never ends has None
     rows.
     """
-    length, spent = _used_up(phase, components, epochs, exhausted) if epochs else (None, None)
+    length, spent = _used_up(phase, components, epochs, epoch_rows, exhausted)
     change = next((row for row in changes if row > phase.first_row), None)
     if change is not None and (length is None or phase.first_row + length > change):
         return change - phase.first_row, None
@@ -262,15 +287,22 @@ def _end_of(
 
 
 def _used_up(
-    phase: Phase, components: Sequence[Component], epochs: int, exhausted: Exhausted
+    phase: Phase,
+    components: Sequence[Component],
+    epochs: int | None,
+    epoch_rows: int | None,
+    exhausted: Exhausted,
 ) -> tuple[int | None, int | None]:
     """Return after how many rows a dataset is used up that ends the phase, and which one."""
+    if epochs is None:
+        return None, None
     ends: list[tuple[int, int]] = []
     is_renewed = False  # any of them, before it is used up
     for i, one in enumerate(components):
         if not phase.shares.weights[i]:
             continue
-        left = max(0, epochs * one.stage_at(phase.first_row).num_rows - phase.taken[i])
+        length = _epoch_of(one.stage_at(phase.first_row), epoch_rows)
+        left = max(0, epochs * length - phase.taken[i])
         if exhausted == "repeat":  # after the last row that is there
             end = phase.shares.reach(i, left)
         else:  # before the first that is not

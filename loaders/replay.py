@@ -41,6 +41,7 @@ class _Known(msgspec.Struct):
     datasets: dict[str, dict[str, tuple[_Number, str]]]
     phases: list[tuple[_Number, list[_Weight]]]
     rows: _Rows | None
+    epoch_rows: Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ class Replay:
     shuffled: bool
     sizes: BatchSizes
     phases: tuple[Phase, ...]
+    epoch_rows: int | None
     num_rows: int | None  # None: they never end
 
     @property
@@ -107,6 +109,7 @@ class Replay:
             num_rows=self.num_rows,
             shuffled=self.shuffled,
             seed=self.seed,
+            epoch_rows=self.epoch_rows,
         )
 
 
@@ -132,6 +135,7 @@ def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
         shuffled=known.shuffle,
         sizes=sizes,
         phases=_phases(known.phases, [{sizes.first_row(s) for s in own} for own in read.values()]),
+        epoch_rows=known.epoch_rows,
         num_rows=known.rows,
     )
 

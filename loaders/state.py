@@ -2,7 +2,8 @@
 
     {"version": 4, "step": 1200, "seed": 0, "shuffle": true, "batch_size": {"0": 256},
      "datasets": {"code": {"0": [0, "sha256:…"]}, "web": {"0": [3, "sha256:…"], "900": [5, "…"]}},
-     "phases": [[0, [3, 7]], [230400, [3, 7]]], "rows": null, "epochs": null, "exhausted": "stop"}
+     "phases": [[0, [3, 7]], [230400, [3, 7]]], "epoch_rows": null, "rows": null, "epochs": null,
+     "exhausted": "stop"}
 
 It holds everything that decided the batches before `step`. A loader takes a state if it would have
 made the same batches up to there. What comes after may differ: batch sizes, weights and generations
@@ -50,6 +51,7 @@ def make_state(
             for phase in mixture.phases
             if phase.first_row < rows
         ],
+        epoch_rows=mixture.epoch_rows,
         rows=None if mixture.num_rows is None else min(mixture.num_rows, MAX_ROWS),
         epochs=mixture.epochs,
         exhausted=mixture.exhausted,
@@ -79,6 +81,7 @@ _FIXES = {
     "datasets": "open the dataset that the state is of, or start anew",
     "seed": "set the seed that the state has",
     "shuffle": "set shuffle as the state has it",
+    "epoch_rows": "set max_steps_per_epoch, and the last batch_size, as the state has them",
     "batch_size": "sizes may change from a step on: batch_size={sizes}",
     "phases": "weights may change from a step on: (path, {{0: share before, {step}: share now}})",
     "rows": "the last batch before was padded: set the epochs that the state was made with",
@@ -96,7 +99,7 @@ def check_state(state: State, expected: State, places: int) -> None:
     """
     for key, fix in _FIXES.items():
         found, wanted = state.get(key), expected[key]
-        if key == "rows":
+        if key in ("rows", "epoch_rows"):  # what ends after the batches before has not mattered
             found, wanted = _filled(found, places), _filled(wanted, places)
         if _differ(found, wanted):
             key, fix = _cause(key, fix, state, expected)

@@ -87,6 +87,7 @@ def test_a_state_is_small_and_says_what_it_belongs_to(packed: Packed) -> None:
         "batch_size": {"0": BATCH},
         "datasets": {"": {"0": [0, loader.datasets[""].fingerprint]}},
         "phases": [[0, [1]]],
+        "epoch_rows": None,
         "rows": 200,
         "epochs": 2,
         "exhausted": "stop",
