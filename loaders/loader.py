@@ -64,8 +64,8 @@ class DataLoader:
                 to a newer one at a step; for a mixture also {name: any of these}. Batches before
                 the step stay as they are; from it on, a new order over all rows of the newer
                 generation begins, and its epochs are counted from there
-    view        the names of the arrays: default, lwm, maxtext, xlstm, hf, seq2seq, preference, or a
-                function of your own
+    view        the names of the arrays: default, lwm, lwm_bos, maxtext, xlstm, hf, seq2seq,
+                preference, or a function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows;
                 there is an end only with epochs
     prefetch    how many batches to make ahead in a thread; 0: none

@@ -7,6 +7,7 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
     default   inputs, targets, loss_mask (of the targets), segment_ids, positions, vision_mask
     lwm       input_tokens, target_tokens, loss_masks f32, {input,target}_vision_masks; of rows that
               were padded under `compat: lwm`, no input has the last token of a padded row
+    lwm_bos   the same, but every row of input_tokens begins with BOS: LWM's always_start_with_bos
     maxtext   inputs, targets, {inputs,targets}_{position,segmentation}; targets have the positions
               of the inputs, and segment 0 without loss, which is where MaxText looks
     xlstm     inputs, targets, {inputs,targets}_{position,segmentation}, all of S + 1 columns: the
@@ -39,7 +40,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
-ViewName = Literal["default", "lwm", "maxtext", "xlstm", "hf", "seq2seq", "preference"]
+ViewName = Literal["default", "lwm", "lwm_bos", "maxtext", "xlstm", "hf", "seq2seq", "preference"]
 UserView = Callable[[Batch], Batch]
 SidedView = Seq2Seq | Preference
 
@@ -59,6 +60,7 @@ class Table:
         False  # whether the first token of a document has loss if the document says so
     )
     after_eos: str = ""  # the array that is one to the right, after an EOS
+    starts_with_bos: str = ""  # the array whose first column is BOS, whatever the row has there
     one_document: tuple[str, ...] = ()  # arrays that are left out where a row has several documents
     finish: Callable[[Batch], Batch] | None = None
 
@@ -74,6 +76,8 @@ class View:
     first_loss: bool = False
     after_eos: str = ""
     eos: int = 0  # which the array of `after_eos` begins with
+    starts_with_bos: str = ""
+    bos: int = 0  # which the array of `starts_with_bos` begins with
     finish: Callable[[Batch], Batch] | None = None
     own: UserView | None = None
     whole_rows: bool = False  # it cannot be made of some columns of a row
@@ -120,6 +124,8 @@ class View:
             array = batch[self.after_eos]
             array[:, 1:] = array[:, :-1]
             array[:, 0] = self.eos
+        if self.starts_with_bos and not start:
+            batch[self.starts_with_bos][:, 0] = self.bos
         if WEIGHTS in batch:
             batch[WEIGHTS] *= batch[self.loss]
         return self.finish(batch) if self.finish else batch
@@ -224,10 +230,12 @@ VIEWS: dict[ViewName, Table] = {
     ),
 }
 
+VIEWS["lwm_bos"] = replace(VIEWS["lwm"], starts_with_bos="input_tokens")
+
 
 def _table_of(view: ViewName, datasets: Sequence[PackedManifest]) -> Table:
     table = VIEWS[view]
-    if view != "lwm" or not all(dataset.pads_like_lwm for dataset in datasets):
+    if view not in ("lwm", "lwm_bos") or not all(dataset.pads_like_lwm for dataset in datasets):
         return table
     return replace(
         table,
@@ -249,12 +257,13 @@ def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> 
         names = ", ".join((*VIEWS, *SIDED))
         raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
     table = _table_of(view, datasets)
-    eos = datasets[0].tokenizer.eos
-    if table.after_eos and eos is None:
-        raise ConfigError(
-            f"view {view!r} puts an EOS before every row, but the tokenizer of the datasets has "
-            "none; tokenize with one that has, or write a view of your own"
-        )
+    bos, eos = datasets[0].tokenizer.bos, datasets[0].tokenizer.eos
+    for name, needed, found in (("EOS", table.after_eos, eos), ("BOS", table.starts_with_bos, bos)):
+        if needed and found is None:
+            raise ConfigError(
+                f"view {view!r} begins every row with {name}, but the tokenizer of the datasets "
+                "has none; tokenize with one that has, or write a view of your own"
+            )
     alone = all(dataset.one_document_a_row for dataset in datasets)
     columns = {k: v for k, v in table.columns.items() if alone or k not in table.one_document}
     if table.modalities:
@@ -270,5 +279,7 @@ def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> 
         first_loss=table.first_loss,
         after_eos=table.after_eos,
         eos=eos or 0,
+        starts_with_bos=table.starts_with_bos,
+        bos=bos or 0,
         finish=table.finish,
     )

@@ -1,0 +1,13 @@
+"""Drop-ins: the data classes of other trainers, by their own names, over our loader.
+
+    from dataprep.loaders.compat.lwm import DatasetFactory             # instead of lwm.data
+    from dataprep.loaders.compat.xlstm import make_grain_iterator      # of xlstm_jax.dataset
+    from dataprep.loaders.compat.maxtext import make_train_iterator    # of MaxText's input pipelines
+
+    lwm       datasets that give (batch, metrics), with state dicts: LWM's train.py runs on them
+    maxtext   an iterator of this host's rows, with the state that MaxText's checkpoints ask for
+    xlstm     multi-host iterators of LLMBatch
+
+What they give equals what the trainer's own classes give, but where those are wrong: each module
+says where. Everything reads datasets that dataprep made: text is tokenized before, not here.
+"""
