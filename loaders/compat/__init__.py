@@ -2,7 +2,7 @@
 
     from dataprep.loaders.compat.lwm import DatasetFactory             # instead of lwm.data
     from dataprep.loaders.compat.xlstm import make_grain_iterator      # of xlstm_jax.dataset
-    from dataprep.loaders.compat.maxtext import make_train_iterator    # of MaxText's input pipelines
+    from dataprep.loaders.compat.maxtext import create_data_iterator   # of maxtext.input_pipeline
 
     lwm       datasets that give (batch, metrics), with state dicts: LWM's train.py runs on them
     maxtext   an iterator of this host's rows, with the state that MaxText's checkpoints ask for

@@ -5,6 +5,7 @@
     --train_dataset.json_dataset.path=data/packed                 # was: data.jsonl
 
     datasets     DatasetFactory, HuggingfaceDataset, JsonDataset, JsonVisionDataset
+    batches      what these have in common: batches, metrics, states
     settings     their configs, checked against what the dataset was made with
     processors   TextProcessor, VisionTextProcessor: one example to tokens and masks
     stream       rows and tokens in order, for ever, from any place on
@@ -17,7 +18,7 @@ lwm` to have its loss on the first tokens of documents, too.
 
 Where LWM is wrong, these are right:
 
-    resuming      goes on with the next token; LWM loses what it had buffered, and is off by one line
+    resuming      goes on with the next token; LWM loses what it had buffered, and is off by a line
     many hosts    rows of one stream, whatever the number of hosts; LWM cuts a stream for each host,
                   and replays lines when it resumes
     the `pad` of  one example a row; LWM's rows drift by one token each, and skip examples. (The pad

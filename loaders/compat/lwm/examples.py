@@ -4,8 +4,8 @@
     line 94          ─►  document 93  ─►  row 1, column 7
 
 Lines are in the provenance of the packed dataset, bytes only in that of the tokenized one: it need
-not be there. What is not known is -1. With several files, examples are numbered through all of them,
-and bytes are not known.
+not be there. What is not known is -1. With several files, examples are numbered through all of
+them, and bytes are not known.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class Examples:
         self._check_known("start_seek_loc")
         if self._bytes is None:
             raise ConfigError(
-                f"start_seek_loc={byte}: where examples begin is known for {self._rows.folder} only "
-                "where it is of one file, and the tokenized dataset that it was packed from is "
-                "there; set example_index_at_start instead"
+                f"start_seek_loc={byte}: where examples of {self._rows.folder} begin is known only "
+                "if it is of one file, and the tokenized dataset that it was packed from is there; "
+                "set example_index_at_start instead"
             )
         document = self._bytes.first_from(byte)
         # At the end of the file LWM begins anew.

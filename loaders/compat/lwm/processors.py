@@ -98,7 +98,7 @@ class VisionTextProcessor:
         return *_joined(parts), True, *aux
 
     def block(self, codes: Sequence[Any], loss: float) -> Part:
-        """Return the codes of a picture or video as tokens: tags around, an end after each frame."""
+        """Return the codes of a picture or video as tokens, with tags and an end of each frame."""
         size, most = self.config.n_tokens_per_frame, self.config.max_n_frames
         count = len(codes) // size
         if not count:

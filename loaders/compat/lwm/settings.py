@@ -1,8 +1,8 @@
 """The configs of LWM's data classes, with its names and defaults, held against a dataset.
 
-A dataset was made with settings of its own: those of LWM that say something else are errors, so that
-a flag which is left from before cannot be passed over in silence. Settings of how LWM tokenizes,
-such as tokenizer_processes, have no effect: text was tokenized before.
+A dataset was made with settings of its own: those of LWM that say something else are errors, so
+that a flag which is left from before cannot be passed over in silence. Settings of how LWM
+tokenizes, such as tokenizer_processes, have no effect: text was tokenized before.
 """
 
 from __future__ import annotations

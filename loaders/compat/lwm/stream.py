@@ -6,8 +6,8 @@
     stored   t0 … t4 · t4 … t8 · t8 t9 t10 and padding
 
 LWM's JsonDataset cuts one stream that goes on at the end of the file with its beginning. The rows
-that `pack --strategy concat` stored are that stream up to the end; the others are put together here,
-of at most a few of them. Both are datasets that `DataLoader` reads without shuffling.
+that `pack --strategy concat` stored are that stream up to the end; the others are put together
+here, of at most a few of them. Both are datasets that `DataLoader` reads without shuffling.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def tokens_of(rows: PackedDataset) -> int:
     """Return how many tokens the stream of a concat dataset has."""
     if len(rows.about.parts) > 1:
         raise ConfigError(
-            f"{rows.folder} has grown: each of its {len(rows.about.parts)} parts is a stream of its "
-            "own; pack all of it anew with --strategy concat"
+            f"{rows.folder} has grown: each of its {len(rows.about.parts)} parts is a stream of "
+            "its own; pack all of it anew with --strategy concat"
         )
     counts = rows.about.counts
     return counts["rows"] * rows.seq_len + 1 - counts["padding"]
