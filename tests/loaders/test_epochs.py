@@ -107,7 +107,7 @@ def test_a_state_of_other_epochs_is_an_error_once_it_matters(packed: Packed) -> 
     assert free.get_state()["step"] == 3
     with pytest.raises(ConflictError, match="set max_steps_per_epoch"):
         free.set_state(cut.state_at(4))
-    with pytest.raises(ConflictError, match="epoch_rows null|epoch_rows None"):
+    with pytest.raises(ConflictError, match="epoch_rows None"):
         cut.set_state(free.state_at(4))
 
 

@@ -33,6 +33,7 @@ class PackedBatches:
     """What all three datasets do; they differ in their settings and in where they begin anew."""
 
     _DEFAULTS: Mapping[str, Any] = settings.JSON
+    _BY_LINE = True  # whether blank lines count as examples
     _ARRAYS = (*TEXT_ARRAYS, "input_vision_masks", "target_vision_masks")
 
     @classmethod
@@ -54,7 +55,7 @@ class PackedBatches:
         settings.check_processor(self._dataset, text_processor)
         self._check_rows()
         self._is_stream = self._dataset.about.strategy == "concat"
-        self._examples = Examples(self._dataset)
+        self._examples = Examples(self._dataset, by_line=self._BY_LINE)
         self._loader: DataLoader | None = None
         self._throughput: Throughput | None = None
         self._start = self._first_place()  # of the loader
@@ -192,8 +193,9 @@ class PackedBatches:
     def _last_example(self) -> tuple[int, int]:
         """Return the example that LWM has read when it hands the last batch out: it waits for two
         tokens after the batch."""
-        place = self._start + self._step * self._a_batch
-        return self._examples.at(*self._row_and_column(place + 1 if self._is_stream else place - 1))
+        begin = (self._start + (self._step - 1) * self._a_batch) % self._end  # of the last batch
+        place = begin + self._a_batch + (1 if self._is_stream else -1)
+        return self._examples.at(*self._row_and_column(place))
 
     def _first_place(self) -> int:
         get = self.config.get

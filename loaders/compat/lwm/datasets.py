@@ -76,6 +76,7 @@ class HuggingfaceDataset(PackedBatches):
 
     _DEFAULTS = settings.HUGGINGFACE
     _ARRAYS = TEXT_ARRAYS
+    _BY_LINE = False
 
     def _rows_from(self, start: int) -> PackedDataset:
         if not self._is_stream:

@@ -31,8 +31,9 @@ UNKNOWN = -1
 class Examples:
     """The examples that the rows of a packed dataset were made of."""
 
-    def __init__(self, rows: PackedDataset) -> None:
-        self._rows = rows
+    def __init__(self, rows: PackedDataset, *, by_line: bool = True) -> None:
+        """`by_line`: whether examples are numbered by their lines, else one after another."""
+        self._rows, self._by_line = rows, by_line
         # A copy of the shards alone is enough to train on.
         self._is_known = (rows.folder / rows.about.shards[0].provenance.path).exists()
         self._pieces = lru_cache(maxsize=4)(self._read_pieces)
@@ -99,7 +100,9 @@ class Examples:
         return None
 
     def _line_of(self, document: int) -> int:
-        return int(self._origins.of(np.array([document]))[1][0]) if self._is_one_file else document
+        if not self._by_line or not self._is_one_file:
+            return document
+        return int(self._origins.of(np.array([document]))[1][0])
 
     def _byte_after(self, document: int) -> int:
         if self._bytes is None:
