@@ -65,8 +65,11 @@ def make_grain_multihost_iterator(
         )
     first = parts[0]
     for one in parts[1:]:
-        if replace(one, rows=first.rows) != first:
-            raise ConfigError(f"datasets of a mixture must be read alike: {one} and {first}")
+        # The order of each follows from the seed and its place among them.
+        if replace(one, rows=first.rows, seed=first.seed) != first:
+            raise ConfigError(
+                f"datasets of a mixture must be shuffled and limited alike: {one} and {first}"
+            )
     local = global_batch_size if is_global else global_batch_size // dataloading_host_count
     is_cut = not drop_remainder and first.epochs is not None
     mix = {f"{i:04d}": (one.rows, w) for i, (one, w) in enumerate(zip(parts, weights, strict=True))}
