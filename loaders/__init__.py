@@ -36,6 +36,7 @@ From the folder to the trainer, one line a file:
     iterator      what iter(loader) returns
     loader        `DataLoader`: what a trainer holds
     torch         the same datasets for torch
+    compat        the data classes of LWM, xlstm-jax and MaxText over `DataLoader`
 
 Imports numpy, msgspec, and of dataprep only `pipeline`'s ground floor and `storage`; array_record
 for documents and compressed rows, jax only for a mesh, numba if it is there, torch only in

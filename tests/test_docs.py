@@ -98,6 +98,11 @@ class Reader:
             "": lambda block: None,
         }
 
+    @property
+    def names(self) -> Mapping[str, Any]:
+        """What the blocks so far have named."""
+        return self._names
+
     def run(self, block: Block) -> None:
         assert block.kind in self._kinds, f"{block.place}: nobody knows how to run {block.kind}"
         if block.title:
@@ -224,6 +229,23 @@ def test_every_line_for_those_who_come_from_another_trainer_runs(
                 assert next(iter(made)) is not None, span
                 if isinstance(made, dataprep.DataLoader):
                     made.close()
+
+
+def test_every_name_for_those_who_come_from_a_seed_is_there(folder: Path, run_cli: RunCli) -> None:
+    """The tables of the page: what they say to write instead can be written."""
+    page = ROOT / "docs" / "coming-from.md"
+    reader = Reader(folder, run_cli)
+    for block in blocks_of(page):
+        reader.run(block)
+    names = {**reader.names, "dataprep": dataprep}
+    cells = re.findall(r"^\|[^|]*\|(.*)\|$", prose_of(page), flags=re.M)
+    spans = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell)]
+    # What begins with a name of the page; the others are settings, flags and commands.
+    known = re.compile(rf"({'|'.join(map(re.escape, names))})\b[.(]")
+    written = [span for span in spans if known.match(span)]
+    assert len(written) > 20
+    for span in written:
+        eval(span, names)
 
 
 def test_an_illustration_hides_no_command_that_could_run() -> None:

@@ -226,9 +226,9 @@ class PackedBatches:
         if not str(self.config.path) or not path.is_dir():
             raise ConfigError(
                 f"path={str(self.config.path)!r} is not the folder of a packed dataset; tokenize "
-                "and pack the text first: dataprep tokenize FILE --tokenizer T --fields F --set "
-                f"compat=lwm --out TOKENIZED; dataprep pack TOKENIZED --seq-len "
-                f"{self.config.seq_length} --strategy {self._strategy} --set compat=lwm --out PATH"
+                "and pack the text first: dataprep tokenize FILE --tokenizer T --fields F --compat "
+                f"lwm --out TOKENIZED; dataprep pack TOKENIZED --seq-len "
+                f"{self.config.seq_length} --strategy {self._strategy} --compat lwm --out PATH"
             )
         split = path / str(self.config.get("split", "") or ".")
         return split if kind_of(split) == "packed" else path
