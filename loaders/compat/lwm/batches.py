@@ -29,7 +29,7 @@ Metrics = dict[str, int | float]
 TEXT_ARRAYS: tuple[str, ...] = ("input_tokens", "target_tokens", "loss_masks")
 
 
-class PackedBatches:
+class LwmDataset:
     """What all three datasets do; they differ in their settings and in where they begin anew."""
 
     _DEFAULTS: Mapping[str, Any] = settings.JSON

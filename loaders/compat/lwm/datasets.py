@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dataprep.loaders.compat.lwm import settings
-from dataprep.loaders.compat.lwm.batches import TEXT_ARRAYS, PackedBatches
+from dataprep.loaders.compat.lwm.batches import TEXT_ARRAYS, LwmDataset
 from dataprep.loaders.compat.lwm.processors import TextProcessor, VisionTextProcessor
 from dataprep.loaders.compat.lwm.stream import RowsFrom, TokensFrom, tokens_of
 from dataprep.loaders.packed import PackedDataset
@@ -26,7 +26,7 @@ class DatasetFactory:
         return settings.config_of(config, updates)
 
     @classmethod
-    def load_dataset(cls, config: Any, tokenizer: Any, **kwargs: Any) -> PackedBatches:
+    def load_dataset(cls, config: Any, tokenizer: Any, **kwargs: Any) -> LwmDataset:
         config = cls.get_default_config(config)
         if config.type not in _TYPES:
             raise ConfigError(f"Unknown dataset type: {config.type}; known: {', '.join(_TYPES)}")
@@ -38,7 +38,7 @@ class DatasetFactory:
         raise ValueError("DatasetFactory is a static class and should not be instantiated.")
 
 
-class JsonDataset(PackedBatches):
+class JsonDataset(LwmDataset):
     """Texts: a stream of `--strategy concat`, or with `pad` one example a row."""
 
     _DEFAULTS = settings.JSON
@@ -52,7 +52,7 @@ class JsonDataset(PackedBatches):
         return f"pad={self.config.pad}"
 
 
-class JsonVisionDataset(PackedBatches):
+class JsonVisionDataset(LwmDataset):
     """Texts and codes: one example a row, or with mode no_pad a stream."""
 
     _DEFAULTS = settings.JSON_VISION
@@ -68,7 +68,7 @@ class JsonVisionDataset(PackedBatches):
         return f"mode={self.config.mode}"
 
 
-class HuggingfaceDataset(PackedBatches):
+class HuggingfaceDataset(LwmDataset):
     """Texts: a stream that begins anew when no whole batch is left, as LWM's does.
 
     Has the three arrays that LWM's has. `path` is the folder, or the one that has a folder `split`.
@@ -97,7 +97,7 @@ class HuggingfaceDataset(PackedBatches):
         return batches * self._tokens_a_step
 
 
-_TYPES: dict[str, tuple[type[PackedBatches], Any, str]] = {
+_TYPES: dict[str, tuple[type[LwmDataset], Any, str]] = {
     "huggingface": (HuggingfaceDataset, TextProcessor, "text_processor"),
     "json": (JsonDataset, TextProcessor, "text_processor"),
     "json_vision": (JsonVisionDataset, VisionTextProcessor, "vision_text_processor"),

@@ -21,7 +21,7 @@ from dataprep.pipeline.errors import ConfigError
 Example = Mapping[str, Any]
 
 
-class Part(NamedTuple):
+class FieldTokens(NamedTuple):
     """Tokens of a field: their loss, and which are codes of pictures."""
 
     tokens: list[int]
@@ -97,7 +97,7 @@ class VisionTextProcessor:
         ]
         return *_joined(parts), True, *aux
 
-    def block(self, codes: Sequence[Any], loss: float) -> Part:
+    def block(self, codes: Sequence[Any], loss: float) -> FieldTokens:
         """Return the codes of a picture or video as tokens, with tags and an end of each frame."""
         size, most = self.config.n_tokens_per_frame, self.config.max_n_frames
         count = len(codes) // size
@@ -113,7 +113,7 @@ class VisionTextProcessor:
             for token in (*map(int, codes[frame * size : (frame + 1) * size]), end)
         ]
         tags = [False] * len(self.vision_start), [False] * len(self.vision_end)
-        return Part(
+        return FieldTokens(
             [*self.vision_start, *tokens, *self.vision_end],
             loss,
             [*tags[0], *[True] * len(tokens), *tags[1]],
@@ -125,14 +125,14 @@ Processor = TextProcessor | VisionTextProcessor
 
 def _fields(
     own: Processor, example: Example, fields: Sequence[str], *, special: bool
-) -> Iterator[Part]:
+) -> Iterator[FieldTokens]:
     """Yield what each field becomes; `special`: whether the tokenizer adds special tokens to texts,
     as LWM's vision processor lets it."""
     for i, field in enumerate(fields):
         is_bare = field.startswith("[") and field.endswith("]")
         name, loss = (field[1:-1], 0.0) if is_bare else (field, 1.0)
         if name in ("<|bos|>", "<|eos|>"):
-            yield Part([getattr(own.tokenizer, f"{name[2:-2]}_token_id")], loss)
+            yield FieldTokens([getattr(own.tokenizer, f"{name[2:-2]}_token_id")], loss)
         elif "vision" in name and isinstance(own, VisionTextProcessor):
             yield own.block(example[name], loss)
         else:
@@ -140,18 +140,24 @@ def _fields(
             text = own.config.prepend_text + text if i == 0 else text
             # LWM leaves the argument out, where it means the default of the tokenizer.
             more = {} if special else {"add_special_tokens": False}
-            yield Part(own.tokenizer.encode(text, **more), loss)
+            yield FieldTokens(own.tokenizer.encode(text, **more), loss)
 
 
-def _bos(own: Processor, wanted: bool) -> list[Part]:
-    return [Part([own.tokenizer.bos_token_id])] if wanted and own.config.add_bos_token else []
+def _bos(own: Processor, wanted: bool) -> list[FieldTokens]:
+    return (
+        [FieldTokens([own.tokenizer.bos_token_id])] if wanted and own.config.add_bos_token else []
+    )
 
 
-def _eos(own: Processor, wanted: bool) -> list[Part]:
-    return [Part([own.tokenizer.eos_token_id], 1.0)] if wanted and own.config.add_eos_token else []
+def _eos(own: Processor, wanted: bool) -> list[FieldTokens]:
+    return (
+        [FieldTokens([own.tokenizer.eos_token_id], 1.0)]
+        if wanted and own.config.add_eos_token
+        else []
+    )
 
 
-def _joined(parts: Sequence[Part]) -> tuple[list[int], list[float], list[bool]]:
+def _joined(parts: Sequence[FieldTokens]) -> tuple[list[int], list[float], list[bool]]:
     tokens = [token for part in parts for token in part.tokens]
     loss = [part.loss for part in parts for _ in part.tokens]
     vision = [v for part in parts for v in part.is_vision or [False] * len(part.tokens)]

@@ -24,13 +24,13 @@ from dataprep.loaders.compat.xlstm.iterator import CollatedBatches, MultiHostDat
 from dataprep.loaders.compat.xlstm.ranges import RowRange
 from dataprep.loaders.compat.xlstm.records import RecordRows
 from dataprep.loaders.compat.xlstm.rows import (
-    Rows,
+    HostRows,
     check_ids,
     check_packed,
     make_grain_llm_dataset,
     with_eod_of,
 )
-from dataprep.loaders.compat.xlstm.sources import ArrayRecords, load_array_record_dataset
+from dataprep.loaders.compat.xlstm.sources import RecordFiles, load_array_record_dataset
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.errors import ConfigError
@@ -38,7 +38,7 @@ from dataprep.pipeline.storage.manifest import kind_of
 
 
 def make_grain_multihost_iterator(
-    grain_datasets: Rows | Sequence[Rows],
+    grain_datasets: HostRows | Sequence[HostRows],
     dataset_lengths: int | Sequence[int],
     global_mesh: Mesh,
     global_batch_size: int,
@@ -55,7 +55,7 @@ def make_grain_multihost_iterator(
     is_global: bool = False,
 ) -> MultiHostDataLoadIterator:
     """Return the iterator over the rows of a host, or with `is_global` over those of all hosts."""
-    parts = [grain_datasets] if isinstance(grain_datasets, Rows) else list(grain_datasets)
+    parts = [grain_datasets] if isinstance(grain_datasets, HostRows) else list(grain_datasets)
     lengths = [dataset_lengths] if isinstance(dataset_lengths, int) else list(dataset_lengths)
     weights = _weights(dataset_weights, len(parts))
     if not len(parts) == len(lengths) == len(weights):
@@ -221,10 +221,10 @@ def create_mixed_data_iterator(
     return make_grain_iterator(configs, mesh, range(jax.process_count()), dataset_weights)
 
 
-def _rows_of(config: Any, first: Any) -> Rows:
+def _rows_of(config: Any, first: Any) -> HostRows:
     """Return the rows of a config: the packed dataset in its folder, or in that of its split."""
     source = load_array_record_dataset(_folder_of(config))
-    if isinstance(source, ArrayRecords):
+    if isinstance(source, RecordFiles):
         check_ids(source, _of(config, "tokenize_data", True), _of(config, "data_column", "text"))
         eod = _of(config, "eod_token_id", None)
         operations = [with_eod_of(eod, first.max_target_length)] if config.add_eod else []
@@ -241,7 +241,7 @@ def _rows_of(config: Any, first: Any) -> Rows:
     if not _of(first, "drop_remainder", False):
         size = first.global_batch_size
         rows = RowRange(rows, 0, -(-len(rows) // size) * size)
-    return Rows(
+    return HostRows(
         rows=rows,
         shuffle=bool(config.shuffle_data),
         seed=_of(config, "data_shuffle_seed", 42),
@@ -249,7 +249,7 @@ def _rows_of(config: Any, first: Any) -> Rows:
     )
 
 
-def _epoch_of(rows: Rows, first: Any) -> int:
+def _epoch_of(rows: HostRows, first: Any) -> int:
     """Return how many rows an epoch has."""
     if rows.max_steps_per_epoch is None:
         return len(rows)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.loaders.compat.xlstm.sources import ArrayRecords
+from dataprep.loaders.compat.xlstm.sources import RecordFiles
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.errors import InputError
@@ -178,7 +178,7 @@ def _packed(read: ReadTokens, count: int, max_length: int) -> Offsets:
 def _fingerprint_of(source: Any, read: ReadTokens, max_length: int) -> str:
     """Return what tells sources apart: of files their names, sizes and records, else all tokens."""
     digest = hashlib.sha256(f"records {len(source)} {max_length}".encode())
-    if isinstance(source, ArrayRecords):
+    if isinstance(source, RecordFiles):
         for path in source.paths:
             digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
     else:

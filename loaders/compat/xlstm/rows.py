@@ -25,8 +25,8 @@ from dataprep.pipeline.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Rows of a dataset and how to read them; iterating gives one after another, as six arrays."""
+class HostRows:
+    """Rows of a host and how to read them; iterating gives one after another, as six arrays."""
 
     rows: PackedDataset
     shuffle: bool
@@ -103,7 +103,7 @@ def preprocess_dataset(
     tokenizer_cache_dir: str | None = None,
     max_steps_per_epoch: int | None = None,
     eod_token_id: int | None = None,
-) -> tuple[Rows, Any]:
+) -> tuple[HostRows, Any]:
     """Return the rows of a host, and the source: a packed dataset, or records of token ids."""
     if global_batch_size % dataloading_host_count:
         raise ConfigError("Batch size should be divisible by the number of dataloading hosts.")
@@ -151,7 +151,7 @@ def make_grain_llm_dataset(
     shift_target: bool = True,
     eod_token_id: int | None = 0,
     apply_padding: bool = True,
-) -> Rows:
+) -> HostRows:
     """Return the rows of a host: the part of the dataset that is its share."""
     if not apply_padding:
         raise ConfigError("apply_padding=False: rows have one length; pad_shapes pads batches")
@@ -172,7 +172,7 @@ def make_grain_llm_dataset(
     is_packed_here = isinstance(rows, RecordRows) and grain_packing
     length = len(rows) if source is dataset or is_packed_here else len(dataset)
     start, stop = share_of(length, dataloading_host_index, dataloading_host_count)
-    return Rows(
+    return HostRows(
         rows=RowRange(rows, start, stop),
         shuffle=shuffle,
         seed=data_shuffle_seed + dataloading_host_index,

@@ -24,7 +24,7 @@ from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.manifest import kind_of
 
 
-class ArrayRecords:
+class RecordFiles:
     """The records of some ArrayRecord files, by number: bytes."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -50,11 +50,11 @@ class ArrayRecords:
         return bytes(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ArrayRecords, (self.paths,)
+        return RecordFiles, (self.paths,)
 
     def __repr__(self) -> str:
         files = counted(len(self.paths), "file")
-        return f"ArrayRecords({counted(len(self), 'record')} of {files})"
+        return f"RecordFiles({counted(len(self), 'record')} of {files})"
 
 
 class PaddedDataset:
@@ -107,7 +107,7 @@ def pad_dataset(dataset: Any, global_batch_size: int, column_name: str) -> Padde
 
 def load_array_record_dataset(
     dataset_path: Path | str, file_extension: str = ".arecord"
-) -> PackedDataset | ArrayRecords:
+) -> PackedDataset | RecordFiles:
     """Open a packed dataset, or the shards of a folder by the numbers in their names."""
     folder = Path(dataset_path)
     if not folder.is_dir():
@@ -122,7 +122,7 @@ def load_array_record_dataset(
     if odd:
         raise ConfigError(f"{folder / odd[0]} has no number before {file_extension}: NAME_000001")
     ordered = sorted((int(match[1]), path.name, path) for path, match in found if match)
-    return ArrayRecords([path for _, _, path in ordered])
+    return RecordFiles([path for _, _, path in ordered])
 
 
 def packed_in(folder: Path) -> PackedDataset:
