@@ -210,7 +210,7 @@ def test_every_line_for_those_who_come_from_another_trainer_runs(
     run_cli("pack", "data/tokenized", "--seq-len", "64", "--out", "data/packed")
     table = (ROOT / "README.md").read_text().split("### Coming from")[1].split("###")[0]
     lines = re.findall(r"^\| (?!coming)(\w.*?) \|(.*)$", table, flags=re.M)
-    comers = "MaxText xlstm-jax Megatron-LM HF TRL torch grain datatrove litdata MosaicML"
+    comers = "LWM MaxText xlstm-jax Megatron-LM HF TRL torch grain datatrove litdata MosaicML"
     assert re.findall(r"[\w-]+", " ".join(who for who, _ in lines if who)) == [
         *comers.replace("HF", "HF Trainer").split()
     ]

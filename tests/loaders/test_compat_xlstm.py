@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grain
 import jax
 import numpy as np
 import pytest
@@ -391,6 +392,17 @@ def test_a_host_has_its_part_of_a_packed_dataset(packed: Packed) -> None:
         assert source is dataset
         found = [row["targets"] for row in rows]
         np.testing.assert_array_equal(found, rows_of(packed, slice(start, stop))["targets"])
+
+
+def test_the_rows_of_a_host_are_a_source_of_grain(packed: Packed) -> None:
+    rows, _ = xlstm.preprocess_dataset(
+        1, 2, open_dataset(packed.folder), "text", False, 8, LENGTH, True, 3, num_epochs=1
+    )
+    batches = list(grain.MapDataset.source(rows).batch(5).to_iter_dataset())
+    found = np.concatenate([batch["targets"] for batch in batches])
+    np.testing.assert_array_equal(found, [row["targets"] for row in rows])
+    with pytest.raises(IndexError):
+        rows[len(rows)]
 
 
 def test_records_on_disk_are_read_by_a_config_too(tmp_path: Path) -> None:

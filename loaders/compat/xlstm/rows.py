@@ -8,9 +8,11 @@ that only matter for that, or for packing in memory, are taken and have no effec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -24,9 +26,12 @@ from dataprep.loaders.views import UserView, ViewName
 from dataprep.pipeline.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HostRows:
-    """Rows of a host and how to read them; iterating gives one after another, as six arrays."""
+    """Rows of a host and how to read them: six arrays each, one after another, or by their number.
+
+    Those by number are of the first epoch, so that it is a source of grain, too.
+    """
 
     rows: PackedDataset
     shuffle: bool
@@ -35,20 +40,34 @@ class HostRows:
     max_steps_per_epoch: int | None = None
     view: ViewName | UserView = "xlstm"
 
-    def __iter__(self) -> Any:
-        with DataLoader(
+    def __iter__(self) -> Iterator[Batch]:
+        with self._loader(prefetch=2) as loader:
+            for batch in loader:
+                yield {name: array[0] for name, array in batch.items()}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: SupportsIndex) -> Batch:
+        if not 0 <= operator.index(key) < len(self):
+            raise IndexError(f"row {key} of {len(self)}")
+        batch = self._by_number[operator.index(key)]
+        return {name: array[0] for name, array in batch.items()}
+
+    @cached_property
+    def _by_number(self) -> DataLoader:
+        return self._loader(prefetch=0)
+
+    def _loader(self, prefetch: int) -> DataLoader:
+        return DataLoader(
             self.rows,
             batch_size=1,
             shuffle=self.shuffle,
             seed=self.seed,
             epochs=self.epochs,
             view=self.view,
-        ) as loader:
-            for batch in loader:
-                yield {name: array[0] for name, array in batch.items()}
-
-    def __len__(self) -> int:
-        return len(self.rows)
+            prefetch=prefetch,
+        )
 
 
 # --- views ---
