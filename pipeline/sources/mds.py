@@ -231,6 +231,8 @@ def mds_files(folder: str) -> list[str]:
         files = [shard.get(name) for name in ("raw_data", "zip_data")]
         places = [os.path.join(folder, _name(file, path)) for file in files if file]
         there = [place for place in places if os.path.isfile(place)]
+        if not places:
+            raise _no_index(path)
         if not there:
             raise InputError(f"{path} lists {places[0]}, which is not there; copy all shards")
         found.append(there[0])
@@ -258,7 +260,8 @@ def _check_shard(source: Source, shard: Mapping[str, Any], file: Mapping[str, An
     if file.get("bytes") != source.num_bytes:
         told = f"it has {source.num_bytes:,} bytes, but {INDEX} says {file.get('bytes')}"
         raise _broken(source.path, told)
-    for kind, digest in (file.get("hashes") or {}).items():
+    hashes = file.get("hashes")
+    for kind, digest in hashes.items() if isinstance(hashes, dict) else ():
         if _hash(source.path, str(kind)) != digest:
             raise _broken(source.path, f"its {kind} is not that of {INDEX}")
     if source.compression:  # it would be decompressed as a whole
@@ -299,7 +302,11 @@ def _shards(path: str) -> list[dict[str, Any]]:
             return list(shards)
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise InputError(
+    raise _no_index(path)
+
+
+def _no_index(path: str) -> InputError:
+    return InputError(
         f"{path} is no index of MDS, version 2: it is damaged, cut off or something else; copy it "
         f"again, or name the shards: {os.path.join(os.path.dirname(path), '*.mds')}"
     )

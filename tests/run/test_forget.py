@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli
@@ -17,6 +18,7 @@ from dataprep.pipeline.run.forgotten import read_requests
 from dataprep.pipeline.run.versions import write_without
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.datasets import pack_here
+from support.exporting import export_here
 from support.inprocess import tokenize_here
 from support.nights import whole_texts, write_config, write_lines
 
@@ -154,3 +156,24 @@ def test_a_list_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_lines_of_a_list_end_at_newlines_alone(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("name=a\u2028b\r\n\nid=7\n", "utf-8", newline="")
     assert [r.value for r in read_requests(str(tmp_path / "list"))] == ["a\u2028b", "7"]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "to", "column"),
+    [("out/data/tokenized", "hf", "input_ids"), (PACKED, "hf", "input_ids"), (PACKED, "mds", "")],
+)
+def test_what_was_forgotten_is_in_no_export(
+    run_cli: RunCli, tmp_path: Path, raw: Path, dataset: str, to: str, column: str
+) -> None:
+    run_cli("run", write_config(tmp_path / "c.json", **INPUTS))
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    export_here(tmp_path / "export", tmp_path / dataset, to)
+    if to == "mds":
+        (shard,) = (tmp_path / "export").glob("*.mds")
+        data = np.frombuffer(shard.read_bytes(), np.uint8)
+        stored = bytes(data[data > 0])  # ids of bytes are int32: four bytes for a letter
+    else:
+        (table,) = (tmp_path / "export/data").glob("*.parquet")
+        rows = pq.read_table(table)[column].to_pylist()
+        stored = bytes(i for row in rows for i in row if i < 256)
+    assert [text in stored for text in (b"one", b"two", b"three")] == [True, False, True]

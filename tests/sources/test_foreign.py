@@ -351,6 +351,31 @@ def test_a_file_that_was_cut_off_is_refused(write: Write, tmp_path: Path) -> Non
     assert ids_of(read_all(path, **options)) == DOCUMENTS
 
 
+@pytest.mark.parametrize("write", [_array_record, _grouped, _megatron, _mds, _datatrove])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_gives_documents_or_an_error_that_names_it(
+    write: Write, data: st.DataObject
+) -> None:
+    with TemporaryDirectory() as folder:
+        path, options = write(Path(folder), DOCUMENTS)
+        files = sorted(Path(folder).iterdir())
+        damaged = files[data.draw(st.integers(0, len(files) - 1))]
+        content = bytearray(damaged.read_bytes())
+        place = data.draw(st.integers(0, min(len(content), 400) - 1))  # heads, above all
+        content[place] ^= 1 << data.draw(st.integers(0, 7))
+        damaged.write_bytes(content)
+        told = path.name  # what an error must name; where there is none, nothing is asked
+        try:
+            for source in find_sources(str(path), options=options):
+                for piece, _ in split_source(source, 0, 1 << 20, TOKENS, count_lines=True):
+                    for records in read_piece(source, piece, TOKENS, held_by=numbers):
+                        records.as_rows()
+        except InputError as error:
+            told = str(error)
+        assert str(Path(folder) / path.stem) in told or told == path.name
+
+
 def test_a_bin_that_does_not_fit_its_index_is_refused(tmp_path: Path) -> None:
     idx = write_megatron(tmp_path / "a", [[[1, 2]], [[3]]])
     whole = idx.read_bytes()
@@ -676,7 +701,8 @@ def test_a_folder_of_mds_without_a_right_index_is_refused(tmp_path: Path) -> Non
     folder = mds_folder(tmp_path / "mds", hashes=False)
     index = folder / "index.json"
     whole = index.read_text()
-    for text in ("", whole[: len(whole) // 2], "{}", "[]", whole.replace('"mds"', '"jsonl"')):
+    wrong = [whole.replace(*pair) for pair in (('"mds"', '"jsonl"'), ("raw_data", "raw_dat"))]
+    for text in ("", whole[: len(whole) // 2], "{}", "[]", *wrong):
         index.write_text(text)
         for place in (folder, tmp_path):
             with pytest.raises(InputError, match=r"index\.json is no index of MDS.*\*\.mds"):
