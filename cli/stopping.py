@@ -46,6 +46,8 @@ def run_stoppable(command: Callable[[], int]) -> int:
         raise Stopped
 
     def give_up(number: int, frame: FrameType | None) -> None:
+        if not came:  # it is not ours: somebody sent it
+            stop(number, frame)
         _exit_stopped(came[0])
 
     def swallowed(found: sys.UnraisableHookArgs) -> None:

@@ -33,7 +33,8 @@ _LINES_AT_ONCE = 1000
 
 # Errors that the user can mend, and then run the same command again.
 _CURES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
+    errno.EFBIG: "allow larger files (ulimit -f)",
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files (ulimit -n)"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "make it writable"),
     **dict.fromkeys(

@@ -95,7 +95,8 @@ class Crew:
             self.processes[-1].start()
         except OSError as error:
             raise ResourceError(
-                f"cannot start a worker: {error.strerror}; use fewer --workers"
+                f"cannot start a worker: {error.strerror}; use fewer --workers, or raise the limit "
+                "(ulimit -a lists them)"
             ) from error
         return self.processes[-1]
 

@@ -114,6 +114,7 @@ def stopped_by(words: list[str], number: int, after: float, again: float | None)
         *((signal.SIGINT, again) for again in (None, 0.0, 0.02)),
         *((signal.SIGTERM, again) for again in (None, 0.02)),
         (signal.SIGHUP, None),
+        (signal.SIGALRM, None),  # it is also what ends a command that does not stop in time
     ],
 )
 def test_a_signal_at_any_moment_ends_the_run_with_its_code(
