@@ -92,10 +92,10 @@ def check_out(name: str) -> Path:
         raise ConfigError(f"the name of --out {name!a} is not UTF-8; name another") from None
     out = Path(os.path.expanduser(name))  # as inputs are: a shell leaves --out=~/data as it is
     try:
-        _check_room_for_names(out)
         for folder in (out, *out.parents):
             if folder.is_symlink() and not folder.exists():
                 raise ConfigError(f"cannot use --out {name}: {folder} {why_unusable(folder)}")
+        _check_room_for_names(out)
         if out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file; name a folder")
         if out.is_dir() and not (out / MANIFEST).exists():
