@@ -76,6 +76,14 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SingleMedia:
+    """A file of media with those beside it, a tar or a table: see `media.singles`."""
+
+    path: str
+    fingerprint: str  # of its content, and of a file of its name below its folder, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """The records of `source` that start in [start, stop).
 

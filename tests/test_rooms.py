@@ -34,12 +34,12 @@ ABOVE: dict[str, set[str]] = {
     "documents": {"storage", "sources", "engine", "modalities", "configs"},
     "jobs": {"storage", "configs"},
     "tokenize": {
-        *("storage", "sources", "engine", "encoders", "modalities", "documents", "jobs"),
+        *("storage", "sources", "engine", "modalities", "documents", "jobs"),
         "configs",
     },
     "pack": {"storage", "jobs", "configs"},
     "encode": {"storage", "sources", "media", "encoders", "jobs", "configs"},
-    "sniff": {"storage", "sources", "encoders", "documents", "configs"},
+    "sniff": {"storage", "sources", "documents", "configs"},
     "run": {
         *("storage", "sources", "media", "engine", "documents", "jobs"),
         *("tokenize", "pack", "encode", "sniff", "configs"),

@@ -5,7 +5,7 @@
     text, …                    the columns that came with the record
     source   string            where it came from, unless the record has a column of that name
 
-The metadata of the schema say which encoder made the codes (`encoders.makers`).
+The metadata of the schema say which encoder made the codes (`sources.makers`).
 
 A shard has the columns that its records have, with the types that pyarrow finds in the values. The
 final types are known when all shards are there (`retype`).
@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.encoders.interface import Codes
-from dataprep.pipeline.encoders.makers import Maker, metadata_of
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import NewFile, Written, commit_files
 from dataprep.pipeline.jobs.commits import Cursor, shard_file, write_marker
 from dataprep.pipeline.jobs.progress import Example
+from dataprep.pipeline.sources.makers import Maker, metadata_of
 from dataprep.pipeline.storage.documents import TokenDtype
 
 ENDINGS = {"shards": ".parquet", "errors": ".errors.jsonl"}

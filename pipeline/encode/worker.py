@@ -30,7 +30,6 @@ from dataprep.pipeline.encode.tables import (
 )
 from dataprep.pipeline.encoders import Encoder, find_weights, open_encoder
 from dataprep.pipeline.encoders.interface import Codes
-from dataprep.pipeline.encoders.makers import Maker, passed_on, read_made
 from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, ResourceError
 from dataprep.pipeline.guards.excerpts import excerpt_of
 from dataprep.pipeline.guards.secrets import redacted
@@ -57,6 +56,7 @@ from dataprep.pipeline.media import (
     is_listed,
     read_items,
 )
+from dataprep.pipeline.sources.makers import Maker, passed_on, read_made
 from dataprep.pipeline.types import Task
 
 SHARD_CODES = 1 << 25  # so that a shard of long videos does not grow too large

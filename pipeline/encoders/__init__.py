@@ -5,7 +5,6 @@
     mulaw       each sample as 8 bits, 0..255; no training
     vqgan/      LWM's trained network in JAX, 0..8191, with weights from a file
     registry    "patches" -> the encoder of that name, our own or from an installed package
-    makers      which encoder made a column of codes, stored in the Parquet file itself
 
     encoder = open_encoder("patches", {"cells": 8})
     codes = encoder.encode(images)          # u8[n, 256, 256, 3] -> i32[n, 64]

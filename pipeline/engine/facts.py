@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -27,6 +28,7 @@ FACTS_VERSION = 1
 T = TypeVar("T")
 
 
+@cache
 def installed_version(distribution: str) -> str | None:
     try:
         return distribution_version(distribution)

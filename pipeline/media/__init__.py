@@ -49,7 +49,7 @@ from dataprep.pipeline.media.find import (
 from dataprep.pipeline.media.holders import is_listed
 from dataprep.pipeline.media.listing import Entry
 from dataprep.pipeline.media.read import Item, read_items
-from dataprep.pipeline.media.singles import SingleMedia, only, singles_of
+from dataprep.pipeline.media.singles import only, singles_of
 
 __all__ = [
     "Decoded",
@@ -58,7 +58,6 @@ __all__ = [
     "Item",
     "NamesBeside",
     "PictureRules",
-    "SingleMedia",
     "SoundRules",
     "Stream",
     "changed_media",

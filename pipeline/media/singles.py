@@ -10,21 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from dataprep.pipeline.media.find import FoundMedia, media_of
 from dataprep.pipeline.media.holders import holder_of
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.sources.fingerprint import combine
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SingleMedia:
-    """A file with those beside it, a tar or a table."""
-
-    path: str
-    fingerprint: str  # of its content, and of a file of its name below its folder, too
+from dataprep.pipeline.types import SingleMedia
 
 
 def singles_of(found: Sequence[FoundMedia]) -> list[SingleMedia]:

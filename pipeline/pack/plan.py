@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from dataprep.pipeline.files import (
     sync_folder,
 )
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
-from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.pack.blocks import blocks_of_window, count_cut_blocks
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED, FileChecks
@@ -51,6 +50,9 @@ from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.entries import FileEntry
 from dataprep.pipeline.storage.joined import contents_of
+
+if TYPE_CHECKING:
+    from dataprep.pipeline.jobs.recipes import Report
 
 ROWS = "rows"
 ROW_ARRAYS = ("document", "start", "length", "row_offsets")

@@ -34,7 +34,6 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.overlap import lies_in
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
 from dataprep.pipeline.run.forgotten import keys_needed, read_ledger
 from dataprep.pipeline.run.listed import codes_of
 from dataprep.pipeline.run.packed import PackOf, plan_packed
@@ -242,6 +241,9 @@ class StepChain:
         return _of_parts(out, self._plan_packed(step, writes=writes))
 
     def _plan_encoded(self, step: ChainStep, out: Path) -> PlannedStep:
+        # Not at the top: most chains have no media, and it brings 50 modules.
+        from dataprep.pipeline.run.encoded import plan_encoded, settle_encoded
+
         config = self.config.tokenize(step.corpus).encode
         planned = plan_encoded(out, config, self.config, self.cache_dir)
         return PlannedStep(

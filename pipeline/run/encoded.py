@@ -25,7 +25,7 @@ from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import difference
-from dataprep.pipeline.media import SingleMedia, only, singles_of
+from dataprep.pipeline.media import only, singles_of
 from dataprep.pipeline.run.changes import changes_since, judged
 from dataprep.pipeline.run.generations import remove_leftovers
 from dataprep.pipeline.run.listed import (
@@ -42,6 +42,7 @@ from dataprep.pipeline.run.listed import (
 )
 from dataprep.pipeline.storage.kinds import EncodedManifest
 from dataprep.pipeline.storage.parts import PARTS
+from dataprep.pipeline.types import SingleMedia
 
 _BAD = ("documents_quarantined", "documents_dropped")
 

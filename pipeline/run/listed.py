@@ -16,13 +16,13 @@ from pathlib import Path
 from dataprep.pipeline.errors import CorruptError, DataprepError
 from dataprep.pipeline.files import read_sealed, sync_folder
 from dataprep.pipeline.jobs.ownership import check_ours, remove_dataset
-from dataprep.pipeline.media import SingleMedia
 from dataprep.pipeline.run.parts import number_in, part_folders
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.kinds import EncodedManifest, files_of
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
 from dataprep.pipeline.storage.parts import PARTS, part_name
 from dataprep.pipeline.typed import decode_as
+from dataprep.pipeline.types import SingleMedia
 
 CURRENT = "current.json"
 LISTS = "[0-9]*.json"

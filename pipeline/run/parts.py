@@ -150,6 +150,8 @@ def _place_for(out: Path, own: str, wanted: Collection[str]) -> str:
 
 def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen[G]:
     """Return the version of a part without these documents and those that it lacks already."""
+    if not len(documents):
+        return name, part
     gone = forgotten_in(out / name, part)
     wanted = np.union1d(gone, documents)
     if len(wanted) == len(gone):

@@ -10,10 +10,10 @@ from itertools import islice
 
 import numpy as np
 
-from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.errors import ConfigError, InputError, counted
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.sources import Keys, find_sources, format_of, list_left_out, read_source
+from dataprep.pipeline.sources.makers import read_made
 from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.types import Record, Source
 

@@ -16,6 +16,7 @@ What is inside, in the order of the data:
     stdin                                      kept in a file, so that it is a source like others
     fingerprint                                of the content, for identities
     encoded  exports                           datasets of ours, checked against their manifest
+    makers                                     which encoder made a column of codes
     listed  tfds  wholes                       folders that list files; sources of several
     known ─► format                            FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records

@@ -20,8 +20,8 @@ from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.kinds import FIELD_KINDS
 from dataprep.pipeline.documents.rules import fields_of, modalities_of_input
-from dataprep.pipeline.encoders.makers import CodeMakers, Maker, read_made
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.sources.makers import CodeMakers, Maker, read_made
 from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import MODALITIES, Modality, Source
 

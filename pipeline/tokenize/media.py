@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.files import Written, make_folder, sync_folder
 from dataprep.pipeline.sources import read_source
+from dataprep.pipeline.sources.makers import read_made
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.origins import write_media
 from dataprep.pipeline.storage.provenance import MEDIA

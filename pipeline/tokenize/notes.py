@@ -15,11 +15,11 @@ from dataprep.pipeline.documents.rules import (
     optional_keys,
     pretokenized_of,
 )
-from dataprep.pipeline.encoders.makers import read_made
 from dataprep.pipeline.engine import Selection
 from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
 from dataprep.pipeline.sources import Keys, format_of, read_source
+from dataprep.pipeline.sources.makers import read_made
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.tokenize.plan import TokenizePlan

@@ -24,9 +24,9 @@ from dataprep.pipeline.documents.field import Field, Grammar
 from dataprep.pipeline.documents.fields import parse_spec
 from dataprep.pipeline.documents.lookup import text_of
 from dataprep.pipeline.documents.settle import Settler
-from dataprep.pipeline.encoders.makers import Maker, metadata_of
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.sources.json.records import JsonRecords
+from dataprep.pipeline.sources.makers import Maker, metadata_of
 from dataprep.pipeline.types import Record
 from support.inprocess import documents_of, seen_in, tokenize_here, write_lines
 from support.toy import write_toy_tokenizer

@@ -34,7 +34,6 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.encoders import open_encoder
-from dataprep.pipeline.encoders.makers import Maker, metadata_of, read_made
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.look.decoders import named_decoder, recorded_decoder
 from dataprep.pipeline.look.inspect import (
@@ -48,6 +47,7 @@ from dataprep.pipeline.look.media import FindDecoder, Media, whole_codes, write_
 from dataprep.pipeline.look.origins import Origin, pieces_of_row
 from dataprep.pipeline.modalities import BLOCKS
 from dataprep.pipeline.sources import find_sources
+from dataprep.pipeline.sources.makers import Maker, metadata_of, read_made
 from dataprep.pipeline.storage.manifest import EncodedManifest, read_manifest
 from dataprep.pipeline.tokenize import plan_of
 from support.encoding import encode_here, png, rows_of

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from dataprep.pipeline.errors import InputError
-from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.sources.encoded import KEY
+from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Modality, Source
 
