@@ -9,7 +9,7 @@ read once for each range; of a range, only distinct contents are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +33,17 @@ class _SortedRange(NamedTuple):
 
 
 def first_of_each(
-    keys: Sequence[ArrayLike], new_from: int, memory_bytes: int = MEMORY_BYTES
+    keys: Sequence[ArrayLike],
+    new_from: int,
+    memory_bytes: int = MEMORY_BYTES,
+    *,
+    counted: Mapping[int, Mask] | None = None,
 ) -> list[Mask]:
     """Return, for the arrays from `new_from` on, where a content occurs for the first time.
 
-    Each array is u64[n, 2]; it may be mapped, and is read in parts. The result does not depend on
-    `memory_bytes`, which is about what is used beside it.
+    Each array is u64[n, 2]; it may be mapped, and is read in parts. `counted` says of some arrays
+    which of their contents count; of others all do. The result does not depend on `memory_bytes`,
+    which is about what is used beside it.
 
     >>> a, b, c = [1, 1], [2, 2], [3, 3]
     >>> [first.tolist() for first in first_of_each([[a, b, a], [b, c, c]], new_from=1)]
@@ -51,7 +56,7 @@ def first_of_each(
     first = [np.zeros(len(array), np.bool_) for array in arrays[new_from:]]
     for number in range(num_ranges):
         known: Contents = np.zeros((0, 2), np.uint64)
-        for group in _grouped(_in_range(arrays, number, num_ranges, most), most):
+        for group in _grouped(_in_range(arrays, counted or {}, number, num_ranges, most), most):
             is_new, known = _news(known, np.concatenate([part.content for part in group]))
             start = 0
             for part in group:
@@ -68,14 +73,21 @@ def _contents(array: ArrayLike) -> Contents:
 
 
 def _in_range(
-    arrays: Sequence[Contents], number: int, num_ranges: int, most: int
+    arrays: Sequence[Contents],
+    counted: Mapping[int, Mask],
+    number: int,
+    num_ranges: int,
+    most: int,
 ) -> Iterator[_SortedRange]:
     """Yield the contents of a range of hashes, from at most so many of an array at a time."""
     for i, array in enumerate(arrays):
         for start in range(0, len(array), most):
             part = np.asarray(array[start : start + most], np.uint64)
             high = part[:, 0] >> np.uint64(32)
-            place = np.flatnonzero((high * np.uint64(num_ranges)) >> np.uint64(32) == number)
+            is_here = (high * np.uint64(num_ranges)) >> np.uint64(32) == number
+            if i in counted:
+                is_here &= counted[i][start : start + most]
+            place = np.flatnonzero(is_here)
             if len(place):
                 yield _SortedRange(i, start + place, part[place])
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +28,26 @@ from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import (
     Written,
+    lost,
     make_folder,
     read_sealed,
     sync_folder,
     write_sealed,
 )
-from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.hashes import fingerprint, hash_bytes
 from dataprep.pipeline.run.duplicates import first_of_each
 from dataprep.pipeline.run.forget import packed_in
 from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
+from dataprep.pipeline.storage.checked import Watch, array_in, watching
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY, map_keys
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.typed import decode_as
+from dataprep.pipeline.types import Mask
 
 LEDGER = "selected.json"
 FOLDER = "selections"
@@ -91,7 +94,7 @@ class Selections:
             order = self._order(corpus, place, part)
             _write(before, self._numbers(place, part, order))
         if not _is_whole(now):
-            _write(now, _without(np.load(before), place, part))
+            _write(now, _without(_read(before), place, part))
         return Selected(before=before, now=now)
 
     def replace_lost(self) -> None:
@@ -115,21 +118,24 @@ class Selections:
 
     def _select_orphans(self, parts: Sequence[_Keys]) -> None:
         """Select the first of each content that was left out, and is not kept anywhere."""
-        left_out = [_keys_left_out(each) for each in parts]
-        kept = [contents for each in parts for contents in self._contents(each)]
-        asked = [keys["content"] for keys in left_out]
-        firsts = first_of_each([*kept, *asked], new_from=len(kept))
+        numbers = [_read(part.selection) for part in parts]
+        is_left_out = [each == DUPLICATE for each in numbers]
         rates = [*self.config.splits.values()] or [1.0]
-        for part, keys, is_first in zip(parts, left_out, firsts, strict=True):
+        with watching() as watch:
+            left_out = [_keys_of(p, m, watch) for p, m in zip(parts, is_left_out, strict=True)]
+            kept = self._contents(parts, watch)
+            asked = [keys["content"] for keys in left_out]
+            firsts = first_of_each([*kept.arrays, *asked], len(kept.arrays), counted=kept.counted)
+        for part, own, mask, keys, is_first in zip(
+            parts, numbers, is_left_out, left_out, firsts, strict=True
+        ):
             if not is_first.any():
                 continue
-            numbers: Numbers = np.load(part.selection)
-            places = np.flatnonzero(numbers == DUPLICATE)[is_first]
-            numbers[places] = split_of(keys["group"][is_first], rates)
+            own[np.flatnonzero(mask)[is_first]] = split_of(keys["group"][is_first], rates)
             before, now = self._paths(part.corpus, part.place, part.part)
             if now != before:  # first: what is written last says that it is done
-                _write(now, _without(numbers, part.place, part.part))
-            _write(before, numbers)
+                _write(now, _without(own, part.place, part.part))
+            _write(before, own)
 
     def _remove_others(self, parts: Iterable[_Keys]) -> None:
         """Remove selections of what is not there: they would be wrong if it came back."""
@@ -155,15 +161,17 @@ class Selections:
         return _file(folder, before), _file(folder, now)
 
     def _numbers(self, place: Path, part: TokenizedManifest, before: Sequence[_Keys]) -> Numbers:
-        keys = [map_keys(place, shard) for shard in part.shards]
         rates = [*self.config.splits.values()] or [1.0]
-        numbers = [split_of(each["group"], rates) for each in keys]
-        if self.config.dedup == "exact":
-            earlier = [contents for each in before for contents in self._contents(each)]
-            own = [each["content"] for each in keys]
-            firsts = first_of_each([*earlier, *own], new_from=len(earlier))
-            for each, is_first in zip(numbers, firsts, strict=True):
-                each[~is_first] = DUPLICATE
+        with watching() as watch:
+            keys = [map_keys(place, shard, watch) for shard in part.shards]
+            numbers = [split_of(each["group"], rates) for each in keys]
+            if self.config.dedup == "exact":
+                earlier = self._contents(before, watch)
+                own = [each["content"] for each in keys]
+                arrays = [*earlier.arrays, *own]
+                firsts = first_of_each(arrays, len(earlier.arrays), counted=earlier.counted)
+                for each, is_first in zip(numbers, firsts, strict=True):
+                    each[~is_first] = DUPLICATE
         return np.concatenate([np.zeros(0, np.uint8), *numbers])
 
     def _order(self, corpus: str, place: Path, part: TokenizedManifest) -> list[_Keys]:
@@ -200,15 +208,20 @@ class Selections:
                     return True
         return False
 
-    def _contents(self, keys: _Keys) -> Iterator[NDArray[Any]]:
-        """Yield the contents of the documents of a part that were kept."""
-        numbers: Numbers = np.load(self.make(keys.corpus, keys.place, keys.part).before)
-        first = 0
-        for shard in keys.part.shards:
-            own = map_keys(keys.place, shard)["content"]
-            kept = numbers[first : first + len(own)] != DUPLICATE
-            yield own if kept.all() else own[kept]
-            first += len(own)
+    def _contents(self, parts: Sequence[_Keys], watch: Watch) -> _Contents:
+        """Return the contents of the documents of parts, and which of them were kept."""
+        found = _Contents()
+        for keys in parts:
+            numbers = _read(self.make(keys.corpus, keys.place, keys.part).before)
+            first = 0
+            for shard in keys.part.shards:
+                own = map_keys(keys.place, shard, watch)["content"]
+                kept = numbers[first : first + len(own)] != DUPLICATE
+                if not kept.all():
+                    found.counted[len(found.arrays)] = kept
+                found.arrays.append(own)
+                first += len(own)
+        return found
 
     def _current(self) -> Iterator[tuple[Entry, _Keys]]:
         """Yield the parts of all corpora that are there now."""
@@ -231,6 +244,14 @@ class _Keys:
     selection: Path
 
 
+@dataclass(slots=True, kw_only=True)
+class _Contents:
+    """Contents of documents, as `first_of_each` takes them."""
+
+    arrays: list[NDArray[Any]] = field(default_factory=list)
+    counted: dict[int, Mask] = field(default_factory=dict)
+
+
 def _without(numbers: Numbers, place: Path, part: TokenizedManifest) -> Numbers:
     """Return a selection without what was forgotten."""
     kept = numbers.copy()
@@ -238,14 +259,13 @@ def _without(numbers: Numbers, place: Path, part: TokenizedManifest) -> Numbers:
     return kept
 
 
-def _keys_left_out(part: _Keys) -> NDArray[Any]:
-    """Return the keys of the documents of a part that were left out as duplicates."""
-    is_left_out, first = np.load(part.selection) == DUPLICATE, 0
-    found = [np.zeros(0, DOCUMENT_KEY)]
+def _keys_of(part: _Keys, is_meant: Mask, watch: Watch) -> NDArray[Any]:
+    """Return the keys of some documents of a part."""
+    found, first = [np.zeros(0, DOCUMENT_KEY)], 0
     for shard in part.part.shards:
-        own = is_left_out[first : first + shard.num_documents]
+        own = is_meant[first : first + shard.num_documents]
         if own.any():
-            found.append(map_keys(part.place, shard)[own])
+            found.append(map_keys(part.place, shard, watch)[own])
         first += shard.num_documents
     return np.concatenate(found)
 
@@ -261,6 +281,15 @@ def _entry(corpus: str, place: Path, part: TokenizedManifest) -> Entry:
 def _is_whole(path: Path) -> bool:
     data = read_sealed(path.with_suffix(".json"))
     return data is not None and decode_as(data, Written).is_at(path)
+
+
+def _read(path: Path) -> Numbers:
+    """Return a selection, whose bytes have the hash that was written with it."""
+    listed = read_sealed(path.with_suffix(".json"))
+    data = path.read_bytes()
+    if listed is None or hash_bytes(data) != decode_as(listed, Written).xxh3_128:
+        raise lost(path)
+    return array_in(path, data, np.dtype("u1")).copy()
 
 
 def _write(path: Path, numbers: Numbers) -> None:

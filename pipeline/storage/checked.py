@@ -2,6 +2,7 @@
 
     check_file      a plain file of the right size and hash
     whole_while     the same, and nothing writes to it while something else reads it
+    watching        the same of files that become known one by one
     read_whole      the bytes of a small file, by their hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
     read_items      some items of such an array, if the file was checked before
@@ -53,30 +54,48 @@ def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None 
     check_hash(path, entry, digest)
 
 
-@contextmanager
-def whole_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
-    """Check files before the body reads them, and that nothing has written to them when it ends.
+class Watch:
+    """Files that were checked, and that nothing may write to while they are read."""
 
-    What is made of other bytes may fail in any way: then too the change is what went wrong.
-    """
-    states = [state_of(folder, entry) for entry in entries]
-    for entry in entries:
+    def __init__(self) -> None:
+        self._states: list[tuple[Path, AnyFile, tuple[int, int, int]]] = []
+
+    def check(self, folder: Path, entry: AnyFile) -> None:
+        """Check a file that is read from now on."""
+        self._states.append((folder, entry, state_of(folder, entry)))
         check_file(folder, entry)
 
-    def check_unchanged() -> None:
-        for entry, state in zip(entries, states, strict=True):
+    def check_unchanged(self) -> None:
+        for folder, entry, state in self._states:
             if state_of(folder, entry) != state:
                 raise CorruptError(
                     f"{folder / entry.path} changed while it was read; run the same command again "
                     "when nothing writes to it"
                 )
 
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Watch the files that the body checks; CorruptError if one has changed when it ends.
+
+    What is made of other bytes may fail in any way: then too the change is what went wrong.
+    """
+    watch = Watch()
     try:
-        yield
+        yield watch
     except Exception:
-        check_unchanged()
+        watch.check_unchanged()
         raise
-    check_unchanged()
+    watch.check_unchanged()
+
+
+@contextmanager
+def whole_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
+    """Check files before the body reads them, and that nothing has written to them when it ends."""
+    with watching() as watch:
+        for entry in entries:
+            watch.check(folder, entry)
+        yield
 
 
 def state_of(folder: Path, entry: AnyFile) -> tuple[int, int, int]:

@@ -27,7 +27,7 @@ from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.storage.checked import check_file, map_array, read_array
+from dataprep.pipeline.storage.checked import Watch, map_array, read_array
 from dataprep.pipeline.storage.entries import DocumentShard, FileEntry
 
 DOCUMENT_KEY = np.dtype([("content", "<u8", (2,)), ("group", "<u8")])
@@ -136,10 +136,10 @@ def read_keys(folder: Path, shard: DocumentShard) -> NDArray[Any]:
     return read_array(folder, _entry(folder, shard), DOCUMENT_KEY, shard.num_documents)
 
 
-def map_keys(folder: Path, shard: DocumentShard) -> NDArray[Any]:
+def map_keys(folder: Path, shard: DocumentShard, watch: Watch) -> NDArray[Any]:
     """Return the same, mapped after the file was checked: for more keys than memory holds."""
     entry = _entry(folder, shard)
-    check_file(folder, entry)
+    watch.check(folder, entry)
     return map_array(folder, entry, DOCUMENT_KEY, shard.num_documents)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.pipeline.run.duplicates import first_of_each
+from dataprep.pipeline.storage.checked import Watch
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY, map_keys
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from support.inprocess import tokenize_here, write_lines
@@ -42,6 +43,20 @@ def test_it_finds_what_a_dictionary_finds_whatever_the_memory(
     assert [first.tolist() for first in found] == oracle(given_arrays, new_from)
 
 
+@given(arrays, st.integers(0, 6), st.data())
+def test_contents_that_do_not_count_are_as_if_they_were_not_there(
+    arrays: list[list[tuple[int, int]]], new_from: int, data: st.DataObject
+) -> None:
+    known = arrays[:new_from]
+    masks = [data.draw(st.lists(st.booleans(), min_size=len(a), max_size=len(a))) for a in known]
+    kept = [
+        [x for x, keep in zip(a, m, strict=True) if keep] for a, m in zip(known, masks, strict=True)
+    ]
+    counted = {i: np.array(mask, bool) for i, mask in enumerate(masks) if not all(mask)}
+    found = first_of_each([np.array(a, np.uint64) for a in arrays], new_from, 300, counted=counted)
+    assert [each.tolist() for each in found] == oracle([*kept, *arrays[new_from:]], len(kept))
+
+
 @pytest.mark.parametrize("distinct", [1, 1000, 300_000])
 def test_memory_is_bounded_by_what_is_allowed(tmp_path: Path, distinct: int) -> None:
     rng = np.random.default_rng(0)
@@ -68,7 +83,7 @@ def test_equal_records_are_found_by_the_keys_of_their_datasets(tmp_path: Path) -
         tokenize_here(tmp_path / name, inputs=[str(path)], keys="content", **config)
         manifest = read_manifest(tmp_path / name)
         assert isinstance(manifest, TokenizedManifest)
-        return [map_keys(tmp_path / name, shard)["content"] for shard in manifest.shards]
+        return [map_keys(tmp_path / name, shard, Watch())["content"] for shard in manifest.shards]
 
     old = keys_of("old", [{"text": t} for t in ("a", "b", "a")], tokenizer="bytes")
     new = keys_of("new", [{"body": t} for t in ("c", "b", "c")], tokenizer="bytes", fields="body")
