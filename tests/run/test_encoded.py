@@ -332,3 +332,27 @@ def test_a_killed_run_goes_on_where_it_was(
     assert killed >= 6
     for folder in (TOKENIZED, PACKED):
         run_cli("verify", tmp_path / folder)
+
+
+def test_codes_of_a_forgotten_picture_go_with_the_picture(run_cli: RunCli, tmp_path: Path) -> None:
+    """As docs/nightly.md has it: forget leaves codes, since rows are known by them."""
+    config = configured(tmp_path)
+    draw(tmp_path / "pictures", 1, 2)
+    run_cli("run", config)
+    draw(tmp_path / "pictures", 3)
+    run_cli("run", config)
+    (tmp_path / "list").write_text("00000/shards/codes-00000-of-00001.parquet:2\n")
+    done = run_cli("forget", tmp_path / "out", "--documents", tmp_path / "list")
+    assert f"{tmp_path / CODES} still holds the codes of all media" in done.stdout
+    assert [row["source"] for row in rows_of(tmp_path / CODES / "parts/00000")][1] == "02.png"
+    for path in (tmp_path / "pictures").glob("02.*"):
+        path.unlink()
+    configured(tmp_path, on_changed="rebuild")
+    run_cli("run", config)
+    run_cli("clean", tmp_path / "out", "--keep", "1", "--go")
+    held = [
+        row["source"] for part in (tmp_path / CODES / "parts").glob("*/") for row in rows_of(part)
+    ]
+    assert sorted(held) == ["01.png", "03.png"]
+    assert sorted(captions(tmp_path / TOKENIZED)) == told(1, 3)
+    run_cli("verify", tmp_path / "out")
