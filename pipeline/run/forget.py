@@ -21,14 +21,11 @@ import numpy as np
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.workspace import locked
-from dataprep.pipeline.run.forgotten import (
-    DocumentFinder,
-    ForgetRequest,
-    read_ledger,
-    write_ledger,
-)
+from dataprep.pipeline.run.finder import DocumentFinder
+from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger, write_ledger
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
+from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
@@ -159,10 +156,15 @@ def without(
     """Return the parts of a tokenized dataset without what is on the list."""
     if not ledger:
         return [*chosen]
-    return [
-        version_without(out, name, part, DocumentFinder(out / name, part).find(ledger))
+    searched = Searched(out, ledger)
+    kept = [
+        (name, part)
+        if searched.has(part)
+        else version_without(out, name, part, DocumentFinder(out / name, part).find(ledger))
         for name, part in chosen
     ]
+    searched.write(part for _, part in kept)
+    return kept
 
 
 def packed_in(corpus: Path) -> Iterator[Path]:

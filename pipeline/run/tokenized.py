@@ -33,8 +33,9 @@ from dataprep.pipeline.run.changes import (
     judged,
     tail_since,
 )
+from dataprep.pipeline.run.finder import DocumentFinder
 from dataprep.pipeline.run.forget import without
-from dataprep.pipeline.run.forgotten import DocumentFinder, ForgetRequest, lost_keys
+from dataprep.pipeline.run.forgotten import ForgetRequest, lost_keys
 from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
     PlannedParts,
@@ -44,6 +45,7 @@ from dataprep.pipeline.run.parts import (
     never_made,
     unfinished_parts,
 )
+from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
@@ -239,9 +241,12 @@ def _to_forget(
     out: Path, have: TokenizedManifest | None, ledger: Sequence[ForgetRequest]
 ) -> Iterator[str]:
     """Yield that documents are on the list which the dataset still holds."""
-    count = 0
-    for place, part in parts_of(out, have) if have and ledger else ():
-        gone = forgotten_in(place, part)
-        count += len(np.setdiff1d(DocumentFinder(place, part).find(ledger), gone))
+    if have is None or not ledger:
+        return
+    count, searched = 0, Searched(out, ledger)
+    for place, part in parts_of(out, have):
+        if not searched.has(part):
+            gone = forgotten_in(place, part)
+            count += len(np.setdiff1d(DocumentFinder(place, part).find(ledger), gone))
     if count:
         yield f"{counted(count, 'document')} to forget"

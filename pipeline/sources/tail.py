@@ -8,6 +8,8 @@ Lines keep the numbers that they have in the file.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -32,13 +34,19 @@ class _Start(NamedTuple):
     last: bytes  # byte
 
 
-def begins_with(path: str, num_bytes: int, fingerprint: str) -> bool:
-    """Return whether a file is there whose first `num_bytes` have this fingerprint."""
-    try:
-        start = _start_of(path, num_bytes)
-    except (OSError, ValueError):
-        return False
-    return start is not None and start.fingerprint == fingerprint
+def starts_of(path: str, sizes: Iterable[int]) -> dict[int, str]:
+    """Return the fingerprints of the first bytes of a file, for each of these sizes that it has; of
+    a file that is not there none. It is read once."""
+    found: dict[int, str] = {}
+    state, done = xxhash.xxh3_128(), 0
+    with suppress(OSError, ValueError), open_regular(path) as file:
+        for size in sorted(sizes):
+            while done < size and (chunk := file.read(min(size - done, _CHUNK))):
+                state.update(chunk)
+                done += len(chunk)
+            if done == size:
+                found[size] = f"{PREFIX}{state.hexdigest()}"
+    return found
 
 
 def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:

@@ -64,11 +64,21 @@ class Origins:
 
     def documents_of(self, file: int, line: int) -> Offsets:
         """Return the documents of a line of a file, from 0: one, none, or several of its turns."""
-        lengths = np.diff(self._starts, append=self.count)
-        step = line - self.runs["line"].astype(np.int64)
-        is_there = (self.runs["file"] == file) & (step >= 0) & (step < lengths)
-        found: Offsets = (self._starts + step)[is_there]
+        (found,) = self.documents_of_lines(file, [line])
         return found
+
+    def documents_of_lines(self, file: int, lines: Sequence[int]) -> list[Offsets]:
+        """Return the same of several lines of a file."""
+        own = np.flatnonzero(self.runs["file"] == file) if lines else np.zeros(0, np.int64)
+        lengths = np.append(self._starts[1:], self.count)[own] - self._starts[own]
+        first = self.runs["line"][own].astype(np.int64)
+        wanted = np.array(lines, np.int64)
+        starts = np.searchsorted(first + lengths, wanted, side="right")  # lines of a file rise
+        stops = np.searchsorted(first, wanted, side="right")
+        return [
+            self._starts[own[start:stop]] + line - first[start:stop]
+            for line, start, stop in zip(lines, starts.tolist(), stops.tolist(), strict=True)
+        ]
 
     def run_of(self, documents: Offsets) -> Offsets:
         return np.searchsorted(self._starts, documents, side="right") - 1

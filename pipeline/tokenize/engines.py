@@ -1,8 +1,11 @@
-"""Choose the engine of a run by how much is left to encode.
+"""Choose the engine of a run, and how many workers it has, by how much is left to encode.
 
     below  2 MB    the reference: a fast engine takes a second longer to load
     below 50 MB    an engine whose proof is there already, else the reference
     above          an engine; its proof takes half a minute, once for a tokenizer
+
+    each 16 MB     one more worker, up to the cores: a fast engine encodes as much plain text while
+                   a worker starts. All cores for what takes longer.
 
 The output does not depend on it: engines are proven equal to the reference.
 """
@@ -14,12 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.pipeline.engine import Selection, reference_selection, select_engine
+from dataprep.pipeline.jobs.executors import usable_cores
 from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
 from dataprep.pipeline.types import Source, Task
 
 TINY_BYTES = 2_000_000
 SMALL_BYTES = 50_000_000
+BYTES_PER_WORKER = 16 << 20
 BYTES_PER_RECORD = 10_000  # a guess, for tasks that read only some records of their pieces
 
 
@@ -40,6 +46,21 @@ def choose_engine(
     return select_engine(
         requested, files, cache_dir=cache_dir, proves=size >= SMALL_BYTES, tell=tell
     )
+
+
+def workers_for(selection: Selection, plan: TokenizePlan, tasks: Sequence[Task]) -> int:
+    """Return how many workers these tasks are worth, unless the config says it."""
+    cores = usable_cores()
+    is_fast = selection.proof is not None and not any(plan.chats)
+    if not is_fast or not all(map(_is_plain, plan.sources)):
+        return cores
+    size = sum(_bytes_of(task, plan.sources) for task in tasks)
+    return int(min(cores, max(1, size / BYTES_PER_WORKER)))
+
+
+def _is_plain(source: Source) -> bool:
+    """Return whether what a source holds takes as many bytes as its file."""
+    return format_of(source.kind).has_offsets and not source.compression
 
 
 def _bytes_of(task: Task, sources: Sequence[Source]) -> float:

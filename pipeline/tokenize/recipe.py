@@ -34,7 +34,7 @@ from dataprep.pipeline.jobs.commits import (
     stem_of,
     trusted_markers,
 )
-from dataprep.pipeline.jobs.executors import Message, usable_cores
+from dataprep.pipeline.jobs.executors import Message
 from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
@@ -45,7 +45,7 @@ from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.sources import Spool, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
 from dataprep.pipeline.tokenize.chats import ChatPlan, find_chats, template_files
-from dataprep.pipeline.tokenize.engines import choose_engine
+from dataprep.pipeline.tokenize.engines import choose_engine, workers_for
 from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.notes import note_on_engine, notes_of
 from dataprep.pipeline.tokenize.plan import (
@@ -180,7 +180,8 @@ def _begin(
     )
     left = markers.left()
     selection = _selection(config, plan, left, work, cache_dir, report)
-    num_workers = config.workers or usable_cores()
+    tasks = [plan.tasks[i] for i in left]
+    num_workers = config.workers or workers_for(selection, plan, tasks)
     return Work(
         worker="dataprep.pipeline.tokenize.worker",
         markers=markers,

@@ -103,6 +103,38 @@ def test_how_much_there_is_to_read_decides_whether_an_engine_is_proven(
     assert (found.name == "tokenizers") == (does == "reference")
 
 
+@pytest.mark.parametrize(
+    ("num_bytes", "values", "workers"),
+    [
+        (4 << 20, {}, 1),
+        (31 << 20, {}, 1),
+        (32 << 20, {}, 2),
+        (1 << 40, {}, 8),
+        (0, {}, 1),
+        (4 << 20, {"kind": "parquet"}, 8),
+        (4 << 20, {"compression": "zst"}, 8),
+        (4 << 20, {"num_bytes": -1}, 8),
+    ],
+)
+def test_no_worker_starts_that_would_work_for_less_time_than_that_takes(
+    num_bytes: int,
+    values: dict[str, Any],
+    workers: int,
+    plan: TokenizePlan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engines, "usable_cores", lambda: 8)
+    tasks = (replace(plan.tasks[0], num_bytes=num_bytes),)
+    sized = replace(plan, sources=(replace(plan.sources[0], **values),), tasks=tasks)
+    keep_proof(tmp_path / "cache", tmp_path / "toy")
+    files, cache = plan.vocabulary.files, tmp_path / "cache"
+    fast = engines.select_engine("fastokens", files, cache_dir=cache)
+    assert engines.workers_for(fast, sized, tasks) == workers
+    slow = engines.select_engine("tokenizers", files, cache_dir=cache)
+    assert engines.workers_for(slow, sized, tasks) == 8
+
+
 def test_a_continued_run_takes_a_fast_engine_as_soon_as_it_may(
     plan: TokenizePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

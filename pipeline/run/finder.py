@@ -1,0 +1,194 @@
+"""Find the documents of a tokenized part that requests mean: all requests in one go over the part.
+
+content 1cb9f4ab…   ─► documents 3, 17      by the keys of the documents
+id = 17             ─► document 17
+line 12 of 99aa…    ─► document 11          by where they came from
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import UnsetType
+from numpy.typing import NDArray
+
+from dataprep.pipeline.run.forgotten import ForgetRequest
+from dataprep.pipeline.sources.tail import starts_of
+from dataprep.pipeline.storage.keys import (
+    OF_KEY,
+    content_of_hex,
+    groups_of,
+    hex_of_content,
+    read_keys,
+)
+from dataprep.pipeline.storage.kinds import TokenizedManifest
+from dataprep.pipeline.storage.origins import Origins, origins_of
+from dataprep.pipeline.storage.provenance import OriginFile
+from dataprep.pipeline.types import Offsets
+
+Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
+
+
+class DocumentFinder:
+    """Finds the documents of a tokenized part that requests mean."""
+
+    def __init__(self, place: Path, manifest: TokenizedManifest) -> None:
+        self._place, self._manifest = place, manifest
+        self._origins: Origins | None = None
+        self._keys: NDArray[Any] | None = None
+
+    @property
+    def has_keys(self) -> bool:
+        shards = self._manifest.shards
+        return bool(shards) and not isinstance(shards[0].keys, UnsetType)
+
+    def find(self, requests: Sequence[ForgetRequest]) -> Offsets:
+        """Return the documents, ascending."""
+        found = [np.zeros(0, np.int64), *(each for _, each in self.find_each(requests))]
+        return np.unique(np.concatenate(found))
+
+    def find_each(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        """Yield each request that means documents here, and these."""
+        by_content = [request for request in requests if request.content]
+        by_key = [request for request in requests if self._knows(request.key)]
+        by_line = [request for request in requests if request.path and not request.key]
+        if by_content and self.has_keys:
+            yield from self._by_content(by_content)
+        if by_key:
+            yield from self._by_key(by_key)
+        if by_line:
+            yield from self._by_line(by_line)
+
+    def resolved(self, request: ForgetRequest, documents: Offsets) -> list[ForgetRequest]:
+        """Return what to remember, so that the same documents are found again."""
+        if request.content:
+            return [request]
+        if request.path and self.has_keys:
+            contents = hex_of_content(self._read_keys()["content"][documents])
+            return [ForgetRequest(content=content) for content in contents]
+        origins = self._read_origins()
+        files, lines = origins.of(documents)
+        found = [
+            ForgetRequest(
+                path=file.path,
+                line=line + 1,
+                fingerprint=file.fingerprint,
+                bytes=file.start + max(file.bytes, 0),
+            )
+            for file, line in zip((origins.files[i] for i in files), lines.tolist(), strict=True)
+        ]
+        return [request, *found] if request.key else found  # splits may be by another key later
+
+    def _knows(self, key: str) -> bool:
+        """Return whether the part knows this key of its documents."""
+        return bool(key) and self.has_keys and self._manifest.keys == f"{OF_KEY}{key}"
+
+    def _by_content(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        own = self._read_keys()["content"]
+        wanted = content_of_hex([request.content for request in requests])
+        for i, places in _places_of(wanted[:, 0], own[:, 0]):
+            exact = places[own[places, 1] == wanted[i, 1]]
+            if len(exact):
+                yield requests[i], exact
+
+    def _by_key(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        wanted = groups_of(request.value for request in requests)
+        for i, places in _places_of(wanted, self._read_keys()["group"]):
+            yield requests[i], places
+
+    def _by_line(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
+        origins, named = self._read_origins(), _Named(requests)
+        found: dict[int, list[Offsets]] = {}
+        for number, file in enumerate(origins.files):
+            asked = named.of(file)
+            longer = named.shorter_than(file)
+            lines = [requests[i].line - 1 for i in (*asked, *longer)]
+            own = dict(
+                zip((*asked, *longer), origins.documents_of_lines(number, lines), strict=True)
+            )
+            meant = [i for i in longer if len(own[i])]
+            for i in (*asked, *named.begun_by(file, meant)):
+                if len(own[i]):
+                    found.setdefault(i, []).append(own[i])
+        for i, places in sorted(found.items()):
+            yield requests[i], np.unique(np.concatenate(places))
+
+    def _read_keys(self) -> NDArray[Any]:
+        if self._keys is None:
+            parts = [read_keys(self._place, shard) for shard in self._manifest.shards]
+            self._keys = np.concatenate(parts)
+        return self._keys
+
+    def _read_origins(self) -> Origins:
+        if self._origins is None:
+            self._origins = origins_of(self._place, self._manifest)
+        return self._origins
+
+
+class _Named:
+    """Requests by the files that they name; each is told by its place."""
+
+    def __init__(self, requests: Sequence[ForgetRequest]) -> None:
+        self._requests = requests
+        self._by_path: dict[str, list[int]] = {}
+        self._by_ending: dict[str, list[int]] = {}
+        self._by_content: dict[str, list[int]] = {}
+        for i, request in enumerate(requests):
+            if request.fingerprint:
+                self._by_content.setdefault(request.fingerprint, []).append(i)
+                continue
+            for path in {request.path, os.path.abspath(request.path)}:
+                self._by_path.setdefault(path, []).append(i)
+            self._by_ending.setdefault(request.path.removeprefix("./"), []).append(i)
+        sizes = {(requests[own[0]].bytes, known) for known, own in self._by_content.items()}
+        self._sizes = sorted(sizes)
+
+    def of(self, file: OriginFile) -> list[int]:
+        """Return the requests that name this file, by its path, the end of its path or content."""
+        found = [*self._by_path.get(file.path, ()), *self._by_content.get(file.fingerprint, ())]
+        if self._by_ending:
+            folders = file.path.split("/")
+            endings = ("/".join(folders[i:]) for i in range(1, len(folders)))
+            found += [i for ending in endings for i in self._by_ending.get(ending, ())]
+        return list(dict.fromkeys(found))
+
+    def shorter_than(self, file: OriginFile) -> list[int]:
+        """Return the requests of files that this one may begin with: it may have been appended."""
+        return [
+            i
+            for size, known in self._sizes
+            if file.start < size < file.start + file.bytes and known != file.fingerprint
+            for i in self._by_content[known]
+        ]
+
+    def begun_by(self, file: OriginFile, meant: Sequence[int]) -> list[int]:
+        """Return those of these requests whose file this one begins with."""
+        if not meant:
+            return []
+        starts = starts_of(file.path, {self._requests[i].bytes for i in meant})
+        return [i for i in meant if self._is_start(self._requests[i], starts)]
+
+    @staticmethod
+    def _is_start(request: ForgetRequest, starts: Mapping[int, str]) -> bool:
+        return starts.get(request.bytes) == request.fingerprint
+
+
+def _places_of(wanted: NDArray[Any], own: NDArray[Any]) -> Iterator[tuple[int, Offsets]]:
+    """Yield the number of each wanted value that is there, and where it is.
+
+    >>> [(i, places.tolist()) for i, places in _places_of(np.array([7, 5, 7]), np.array([5, 7, 5]))]
+    [(0, [1]), (1, [0, 2]), (2, [1])]
+    """
+    distinct, which = np.unique(wanted, return_inverse=True)
+    nearest = np.minimum(np.searchsorted(distinct, own), len(distinct) - 1)
+    hits = np.flatnonzero(distinct[nearest] == own)
+    order = np.argsort(nearest[hits], kind="stable")
+    edges = np.searchsorted(nearest[hits][order], np.arange(len(distinct) + 1))
+    for i, number in enumerate(which.tolist()):
+        places: Offsets = hits[order[edges[number] : edges[number + 1]]]
+        if len(places):
+            yield i, places
