@@ -157,5 +157,7 @@ class PackConfig(Model):
     shard_bytes: ShardBytes = Field(
         256 << 20, description="approximate limit on the size of a shard"
     )
-    workers: Workers | None = Field(None, description="number of processes; default: one per core")
+    workers: Workers | None = Field(
+        None, description="number of processes; default: one per core, fewer for little data"
+    )
     task_timeout: TaskTimeout = TASK_TIMEOUT

@@ -285,7 +285,9 @@ class TokenizeConfig(Model):
     )
     allow_empty: bool = Field(False, description="do not fail if there are no records")
     allow_duplicates: AllowDuplicates = False
-    workers: Workers | None = Field(None, description="number of processes; default: one per core")
+    workers: Workers | None = Field(
+        None, description="number of processes; default: one per core, fewer for little data"
+    )
     task_timeout: TaskTimeout = TASK_TIMEOUT
     encode: EncodeConfig = Field(
         default_factory=lambda: EncodeConfig(), description="settings of dataprep encode"

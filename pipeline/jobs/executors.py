@@ -35,7 +35,15 @@ from dataprep.pipeline.threads.exits import stopped_at_exit
 if TYPE_CHECKING:
     from dataprep.pipeline.jobs.processes import WorkerProcess
 
-__all__ = ["EXECUTORS", "Executor", "JobError", "Message", "run_local", "usable_cores"]
+__all__ = [
+    "EXECUTORS",
+    "Executor",
+    "JobError",
+    "Message",
+    "run_local",
+    "usable_cores",
+    "workers_worth",
+]
 
 
 class JobError(Exception):
@@ -163,6 +171,12 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def workers_worth(num_bytes: float, bytes_per_worker: int) -> int:
+    """Return how many workers so much is worth: one for what takes as long as its start, at least
+    one, and at most one for each core."""
+    return int(min(usable_cores(), max(1, num_bytes / bytes_per_worker)))
 
 
 EXECUTORS: Mapping[str, Executor] = {"local": run_local}

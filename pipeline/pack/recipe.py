@@ -19,7 +19,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
-from dataprep.pipeline.jobs.executors import usable_cores
+from dataprep.pipeline.jobs.executors import workers_worth
 from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits, NothingLeftError
 from dataprep.pipeline.jobs.plans import read_plan
@@ -38,6 +38,8 @@ from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
 from dataprep.pipeline.storage.places import dataset_folder
+
+BYTES_PER_WORKER = 64 << 20  # of rows, which are made while a worker starts
 
 
 def pack(
@@ -148,12 +150,13 @@ def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Wo
     stems = [stem_of(work, task_name(task)) for task in plan.tasks]
     markers = trusted_markers(stems, RowsMarker, ENDINGS)
     left = [plan.tasks[i] for i in markers.left()]
-    num_workers = config.workers or usable_cores()
+    num_bytes = sum(task.stop - task.start for task in left) * plan.row_bytes
+    num_workers = config.workers or workers_worth(num_bytes, BYTES_PER_WORKER)
     begun: dict[str, Any] = {
         "rows": sum(task.stop - task.start for task in plan.tasks),
         "tasks": len(plan.tasks),
         "tasks_done": len(plan.tasks) - len(left),
-        "num_bytes": sum(task.stop - task.start for task in left) * plan.row_bytes,
+        "num_bytes": num_bytes,
         "workers": min(num_workers, max(len(left), 1)),
     }
     return Work(

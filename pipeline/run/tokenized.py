@@ -38,6 +38,7 @@ from dataprep.pipeline.run.forget import without
 from dataprep.pipeline.run.forgotten import ForgetRequest, lost_keys
 from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
+    Chosen,
     PlannedParts,
     WantedPart,
     current,
@@ -45,6 +46,7 @@ from dataprep.pipeline.run.parts import (
     never_made,
     unfinished_parts,
 )
+from dataprep.pipeline.run.renamed import as_called_now, names_now, read_names, write_names
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.entries import TextSource
@@ -78,7 +80,9 @@ def plan_tokenized(
         raise ConfigError(f"no input for {out}; name files, folders, globs or hf:NAME")
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
-    parts = [part for _, part in parts_of(out, have)] if have else []
+    read = [part for _, part in parts_of(out, have)] if have else []
+    names = read_names(out)
+    parts = [as_called_now(part, names) for part in read]
     recorded = [source for part in parts for source in part.sources]
     tail = tail_since if run.append else lambda source, old: None
     changes = changes_since(recorded, found.sources, tail)
@@ -110,12 +114,20 @@ def plan_tokenized(
     groups = _groups(out, new, published, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
     known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
+    became = {path: found.sources[place].path for path, place in changes.same.items()}
+
+    def finish(
+        out: Path, chosen: list[Chosen[TokenizedManifest]]
+    ) -> list[Chosen[TokenizedManifest]]:
+        write_names(out, names_now(read, names, became) if kept else {})
+        return without(out, chosen, ledger)
+
     return PlannedParts(
         kind=TokenizedManifest,
         parts=(*known, *made),
         reasons=tuple(reasons),
         notes=tuple(notes),
-        finish=lambda out, chosen: without(out, chosen, ledger),
+        finish=finish,
     )
 
 

@@ -4,7 +4,7 @@
     below 50 MB    an engine whose proof is there already, else the reference
     above          an engine; its proof takes half a minute, once for a tokenizer
 
-    each 16 MB     one more worker, up to the cores: a fast engine encodes as much plain text while
+    each 32 MB     one more worker, up to the cores: a fast engine encodes as much plain text while
                    a worker starts. All cores for what takes longer.
 
 The output does not depend on it: engines are proven equal to the reference.
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dataprep.pipeline.engine import Selection, reference_selection, select_engine
-from dataprep.pipeline.jobs.executors import usable_cores
+from dataprep.pipeline.jobs.executors import usable_cores, workers_worth
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
@@ -25,7 +25,7 @@ from dataprep.pipeline.types import Source, Task
 
 TINY_BYTES = 2_000_000
 SMALL_BYTES = 50_000_000
-BYTES_PER_WORKER = 16 << 20
+BYTES_PER_WORKER = 32 << 20
 BYTES_PER_RECORD = 10_000  # a guess, for tasks that read only some records of their pieces
 
 
@@ -50,12 +50,10 @@ def choose_engine(
 
 def workers_for(selection: Selection, plan: TokenizePlan, tasks: Sequence[Task]) -> int:
     """Return how many workers these tasks are worth, unless the config says it."""
-    cores = usable_cores()
     is_fast = selection.proof is not None and not any(plan.chats)
     if not is_fast or not all(map(_is_plain, plan.sources)):
-        return cores
-    size = sum(_bytes_of(task, plan.sources) for task in tasks)
-    return int(min(cores, max(1, size / BYTES_PER_WORKER)))
+        return usable_cores()
+    return workers_worth(sum(_bytes_of(task, plan.sources) for task in tasks), BYTES_PER_WORKER)
 
 
 def _is_plain(source: Source) -> bool:

@@ -153,6 +153,33 @@ def test_a_file_under_another_name_is_the_same_file(
     assert steps(run_cli, config) == {"data/tokenized": [], "data/packed-64": []}
 
 
+def test_a_file_that_was_renamed_may_be_appended_to_and_renamed_again(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True)
+    run_cli("run", config)
+    shards = {path: path.stat().st_ino for path in (tmp_path / "out").rglob("*.arrayrecord")}
+    name, texts = "a", ["one", "two", "three"]
+    for number, now in enumerate("bcab"):
+        os.rename(raw / f"{name}.jsonl", raw / f"{now}.jsonl")
+        assert not any(steps(run_cli, config).values())
+        run_cli("run", config)  # it takes notice of the name
+        write_lines(raw / f"{now}.jsonl", [f"more {number}"], mode="a")
+        (why,) = steps(run_cli, config)["data/tokenized"]
+        assert why == f"appended to: {raw / now}.jsonl"
+        run_cli("run", config)
+        name, texts = now, [*texts, f"more {number}"]
+        assert texts_of(tmp_path / TOKENIZED) == texts
+    write_lines(raw / "a.jsonl", ["another"])  # under a name that was left
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == [*texts, "another"]
+    assert all(path.stat().st_ino == inode for path, inode in shards.items())
+    (tmp_path / "out/.run/renamed/data.json").unlink()
+    done = run_cli("run", config, check=False)  # how it was called is not known any more
+    assert done.code == 4
+    assert "is gone" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("change", "tokenized", "packed"),
     [

@@ -18,7 +18,7 @@ import pytest
 from conftest import PLAIN, RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.engine import Selection
-from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.jobs import executors, silent
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.tokenize import engines, recipe
 from dataprep.pipeline.tokenize.plan import TokenizePlan
@@ -107,8 +107,8 @@ def test_how_much_there_is_to_read_decides_whether_an_engine_is_proven(
     ("num_bytes", "values", "workers"),
     [
         (4 << 20, {}, 1),
-        (31 << 20, {}, 1),
-        (32 << 20, {}, 2),
+        (63 << 20, {}, 1),
+        (64 << 20, {}, 2),
         (1 << 40, {}, 8),
         (0, {}, 1),
         (4 << 20, {"kind": "parquet"}, 8),
@@ -124,7 +124,8 @@ def test_no_worker_starts_that_would_work_for_less_time_than_that_takes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engines, "usable_cores", lambda: 8)
+    for module in (engines, executors):
+        monkeypatch.setattr(module, "usable_cores", lambda: 8)
     tasks = (replace(plan.tasks[0], num_bytes=num_bytes),)
     sized = replace(plan, sources=(replace(plan.sources[0], **values),), tasks=tasks)
     keep_proof(tmp_path / "cache", tmp_path / "toy")
