@@ -11,10 +11,10 @@ import typer
 
 from dataprep.cli.options import Dataset, Json
 from dataprep.cli.show import Reading, echo, megabytes, print_json
-from dataprep.pipeline.errors import counted
+from dataprep.pipeline.errors import CorruptError, counted
 from dataprep.pipeline.look.verify import Verified, bytes_of, compare, verify
 from dataprep.pipeline.run.datasets import datasets_of_run
-from dataprep.pipeline.run.forget import codes_in
+from dataprep.pipeline.run.forget import codes_in, held_in
 from dataprep.pipeline.run.forgotten import read_ledger
 from dataprep.pipeline.storage.places import dataset_folder
 
@@ -60,11 +60,25 @@ def verify_command(
         )
         for name in names
     ]
+    _check_forgotten(Path(dataset))
     codes = codes_in(Path(dataset)) if read_ledger(Path(dataset)) else []
     if as_json:
         print_json({"folder": dataset, "datasets": each, "not_forgotten_in": codes})
     for folder in codes:
         echo(f"note: {folder} may hold codes of what was forgotten: forget leaves codes", err=True)
+
+
+def _check_forgotten(out: Path) -> None:
+    """Raise CorruptError if something that is to be forgotten is still there."""
+    held = held_in(out)
+    if held:
+        told = "; ".join(
+            f"{folder}: {counted(count, 'document')}" for folder, count in held.items()
+        )
+        raise CorruptError(
+            f"what is to be forgotten is not gone yet ({told}); run dataprep run or the same "
+            "dataprep forget again"
+        )
 
 
 def _verified(dataset: str, against: str | None, *, as_json: bool, quiet: bool) -> dict[str, Any]:

@@ -84,6 +84,29 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
     )
 
 
+def held_in(out: Path) -> dict[str, int]:
+    """Return how many documents that are on the list each dataset of a run still holds, by folder:
+    those of which none was taken out yet, as `forget` or the run after it did not end."""
+    ledger = read_ledger(out)
+    found: dict[str, int] = {}
+    for place in sorted(out.glob(f"*/{TOKENIZED}")) if ledger else ():
+        tokenized = current(place, TokenizedManifest)
+        gone: dict[str, Offsets] = {}  # from parts since they were made, by what they were
+        for folder, part in parts_of(place, tokenized) if tokenized else ():
+            own = forgotten_in(folder, part)
+            meant = DocumentFinder(folder, part).find(ledger)
+            found[str(place)] = found.get(str(place), 0) + len(np.setdiff1d(meant, own))
+            if origin_of(part)["fingerprint"] != part.fingerprint:
+                gone[origin_of(part)["fingerprint"]] = own
+        for packed in packed_in(place.parent):
+            manifest = current(packed, PackedManifest)
+            for folder, rows in parts_of(packed, manifest) if manifest else ():
+                (made_of,) = origin_of(rows)["identity"]["sources"]
+                left = np.setdiff1d(gone.get(made_of, []), forgotten_in(folder, rows))
+                found[str(packed)] = found.get(str(packed), 0) + len(left)
+    return {folder: count for folder, count in found.items() if count}
+
+
 def codes_in(out: Path) -> list[str]:
     """Return the folders of a run that hold codes of media: of these nothing is forgotten."""
     return sorted(str(place) for place in out.glob(f"*/{CODES}") if (place / PARTS).is_dir())

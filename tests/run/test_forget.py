@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,31 @@ def test_a_shard_that_changes_while_documents_are_taken_out_becomes_no_part(
         write_without(folders[kind], manifest, np.array([3]), tmp_path / "new")  # type: ignore[arg-type]
     assert fired
     assert not (tmp_path / "new/manifest.json").exists()
+
+
+@pytest.mark.parametrize("splits", [{}, {"train": 0.5, "validation": 0.5}])
+def test_what_is_still_there_is_told_by_verify(
+    run_cli: RunCli, tmp_path: Path, raw: Path, splits: dict[str, float]
+) -> None:
+    """The list is written first: what comes after may have been killed, or found no room."""
+    config = write_config(tmp_path / "c.json", **INPUTS, splits=splits)
+    run_cli("run", config)
+    write_lines(raw / "b.jsonl", ["four", "five"])
+    run_cli("run", config)
+    first = shutil.copytree(tmp_path / "out", tmp_path / "first")
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    run_cli("verify", tmp_path / "out")
+    packed = [place.name for place in (tmp_path / "out/data").glob("packed-*")]
+    for left in (["tokenized", *packed], packed):
+        for name in left:
+            shutil.rmtree(tmp_path / "out/data" / name)
+            shutil.copytree(first / "data" / name, tmp_path / "out/data" / name)
+        done = run_cli("verify", tmp_path / "out", check=False)
+        assert done.code == 5
+        assert f"out/data/{left[0]}: 1 document" in done.stderr
+        assert ("out/data/tokenized" in done.stderr) == ("tokenized" in left)
+        run_cli("run", config)
+        run_cli("verify", tmp_path / "out")
 
 
 def test_a_list_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
