@@ -74,6 +74,11 @@ class Runs(RuleBasedStateMachine):
         path = self.out / "manifest.json"
         return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
 
+    def _identity(self) -> bytes | None:
+        """Return what the unfinished run in `out` says that it is."""
+        path = self.out / ".work" / "identity.json"
+        return path.read_bytes() if path.exists() else None
+
     def _reference(self) -> Mapping[str, bytes]:
         if self.version not in self.references:
             fresh = self.folder / f"reference-{self.version}"
@@ -108,7 +113,7 @@ class Runs(RuleBasedStateMachine):
     @rule(moment=st.integers(1, 40), overwrite=st.booleans())
     def run_and_die(self, moment: int, overwrite: bool) -> None:
         self._reference()
-        before = self._published()
+        before, begun = self._published(), self._identity()
         try:
             run_here(self._config(self.out), self.cache, overwrite=overwrite, dies_at=moment)
         except Killed:
@@ -118,7 +123,9 @@ class Runs(RuleBasedStateMachine):
                     self.is_damaged = False
                 return
             self.complete = None  # what is damaged may be there still
-            self.begun = self.version if (self.out / ".work").exists() else None
+            # An overwrite may die while it removes what another version has begun.
+            if self._identity() != begun or begun is None:
+                self.begun = self.version if (self.out / ".work").exists() else None
         except (ConflictError, CorruptError, ConfigError):
             assert self._conflicts() or self.is_damaged
         else:
