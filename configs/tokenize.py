@@ -159,7 +159,12 @@ class TokenizeConfig(Model):
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from),
-        "fields": Needs("fields_from", "fields_from: null", lambda config: not config.fields_from),
+        "fields": Needs(
+            "fields_from",
+            "fields_from: null",
+            lambda config: not config.fields_from,
+            also_default=True,
+        ),
     }
 
     inputs: Inputs = Field(
