@@ -73,7 +73,6 @@ class Needs(NamedTuple):
     what: str  # for messages: "strategy pad"
     is_given: Callable[[Any], bool]  # of the config
     may_wait: bool = True  # a file may have it for a choice that is not made today
-    also_default: bool = False  # whoever types its default means it, too: another thing is done
 
 
 class Model(BaseModel):

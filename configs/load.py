@@ -44,7 +44,7 @@ def load_config(
     them.
     """
     values: dict[str, Any] = {}
-    layers: list[Collection[str]] = []  # the keys of each file, of `--set`, of the rest
+    layers: list[Collection[str]] = []  # the keys of each file, then those of the command line
     for file in files:
         found = _values_of(file, model, section)
         values = merged(values, found)
@@ -60,7 +60,8 @@ def load_config(
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     given |= settings or {}
     config = validate(model, {**values, **given}, by_hand)
-    check_effects(config, [*layers, [item.partition("=")[0] for item in sets], given])
+    layers.append({*given, *(item.partition("=")[0] for item in sets)})
+    check_effects(config, layers)
     return config
 
 
@@ -89,20 +90,15 @@ def check_effects(config: Model, layers: Sequence[Collection[str]]) -> None:
     """Raise a ConfigError for a key that nothing looks at; a later layer wins over an earlier one.
 
     A file may serve several strategies, of which a flag or a later file chooses one: what it says
-    for others does no harm, and neither does a default that is spelled out, unless what the key
-    goes with was said before it.
+    for others does no harm, and neither does a default that is spelled out.
     """
     last = {key: i for i, layer in enumerate(layers) for key in layer}
     for key in config.goes_with:
-        value, lacks = getattr(config, key), _lacks(config, key)
-        if lacks is None or key not in last:
+        value = getattr(config, key)
+        lacks = _lacks(config, key)
+        if lacks is None or key not in last or value == type(config).model_fields[key].default:
             continue
-        chosen, given = last.get(lacks.key, -1), last[key]
-        if value == type(config).model_fields[key].default:
-            is_idle = lacks.also_default and chosen < given
-        else:  # of --set and flags, which are typed together, none waits for the other
-            is_idle = not lacks.may_wait or min(chosen, len(layers) - 2) <= given
-        if is_idle:
+        if not lacks.may_wait or last.get(lacks.key, -1) <= last[key]:
             raise ConfigError(
                 f"{key} {value} has no effect without {lacks.what}; set that, or leave {key} out"
             )

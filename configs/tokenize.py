@@ -159,12 +159,7 @@ class TokenizeConfig(Model):
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from),
-        "fields": Needs(
-            "fields_from",
-            "fields_from: null",
-            lambda config: not config.fields_from,
-            also_default=True,
-        ),
+        "fields": Needs("fields_from", "fields_from: null", lambda config: not config.fields_from),
     }
 
     inputs: Inputs = Field(

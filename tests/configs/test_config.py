@@ -204,8 +204,6 @@ def test_a_file_may_serve_several_strategies_of_which_a_flag_chooses_one(tmp_pat
     flags = {"strategy": "pad", "max_segments": 9}
     with pytest.raises(ConfigError, match="max_segments 9 has no effect without"):
         load_config(PackConfig, files=files, section="pack", flags=flags)
-    with pytest.raises(ConfigError, match="max_segments 9 has no effect without"):
-        load_config(PackConfig, sets=["max_segments=9"], flags={"strategy": "pad"})
 
 
 def test_a_later_file_chooses_as_a_flag_does(tmp_path: Path) -> None:
@@ -243,21 +241,6 @@ def test_a_path_with_a_nul_is_a_mistake(tmp_path: Path, key: str) -> None:
     file.write_text(f"{key}: {value}\n")
     with pytest.raises(ConfigError, match=rf"{key}.*a path must not have a NUL character"):
         load_config(TokenizeConfig, files=[str(file)])
-
-
-def test_the_default_fields_are_meant_where_they_come_after_fields_from(tmp_path: Path) -> None:
-    whole, later = tmp_path / "whole.yaml", tmp_path / "later.yaml"
-    whole.write_text("{fields: text, fields_from: spec}")  # as a manifest has them
-    later.write_text("fields: text")
-    load_config(TokenizeConfig, files=[str(whole)])
-    load_config(TokenizeConfig, settings={"fields": "text", "fields_from": "spec"})
-    load_config(TokenizeConfig, files=[str(later)], flags={"fields_from": "spec"})
-    load_config(
-        TokenizeConfig, files=[str(whole)], sets=["fields_from=null"], flags={"fields": "text"}
-    )
-    for given in ({"files": [str(whole), str(later)]}, {"files": ["lwm"], "sets": ["fields=text"]}):
-        with pytest.raises(ConfigError, match="fields text has no effect without fields_from: nul"):
-            load_config(TokenizeConfig, **given)  # type: ignore[arg-type]
 
 
 def test_fields_index_needs_fields_from() -> None:
