@@ -16,12 +16,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
 from dataprep.cli.streams import say
 
+# Commands that go on where they were; the others only look, or are done at once.
+RESUMED = frozenset({"demo", "encode", "export", "forget", "pack", "run", "tokenize"})
+LOOKING = frozenset({"--dry-run", "--why"})
 GRACE = 5.0  # seconds
 AT_ONCE = 0.001
 SAYING = 1.0  # for the last message
@@ -80,8 +83,19 @@ def _exit_stopped(number: int) -> NoReturn:
     signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
     signal.setitimer(signal.ITIMER_REAL, SAYING)
     try:  # in the middle of another message, or of the interpreter's end, it cannot be said
-        say(f"stopped by {signal.Signals(number).name}; run the same command again to continue")
+        more = "; run the same command again to continue" if goes_on(sys.argv[1:]) else ""
+        say(f"stopped by {signal.Signals(number).name}{more}")
     finally:
         # Not sys.exit: an interpreter that ends gives SIGINT back its default, and a second one
         # kills.
         os._exit(128 + number)
+
+
+def goes_on(words: Sequence[str]) -> bool:
+    """Return whether a command that was stopped goes on where it was, if it is called again.
+
+    >>> goes_on(["tokenize", "a.jsonl"]), goes_on(["verify", "d"]), goes_on(["pack", "--dry-run"])
+    (True, False, False)
+    """
+    called = next((word for word in words if not word.startswith("-")), None)
+    return called in RESUMED and LOOKING.isdisjoint(words)

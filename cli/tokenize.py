@@ -167,6 +167,8 @@ def tokenize_command(
         sets=given_sets,
         flags={**flags, "inputs": inputs or None},
     )
+    if fields is not None or any(item.startswith("fields=") for item in sets or ()):
+        _check_fields(settings)
     if chat_template is not None and chat is None:
         _check_chat(config or (), sets or ())
     if verbose and not quiet:
@@ -196,6 +198,17 @@ def _check_one(given: Mapping[str, Any]) -> None:
     if len(flags) > 1:
         said = ", or ".join(RECORDS_ARE[key] for key in given)
         raise ConfigError(f"{' and '.join(flags)}: records {said}; leave one of them out")
+
+
+def _check_fields(settings: TokenizeConfig) -> None:
+    """Raise if the fields that were typed are not looked at; the config refuses all but those that
+    are the default, which a file may spell out."""
+    for key, said in RECORDS_ARE.items():
+        if key != "fields" and getattr(settings, key) is not None:
+            raise ConfigError(
+                f"--fields {settings.fields}: records {said}, as the config says under {key}; "
+                f"leave --fields out, or add --set {key}=null"
+            )
 
 
 def _check_chat(files: Sequence[str], sets: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import RunCli
 from dataprep.cli.app import COMMANDS
+from dataprep.cli.stopping import RESUMED
 from support.installed import COMMAND, prepared
 from support.parents import members_of, wait_until_gone
 
@@ -213,7 +214,7 @@ def test_a_signal_that_python_itself_swallows_ends_the_run_without_a_traceback()
         [sys.executable, "-c", IN_A_DESTRUCTOR], capture_output=True, text=True, timeout=30
     )
     assert done.returncode == 143
-    assert done.stderr == "dataprep: stopped by SIGTERM; run the same command again to continue\n"
+    assert done.stderr == "dataprep: stopped by SIGTERM\n"
 
 
 UNREAD = """
@@ -260,12 +261,33 @@ main()
 """
 
 
-def test_a_signal_when_all_is_done_ends_the_process_and_is_said() -> None:
+CONTINUE = "; run the same command again to continue"
+
+
+@pytest.mark.parametrize(
+    ("called", "more"),
+    [
+        ("tokenize a.jsonl", CONTINUE),
+        ("run c.yaml", CONTINUE),
+        ("run c.yaml --why", ""),
+        ("pack d --dry-run", ""),
+        ("verify d", ""),
+        ("stats d", ""),
+    ],
+)
+def test_a_signal_when_all_is_done_ends_the_process_and_is_said(called: str, more: str) -> None:
+    """And that the command goes on where it was, only of those that do."""
     done = subprocess.run(
-        [sys.executable, "-c", WHEN_ALL_IS_DONE], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", WHEN_ALL_IS_DONE, *called.split()],
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
-    said = "dataprep: stopped by SIGTERM; run the same command again to continue\n"
-    assert (done.returncode, done.stderr) == (143, said)
+    assert (done.returncode, done.stderr) == (143, f"dataprep: stopped by SIGTERM{more}\n")
+
+
+def test_commands_that_go_on_where_they_were_are_commands() -> None:
+    assert set(COMMANDS) >= RESUMED
 
 
 def test_names_that_no_file_can_have_are_mistakes(run_installed: RunCli, tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ def test_a_wrong_choice_is_told_with_the_right_ones(run_cli: RunCli, words: str,
         ("--pretokenized ids --fields text", "--fields and --pretokenized: records have these"),
         ("--fields a --fields-from b", "--fields and --fields-from: records have these fields, or"),
         ("--config lwm --fields a", "fields a has no effect without fields_from: null"),
+        ("--config lwm --fields text", "--fields text: records name their own fields, as the"),
+        ("--config lwm --set fields=text", "leave --fields out, or add --set fields_from=null"),
+        ("--set fields_from=a --fields text", "--fields text: records name their own fields, as"),
+        ("--set chat={} --fields text", "--fields text: records are conversations, as the config"),
+        ("--set pretokenized.tokens=a --fields text", "--fields text: records are token ids, as"),
     ],
 )
 def test_only_one_flag_says_what_records_are(run_cli: RunCli, words: str, said: str) -> None:
