@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.encode import EncodeConfig
+from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
@@ -62,6 +63,11 @@ class EncodePlan:
     def fingerprint(self) -> str:
         return fingerprint(self.identity)
 
+    @property
+    def num_variants(self) -> int:
+        """How many records are made of each that is read."""
+        return 1 if self.config.augment is None else len(self.config.augment.numbers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
@@ -97,6 +103,7 @@ def opened(config: EncodeConfig, cache_dir: Path | None) -> OpenedEncoder:
     if not config.encoder:
         raise ConfigError("no encoder; set --encoder (dataprep encode --list shows them)")
     spec = find_encoder(config.encoder)
+    _refuse_unused(config, spec.kind)
     weights = find_weights(config.weights, cache_dir)
     filled = {
         "weights": weights.path if weights else None,
@@ -109,6 +116,17 @@ def opened(config: EncodeConfig, cache_dir: Path | None) -> OpenedEncoder:
         weights=weights,
         encoder=open_encoder(config.encoder, config.settings, weights),
     )
+
+
+def _refuse_unused(config: EncodeConfig, kind: Modality) -> None:
+    """Raise a ConfigError for a setting that concerns only other media."""
+    for other in {*KINDS} - {kind}:
+        for key in sorted(KINDS[other].settings):
+            if getattr(config, key) != EncodeConfig.model_fields[key].default:
+                raise ConfigError(
+                    f"{key} has no effect: encoder {config.encoder} makes {kind} codes; leave it "
+                    "out"
+                )
 
 
 def find_all_media(config: EncodeConfig, kind: Modality, cache_dir: Path | None) -> FoundInputs:

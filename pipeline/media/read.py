@@ -34,6 +34,7 @@ class Item:
     offset: int = -1  # of its first byte in that file, -1 if it has none
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    variant: int = 0  # of a picture that is changed at random (`augment`); 0: the picture itself
     text: Blob | None = None  # becomes the column `text`
     json: Blob | None = None  # becomes as many columns as it has keys
     reason: str = ""

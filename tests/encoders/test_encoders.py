@@ -17,6 +17,7 @@ from dataprep.pipeline.encoders import (
     encoder_names,
     find_encoder,
     find_weights,
+    frame_size,
     open_encoder,
 )
 from dataprep.pipeline.errors import ConfigError
@@ -38,7 +39,8 @@ def test_patches_give_256_codes_below_8192_for_lwm_sized_pictures() -> None:
     encoder = pictures()
     images = np.random.default_rng(0).integers(0, 256, (3, 256, 256, 3)).astype(np.uint8)
     codes = encoder.encode(images)
-    assert (encoder.size, encoder.tokens_per_frame, encoder.codebook_size) == (256, 256, 8192)
+    assert frame_size(encoder) == (256, 256)
+    assert (encoder.tokens_per_frame, encoder.codebook_size) == (256, 8192)
     assert codes.shape == (3, 256)
     assert codes.dtype == np.int32
     assert codes.min() >= 0
@@ -66,6 +68,50 @@ def test_patches_code_a_cell_by_its_mean() -> None:
     image[0, ::2] = 200
     flat = np.full((1, 8, 8, 3), 100, np.uint8)
     assert (encoder.encode(image) == encoder.encode(flat)).all()
+
+
+def test_patches_of_any_shape_code_the_mean_of_each_cell() -> None:
+    encoder = pictures(size="6x8", cells="3x2")
+    image = np.random.default_rng(1).integers(0, 256, (1, 6, 8, 3)).astype(np.uint8)
+    cells = [image[:, y : y + 2, x : x + 4] for y in (0, 2, 4) for x in (0, 4)]
+    one = pictures(size="2x4", cells=1)
+    assert (frame_size(encoder), encoder.tokens_per_frame) == ((6, 8), 6)
+    assert encoder.encode(image)[0].tolist() == [one.encode(cell)[0, 0] for cell in cells]
+    back = encoder.decode(encoder.encode(image))
+    assert back.shape == image.shape
+    assert (encoder.encode(back) == encoder.encode(image)).all()
+
+
+def test_patches_of_one_pixel_and_eight_bits_are_the_grey_values() -> None:
+    encoder = pictures(size=28, cells=28, bits="8-0-0")
+    grey = np.random.default_rng(2).integers(0, 256, (2, 28, 28)).astype(np.uint8)
+    image = np.repeat(grey[..., None], 3, axis=3)
+    assert encoder.codebook_size == 256
+    assert (encoder.encode(image) == grey.reshape(2, -1)).all()
+    assert (encoder.decode(encoder.encode(image)) == image).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"size": "32x30", "cells": 16}, "size 32x30 is not a multiple of cells 16"),
+        ({"size": "32x"}, "height x width such as 128x256"),
+        ({"size": 5000}, "from 1 to 4096"),
+        ({"bits": "8-8-8"}, "more than 20"),
+        ({"bits": "0-4-4"}, "bits"),
+    ],
+)
+def test_settings_of_patches_that_cannot_be_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        pictures(**settings)
+
+
+def test_one_size_has_one_identity_however_it_is_spelled() -> None:
+    assert (
+        pictures(size="64x64").identity
+        == pictures(size=64).identity
+        == pictures(size="64").identity
+    )
 
 
 @given(st.tuples(*[st.integers(0, 255)] * 3))
