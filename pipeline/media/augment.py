@@ -1,6 +1,6 @@
 """Change pictures at random: mirror, crop, brightness, contrast, saturation.
 
-    seed 0, cats/tom.jpg, variant 2  ─►  eight numbers of 64 bits  ─►  Changes: flip, crop by 0.91 …
+    seed 0, cats/tom.jpg, variant 2  ─►  eight random numbers  ─►  flip, crop by 0.91 …
 
 The numbers follow from the seed, the name of the picture in its source and the number of the
 variant: not from workers, other pictures or the order of files. Each change has a number of its
@@ -28,7 +28,7 @@ Pixels = NDArray[np.uint8]  # u8[height, width, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class Alteration:
     """What is done to one variant of a picture; factors in units of 1 / 65536."""
 
     flip: bool
@@ -74,15 +74,15 @@ class Changes:
         return np.ascontiguousarray(pixels)
 
 
-def changes_of(config: AugmentConfig, name: str, variant: int) -> Changes | None:
-    """Return the changes of a variant of the picture of this name; None for the picture itself."""
+def alteration_of(config: AugmentConfig, name: str, variant: int) -> Alteration | None:
+    """Return how a variant of the picture of this name is altered; None: it is the picture."""
     if not variant:
         return None
     key = xxhash.xxh3_128_digest(f"{config.seed}\0{variant}\0{name}".encode())
     raw = np.random.Philox(key=np.frombuffer(key, "<u8")).random_raw(len(_DRAWS))
     draw = dict(zip(_DRAWS, map(int, raw), strict=True))
     least = round(config.crop * ONE)
-    return Changes(
+    return Alteration(
         flip=_happens(draw["flip"], config.flip),
         flip_vertical=_happens(draw["flip_vertical"], config.flip_vertical),
         share=least + draw["crop"] % (ONE - least + 1),

@@ -30,7 +30,7 @@ from dataprep.pipeline.media.animation import (
     pages_of,
     turned_to,
 )
-from dataprep.pipeline.media.augment import changes_of
+from dataprep.pipeline.media.augment import alteration_of
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.media.pictures import (
     MAX_PIXELS,
@@ -132,8 +132,8 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
     augment = rules.augment
-    changes = None if augment is None else changes_of(augment, item.source, item.variant)
-    prepare = partial(to_frame, framing=rules.framing, changes=changes)
+    alteration = None if augment is None else alteration_of(augment, item.source, item.variant)
+    prepare = partial(to_frame, framing=rules.framing, alteration=alteration)
     if any(_is_video(part) for part in item.parts):
         return at_most(_video_frames(item, rules, prepare), rules.max_frames)
     check_number(len(item.parts), rules.max_frames)

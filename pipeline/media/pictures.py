@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.configs.base import Fit, Resize
-from dataprep.pipeline.media.augment import Changes
+from dataprep.pipeline.media.augment import Alteration
 from dataprep.pipeline.media.packages import needed
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def broken(error: Exception) -> Exception:
     return ValueError(f"cannot be read as a picture: {error}")
 
 
-def to_frame(picture: Image, framing: Framing, changes: Changes | None = None) -> NDArray[np.uint8]:
+def to_frame(
+    picture: Image, framing: Framing, alteration: Alteration | None = None
+) -> NDArray[np.uint8]:
     """Return u8[height, width, 3]; ValueError says what is wrong."""
     from PIL.Image import Resampling
 
@@ -97,14 +99,14 @@ def to_frame(picture: Image, framing: Framing, changes: Changes | None = None) -
         raise ValueError(f"has more than 8 bits per channel (mode {picture.mode}); convert it")
     picture = _in_colours(picture, framing)
     method, size = Resampling[framing.resize.upper()], (framing.width, framing.height)
-    if changes is not None and changes.crops:
+    if alteration is not None and alteration.crops:
         aspect = size if framing.fit == "crop" else picture.size
-        pixels = np.asarray(picture.resize(size, method, changes.box(picture.size, aspect)))
+        pixels = np.asarray(picture.resize(size, method, alteration.box(picture.size, aspect)))
     elif framing.fit == "stretch":
         pixels = np.asarray(picture.resize(size, method))
     else:
         pixels = _cropped(picture, framing, method)
-    return pixels if changes is None else changes.of_pixels(pixels)
+    return pixels if alteration is None else alteration.of_pixels(pixels)
 
 
 def _in_colours(picture: Image, framing: Framing) -> Image:

@@ -23,7 +23,7 @@ What is inside, in the order of the data:
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
         table_columns  sizes                   which columns are read; of rows, before they are made
-      npy  streamed  synthetic                 rows
+      npy  streamed  synthetic/                rows
       webdataset                               tars ─► bundles ─► members ─► records
       arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
       megatron  datatrove  flat (flat_hints)   token_files: nothing but ids

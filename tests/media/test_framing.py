@@ -8,7 +8,7 @@ from PIL import Image
 
 from dataprep.configs.augment import AugmentConfig
 from dataprep.pipeline.media import Framing
-from dataprep.pipeline.media.augment import Changes, changes_of
+from dataprep.pipeline.media.augment import Alteration, alteration_of
 from dataprep.pipeline.media.pictures import to_frame
 from support.media import picture
 
@@ -81,8 +81,8 @@ ALL = AugmentConfig(
 )
 
 
-def changed(config: AugmentConfig, name: str = "a.png", variant: int = 1) -> Changes:
-    found = changes_of(config, name, variant)
+def changed(config: AugmentConfig, name: str = "a.png", variant: int = 1) -> Alteration:
+    found = alteration_of(config, name, variant)
     assert found is not None
     return found
 
@@ -97,7 +97,7 @@ def test_a_change_follows_from_seed_name_and_variant_alone() -> None:
     }
     assert len(others) == 4
     # By hand, once: another machine, another version of numpy or of Python must give the same.
-    assert changed(ALL) == Changes(**KNOWN)
+    assert changed(ALL) == Alteration(**KNOWN)
 
 
 KNOWN = {
@@ -113,7 +113,7 @@ KNOWN = {
 
 
 def test_variant_0_is_the_picture_itself() -> None:
-    assert changes_of(ALL, "a.png", 0) is None
+    assert alteration_of(ALL, "a.png", 0) is None
 
 
 def test_one_setting_does_not_move_the_others() -> None:
@@ -129,9 +129,9 @@ def test_a_crop_has_the_shape_of_the_frame_and_at_least_the_share(
 ) -> None:
     seen = set()
     for variant in range(1, 60):
-        changes = changed(AugmentConfig(crop=0.5), variant=variant)
+        alteration = changed(AugmentConfig(crop=0.5), variant=variant)
         aspect = (2, 1) if fit == "crop" else size
-        left, top, right, bottom = changes.box(size, aspect)
+        left, top, right, bottom = alteration.box(size, aspect)
         assert 0 <= left < right <= size[0]
         assert 0 <= top < bottom <= size[1]
         whole = min(size[0], size[1] * aspect[0] // aspect[1])
@@ -145,8 +145,8 @@ def test_pixels_are_changed_by_the_formula() -> None:
     pixels = np.asarray(picture(32, 24))
     plain = {"flip": False, "flip_vertical": False, "share": 1 << 16, "left": 0, "top": 0}
     same = {"brightness": 1 << 16, "contrast": 1 << 16, "saturation": 1 << 16}
-    assert (Changes(**plain, **same).of_pixels(pixels) == pixels).all()
-    flipped = Changes(**{**plain, "flip": True, "flip_vertical": True}, **same).of_pixels(pixels)
+    assert (Alteration(**plain, **same).of_pixels(pixels) == pixels).all()
+    flipped = Alteration(**{**plain, "flip": True, "flip_vertical": True}, **same).of_pixels(pixels)
     assert (flipped == pixels[::-1, ::-1]).all()
     grey = pixels @ np.array([0.299, 0.587, 0.114])
     formulas = {
@@ -156,8 +156,8 @@ def test_pixels_are_changed_by_the_formula() -> None:
     }
     for name, formula in formulas.items():
         for factor in (0.5, 0.9, 1.25):
-            changes = Changes(**plain, **{**same, name: round(factor * (1 << 16))})
-            found, expected = changes.of_pixels(pixels), np.clip(formula(factor), 0, 255)
+            alteration = Alteration(**plain, **{**same, name: round(factor * (1 << 16))})
+            found, expected = alteration.of_pixels(pixels), np.clip(formula(factor), 0, 255)
             assert found.dtype == np.uint8
             assert np.abs(found - expected).max() <= (0.51 if name == "brightness" else 1.3)
 
@@ -165,8 +165,8 @@ def test_pixels_are_changed_by_the_formula() -> None:
 def test_rates_are_kept() -> None:
     config = AugmentConfig(flip=0.25, brightness=0.2)
     drawn = [changed(config, f"{i}.png") for i in range(2000)]
-    assert 0.2 < np.mean([changes.flip for changes in drawn]) < 0.3
-    factors = np.array([changes.brightness for changes in drawn]) / (1 << 16)
+    assert 0.2 < np.mean([alteration.flip for alteration in drawn]) < 0.3
+    factors = np.array([alteration.brightness for alteration in drawn]) / (1 << 16)
     assert factors.min() >= 0.8 - 1e-4
     assert factors.max() <= 1.2 + 1e-4
     assert abs(factors.mean() - 1) < 0.02
