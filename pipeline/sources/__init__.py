@@ -13,7 +13,7 @@ What is inside, in the order of the data:
 
     find (patterns)  endings  remote  hub (reached)   names to sources; left_out: what is not read
     tail                                       what is new in a file that was appended to
-    stdin                                      kept in a file, so that it is a source like others
+    stdin  memory (spools)                     kept in files, so that they are sources like others
     fingerprint                                of the content, for identities
     encoded  exports                           datasets of ours, checked against their manifest
     listed  tfds  wholes                       folders that list files; sources of several
@@ -42,11 +42,12 @@ from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.sources.left_out import list_left_out
 from dataprep.pipeline.sources.read import count_records, read_piece, read_source
 from dataprep.pipeline.sources.split import lines_before, split_source
-from dataprep.pipeline.sources.stdin import Spool, spooled
+from dataprep.pipeline.sources.spools import Spools
+from dataprep.pipeline.sources.stdin import spooled
 
 __all__ = [
     "Keys",
-    "Spool",
+    "Spools",
     "changed_sources",
     "content_bytes",
     "count_records",

@@ -6,7 +6,7 @@
     URL               fsspec (remote.py)
     hf:…  tfds:…      hub.py, tfds.py
     synthetic:…       synthetic.py
-    -                 stdin.py
+    -                 stdin.py; records from Python: memory.py
 
 A file that exists is never taken for a pattern or a chain. Sources are sorted by path; each has the
 fingerprint of its content.
@@ -47,7 +47,8 @@ from dataprep.pipeline.sources.patterns import (
     outside_datasets,
 )
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
-from dataprep.pipeline.sources.stdin import STDIN, Spool
+from dataprep.pipeline.sources.spools import Spool, Spools
+from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.wholes import (
     Fingerprints,
@@ -79,18 +80,20 @@ def find_sources(
     max_ratio: int = DEFAULT_MAX_RATIO,
     cache_dir: Path | None = None,
     left_out: list[str] | None = None,
-    spool: Spool | None = None,
+    spools: Spools | None = None,
     hashed: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> list[Source]:
     """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
 
-    Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin. If
-    not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
+    Names of files in a folder that are not read are added to `left_out`. `spools` keep what is no
+    file. If not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
     `options` say how files without a schema are read: see `Format.options`.
     """
+    if spools and spec in spools:
+        return [_spooled(spec, spools[spec], max_ratio)]
     if spec == STDIN:
-        return [_stdin(spool, max_ratio)]
+        raise InputError("only tokenize reads stdin (-); a file of that name is ./-")
     (spec,) = hidden([spec])
     is_local = os.path.lexists(spec)  # then it is no other name, whatever it looks like
     if spec.startswith(synthetic.PREFIX) and not is_local:
@@ -119,12 +122,10 @@ def find_sources(
     return sources
 
 
-def _stdin(spool: Spool | None, max_ratio: int) -> Source:
-    if spool is None:
-        raise InputError("only tokenize reads stdin (-); a file of that name is ./-")
+def _spooled(name: str, spool: Spool, max_ratio: int) -> Source:
     return Source(
         kind="jsonl",
-        path=STDIN,
+        path=name,
         num_bytes=spool.num_bytes,
         fingerprint=spool.fingerprint,
         max_ratio=max_ratio,

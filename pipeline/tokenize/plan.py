@@ -33,7 +33,7 @@ from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import (
-    Spool,
+    Spools,
     count_records,
     find_sources,
     format_of,
@@ -104,7 +104,7 @@ class TokenizePlan:
 
 
 def find_all_sources(
-    config: TokenizeConfig, cache_dir: Path | None, spool: Spool | None
+    config: TokenizeConfig, cache_dir: Path | None, spools: Spools | None
 ) -> FoundSources:
     """Return the sources of all inputs, which input each belongs to, and what is left out."""
     left_out: list[str] = []
@@ -119,7 +119,7 @@ def find_all_sources(
             max_ratio=config.max_ratio,
             cache_dir=cache_dir,
             left_out=left_out,
-            spool=spool,
+            spools=spools,
             options=config.how_read(i),
         )
         sources += found

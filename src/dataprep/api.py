@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
@@ -52,7 +52,9 @@ from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
+from dataprep.pipeline.sources import Spools
 from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.memory import handed_over
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
 __all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
@@ -70,11 +72,19 @@ def tokenize(
     report: Report = silent,
     **settings: Any,
 ) -> Outcome:
-    """Raw corpora to a tokenized dataset, as `dataprep tokenize` does."""
-    with _told_in_python(TokenizeConfig):
-        model, files = _config(TokenizeConfig, config, None, settings)
+    """Raw corpora to a tokenized dataset, as `dataprep tokenize` does.
+
+    An input may also be records: an iterable of mappings or of texts, or a dataset of `datasets`.
+    """
+    with _told_in_python(TokenizeConfig), _without_records(config, settings) as (named, spools):
+        model, files = _config(TokenizeConfig, config, None, named)
         return make_tokenized(
-            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+            model,
+            cache_dir=default_cache(),
+            overwrite=overwrite,
+            report=report,
+            reads=files,
+            spools=spools,
         )
 
 
@@ -192,6 +202,16 @@ def detokenize(ids: Sequence[int] | NDArray[np.integer[Any]], tokenizer: PathLik
     if min(numbers, default=0) < 0:
         raise InputError(f"id {min(numbers)} is negative; the first id of a tokenizer is 0")
     return _decoder(_tokenizer(os.fspath(tokenizer)))(numbers)
+
+
+@contextmanager
+def _without_records(
+    config: Any, settings: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], Spools]]:
+    """Yield settings that name their inputs, and the files that keep those that are records."""
+    given = {**config, **settings} if isinstance(config, Mapping) else settings
+    with handed_over(given.get("inputs", ())) as (inputs, spools):
+        yield ({**settings, "inputs": inputs} if spools else settings), spools
 
 
 def _texts(given: str | Sequence[str]) -> list[str]:

@@ -220,4 +220,5 @@ def test_patterns_are_encoded_and_tokenized(tmp_path: Path, run_cli: RunCli) -> 
         *("--media", tmp_path / "seen"),
     )
     (seen,) = (tmp_path / "seen").iterdir()
-    assert Image.open(seen).size == (256, 256)
+    with Image.open(seen) as image:
+        assert image.size == (256, 256)
