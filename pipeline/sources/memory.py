@@ -61,7 +61,7 @@ def _are_records(given: Any) -> bool:
 def _chunks(given: Iterable[Any], name: str) -> Iterator[bytes]:
     chunk = bytearray()
     for number, record in enumerate(_records(given, name), 1):
-        chunk += _line(record, number, name)
+        chunk += line_of(record, f"record {number} of {name}")
         if len(chunk) >= _CHUNK:
             yield bytes(chunk)
             chunk.clear()
@@ -82,8 +82,8 @@ def _records(given: Any, name: str) -> Iterator[Any]:
         yield from iter(given)  # also what has only `[i]`, as datasets of torch have
 
 
-def _line(record: Any, number: int, name: str) -> bytes:
-    place = f"record {number} of {name}"
+def line_of(record: Any, place: str) -> bytes:
+    """Return a record as a line of JSON; `place` names it in errors."""
     if isinstance(record, str):
         record = {"text": record}
     if not isinstance(record, Mapping):
