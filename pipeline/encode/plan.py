@@ -32,6 +32,7 @@ from dataprep.pipeline.media import (
 )
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.sources import count_records, format_of, list_left_out, split_source
+from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
@@ -211,7 +212,9 @@ def _identity(
             **config.model_dump(mode="json", exclude=set(NEUTRAL)),
             **{key if key == "encoder" else f"encoder {key}": encoder[key] for key in encoder},
         },
-        "sources": [{"kind": s.kind, "fingerprint": s.fingerprint} for s in sources],
+        "sources": [
+            {"kind": s.kind, "fingerprint": s.fingerprint, **version_of(s.kind)} for s in sources
+        ],
     }
 
 

@@ -32,11 +32,12 @@ from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
-from dataprep.pipeline.sources import find_sources, format_of, hub, synthetic
+from dataprep.pipeline.sources import find_sources, format_of, hub
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
 from dataprep.pipeline.sources.find import EMPTY, local_path
 from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
+from dataprep.pipeline.sources.known import format_with_prefix
 from dataprep.pipeline.sources.patterns import (
     check_folders,
     fixed_folder,
@@ -110,8 +111,8 @@ def find_media(
     )
     spec = local_path(spec)
     is_local = os.path.lexists(os.path.expanduser(spec))
-    is_name = spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)
-    if is_name and not is_local:
+    is_name = spec.startswith(hub.PREFIX) or is_url(spec)
+    if not is_local and (is_name or format_with_prefix(spec)):
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):

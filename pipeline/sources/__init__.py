@@ -17,7 +17,7 @@ What is inside, in the order of the data:
     fingerprint                                of the content, for identities
     encoded  exports                           datasets of ours, checked against their manifest
     listed  tfds  wholes                       folders that list files; sources of several
-    known ─► format                            FORMATS, the table; what an entry is
+    known ─► format (plugins)                  FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
         decompress  content                    .gz .zst .xz .bz2 ─► stream; how much is in them
       parquet  arrow                           row groups, record batches ─► tables ─► records

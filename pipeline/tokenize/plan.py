@@ -40,6 +40,7 @@ from dataprep.pipeline.sources import (
     list_left_out,
     split_source,
 )
+from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
@@ -245,6 +246,7 @@ def _identity(
                 "fingerprint": source.fingerprint,
                 "compression": source.compression,
                 "separator": source.separator,
+                **version_of(source.kind),
                 **({"start": source.start} if source.start else {}),
                 **{key: items[i][key] for key in (*own, *HOW_READ)},
             }

@@ -218,7 +218,11 @@ class Synthetic(Format):
     """Pieces are records."""
 
     kind = "synthetic"
+    prefix = PREFIX
     knows_rows = True
+
+    def find(self, spec: str) -> list[Source]:
+        return [find_synthetic(spec)]
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         return cuts.rows(int(source.options["n"]), _mean_bytes(source.options), target_bytes)
