@@ -31,7 +31,13 @@ from dataprep.pipeline.media import (
     is_listed,
 )
 from dataprep.pipeline.media.endings import medium_of
-from dataprep.pipeline.sources import count_records, format_of, list_left_out, split_source
+from dataprep.pipeline.sources import (
+    Spools,
+    count_records,
+    format_of,
+    list_left_out,
+    split_source,
+)
 from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Modality, Piece, Source, Task
@@ -130,12 +136,15 @@ def _refuse_unused(config: EncodeConfig, kind: Modality) -> None:
                 )
 
 
-def find_all_media(config: EncodeConfig, kind: Modality, cache_dir: Path | None) -> FoundInputs:
+def find_all_media(
+    config: EncodeConfig, kind: Modality, cache_dir: Path | None, spools: Spools | None = None
+) -> FoundInputs:
     """Return the sources of all inputs, and what is left out."""
     left_out: list[str] = []
     beside = NamesBeside()
     by_input = [
-        find_input(path, config, kind, cache_dir, beside, left_out) for path in config.inputs
+        find_input(path, config, kind, cache_dir, beside, left_out, spools)
+        for path in config.inputs
     ]
     if not config.allow_duplicates:
         pairs = zip(config.inputs, by_input, strict=True)
@@ -150,12 +159,14 @@ def make_plan(
     cache_dir: Path | None,
     num_cores: int,
     found: FoundInputs | None = None,
+    spools: Spools | None = None,
 ) -> Planned:
-    """Plan the dataset of the sources that were found; None: of all that the inputs name."""
+    """Plan the dataset of the sources that were found; None: of all that the inputs name, of which
+    `spools` keep those that are no files."""
     if not config.inputs:
         raise ConfigError("no input; name folders, files, tars or tables of media")
     chosen = opened(config, cache_dir)
-    found = found or find_all_media(config, chosen.kind, cache_dir)
+    found = found or find_all_media(config, chosen.kind, cache_dir, spools)
     workers = config.workers or num_cores
     processes = min(workers, chosen.encoder.max_processes or workers)
     plan = EncodePlan(
@@ -179,6 +190,7 @@ def find_input(
     cache_dir: Path | None,
     names_beside: NamesBeside,
     left_out: list[str],
+    spools: Spools | None = None,
 ) -> list[FoundMedia]:
     """Return the sources of one input."""
     return find_media(
@@ -190,6 +202,7 @@ def find_input(
         allow_outside=config.allow_outside,
         max_ratio=config.max_ratio,
         left_out=left_out,
+        spools=spools,
     )
 
 

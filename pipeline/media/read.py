@@ -89,7 +89,7 @@ def _table_items(
     source: Source, piece: Piece, column: str, from_line: int, allow_outside: bool
 ) -> Iterator[Item]:
     known = format_of(source.kind)
-    is_local = known.names_files and not is_url(source.path)
+    is_local = known.names_files and not is_url(source.path) and not source.spool
     folder = os.path.dirname(source.path) if is_local else None
     beside = Surroundings(folder=folder, allow_outside=allow_outside)
     first_line = max(0, piece.first_line)

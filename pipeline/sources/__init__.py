@@ -14,6 +14,7 @@ What is inside, in the order of the data:
     find (patterns)  endings  remote  hub (reached)   names to sources; left_out: what is not read
     tail                                       what is new in a file that was appended to
     stdin  memory (spools)                     kept in files, so that they are sources like others
+    media_files                                pixels ─► PNG, samples ─► WAV
     fingerprint                                of the content, for identities
     encoded  exports                           datasets of ours, checked against their manifest
     listed  tfds  wholes                       folders that list files; sources of several

@@ -4,8 +4,9 @@
 
 They are written to a file (`spools`), one at a time, since workers are other processes. A record is
 a mapping, or a text, which is the record {"text": …}. Bytes become base64, arrays lists, times
-texts: what a file of JSON lines may hold. So records from Python and from such a file give the same
-dataset, and a run that was killed goes on if it is given the same records again.
+texts, for `encode` also pixels PNG: what a file of JSON lines may hold. So records from Python and
+from such a file give the same dataset, and a run that was killed goes on if it is given the same
+records again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import date, datetime, time
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, InputError, short
+from dataprep.pipeline.sources.media_files import media_file
 from dataprep.pipeline.sources.spools import Spool, Spools, spooled_bytes
 
 PREFIX = "python:"
@@ -26,10 +28,11 @@ _CHUNK = 1 << 20
 
 
 @contextmanager
-def handed_over(inputs: Any) -> Iterator[tuple[Any, Spools]]:
+def handed_over(inputs: Any, *, media: bool) -> Iterator[tuple[Any, Spools]]:
     """Yield the inputs with names in place of records, which are kept while the block runs.
 
     Input i is then python:i. An input is records, or {"path": records, …} with settings of its own.
+    If they hold `media`, pixels and samples become files in them.
     """
     items = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     with ExitStack() as stack:
@@ -39,7 +42,7 @@ def handed_over(inputs: Any) -> Iterator[tuple[Any, Spools]]:
             if isinstance(item, Mapping):
                 given = item.get("path", item)
             if _are_records(given):
-                chunks = _chunks(given, name)
+                chunks = _chunks(given, name, media)
                 spools[name] = stack.enter_context(spooled_bytes(chunks, "python", name))
                 items[i] = {**item, "path": name} if isinstance(item, Mapping) else name
         yield (items if spools else inputs), spools
@@ -58,10 +61,10 @@ def _are_records(given: Any) -> bool:
     return has_rows and not isinstance(given, str | bytes) and not is_model
 
 
-def _chunks(given: Iterable[Any], name: str) -> Iterator[bytes]:
+def _chunks(given: Iterable[Any], name: str, media: bool) -> Iterator[bytes]:
     chunk = bytearray()
     for number, record in enumerate(_records(given, name), 1):
-        chunk += line_of(record, f"record {number} of {name}")
+        chunk += line_of(record, f"record {number} of {name}", media=media)
         if len(chunk) >= _CHUNK:
             yield bytes(chunk)
             chunk.clear()
@@ -82,7 +85,7 @@ def _records(given: Any, name: str) -> Iterator[Any]:
         yield from iter(given)  # also what has only `[i]`, as datasets of torch have
 
 
-def line_of(record: Any, place: str) -> bytes:
+def line_of(record: Any, place: str, *, media: bool = False) -> bytes:
     """Return a record as a line of JSON; `place` names it in errors."""
     if isinstance(record, str):
         record = {"text": record}
@@ -93,14 +96,20 @@ def line_of(record: Any, place: str) -> bytes:
     wrong = next((key for key in record if not isinstance(key, str)), None)
     if wrong is not None:
         raise InputError(f"{place} has the key {wrong!r}; keys must be texts")
+    as_value = media_file if media else _same
+    values = {key: as_value(value) for key, value in record.items()}
     try:
-        line = json.dumps(dict(record), ensure_ascii=False, default=_plain)
+        line = json.dumps(values, ensure_ascii=False, default=_plain)
         try:
             return line.encode("utf-8") + b"\n"
         except UnicodeEncodeError:  # half a surrogate pair: JSON can spell it
-            return json.dumps(dict(record), default=_plain).encode("ascii") + b"\n"
+            return json.dumps(values, default=_plain).encode("ascii") + b"\n"
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{place} cannot be written as JSON: {error}") from None
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _plain(value: Any) -> Any:

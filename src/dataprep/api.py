@@ -95,11 +95,23 @@ def encode(
     report: Report = silent,
     **settings: Any,
 ) -> Outcome:
-    """Pictures, videos and sounds to codes, as `dataprep encode` does."""
-    with _told_in_python(EncodeConfig):
-        model, files = _config(EncodeConfig, config, "encode", settings)
+    """Pictures, videos and sounds to codes, as `dataprep encode` does.
+
+    An input may also be records, as in `tokenize`, with pictures as bytes, of PIL or as arrays of
+    u8[height, width, 3], and sounds as bytes or {"array": f32[samples], "sampling_rate": 16000}.
+    """
+    with (
+        _told_in_python(EncodeConfig),
+        _without_records(config, settings, media=True) as (named, spools),
+    ):
+        model, files = _config(EncodeConfig, config, "encode", named)
         return make_encoded(
-            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+            model,
+            cache_dir=default_cache(),
+            overwrite=overwrite,
+            report=report,
+            reads=files,
+            spools=spools,
         )
 
 
@@ -161,11 +173,11 @@ def processor(
 
 @contextmanager
 def _without_records(
-    config: Any, settings: Mapping[str, Any]
+    config: Any, settings: Mapping[str, Any], *, media: bool = False
 ) -> Iterator[tuple[Mapping[str, Any], Spools]]:
     """Yield settings that name their inputs, and the files that keep those that are records."""
     given = {**config, **settings} if isinstance(config, Mapping) else settings
-    with handed_over(given.get("inputs", ())) as (inputs, spools):
+    with handed_over(given.get("inputs", ()), media=media) as (inputs, spools):
         yield ({**settings, "inputs": inputs} if spools else settings), spools
 
 

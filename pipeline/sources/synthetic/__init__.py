@@ -6,7 +6,6 @@
     sounds     codes; or waveforms: sine, noise, chirp
     pairs      a picture, a sound and a text that agree more or less
     draws      the random words of a record
-    files      pixels -> PNG, samples -> WAV
 
 Record i is a pure function of (seed, i), made from raw Philox words with whole numbers only: it is
 the same on every machine and in every version of numpy.
