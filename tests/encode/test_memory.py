@@ -55,7 +55,7 @@ def test_pictures_of_a_program_give_the_codes_of_their_files(
             inputs=[records], encoder="patches", settings=SETTINGS, out=tmp_path / name, workers=1
         )
         assert [row["vision"] for row in rows_of(tmp_path / name)] == codes, name
-        assert [row["source"] for row in rows_of(tmp_path / name)][0] == "python:0:1"
+        assert rows_of(tmp_path / name)[0]["source"] == "python:0:1"
         assert made.manifest.counts["documents_written"] == 5
         verify(tmp_path / name)
         again = dataprep.encode(
