@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.decompress import COMPRESSIONS
 from dataprep.pipeline.sources.format import Format
-from dataprep.pipeline.sources.known import FORMATS, all_formats, format_of
+from dataprep.pipeline.sources.known import FORMATS, all_formats, format_of, problems_of_plugins
 from dataprep.pipeline.sources.stream import is_url
 
 _ALIASES = {"zstd": "zst"}
@@ -37,6 +38,11 @@ def _by_ending(formats: Mapping[str, Format]) -> dict[str, Format]:
     return {ending: known for known in formats.values() for ending in known.endings}
 
 
+@cache
+def _every_ending() -> Mapping[str, Format]:
+    return _by_ending(all_formats())
+
+
 _OWN = _by_ending(FORMATS)
 # Endings of files that are read only if the user names the files themselves.
 ONLY_IF_NAMED = [ending for ending, known in _OWN.items() if not known.is_found_in_folders]
@@ -56,7 +62,7 @@ def _kind_of_name(name: str) -> tuple[str, str] | None:
     short = _ALIASES.get(ending[1:], ending[1:])
     compression = short if short in COMPRESSIONS else ""
     last = _split_ending(stem)[1] if compression else ending
-    known = _OWN.get(last) or (_by_ending(all_formats()).get(last) if last else None)
+    known = _OWN.get(last) or (_every_ending().get(last) if last else None)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression
@@ -108,14 +114,15 @@ def unknown_ending(path: str) -> InputError:
     cure = instead_of(path)
     if cure:
         return InputError(cure)
-    every = _by_ending(all_formats())
+    every = _every_ending()
     plain = [ending for ending, known in every.items() if not known.may_be_compressed]
     others = [ending for ending in every if ending not in plain]
     packed = ", ".join(f".{compression}" for compression in COMPRESSIONS)
-    return InputError(
+    told = (
         f"cannot tell what {path} is by its ending; known endings: {', '.join(others)} (and these "
         f"with {packed} after them), {', '.join(plain)}"
     )
+    return InputError("; ".join([told, *problems_of_plugins()]))
 
 
 def instead_of(path: str) -> str:

@@ -5,13 +5,15 @@ A package that has a format names an instance of it in its pyproject.toml:
     [project.entry-points."dataprep.sources"]
     fasta = "fasta_for_dataprep:FASTA"
 
-They are loaded when a name is met that no format of our own reads, so that a package that is broken
-harms only those who use it. Two formats with one kind, ending or prefix are refused.
+They are loaded when a name is met that no format of our own reads. One that fails to load, or has a
+kind, ending or prefix in common with another, is not used; who names such a file is told why.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -21,6 +23,12 @@ from dataprep.pipeline.sources.format import Format
 GROUP = "dataprep.sources"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledFormats:
+    formats: Mapping[str, Format]  # by kind
+    problems: tuple[str, ...]  # why others are not used
+
+
 @cache
 def plugin_kinds() -> frozenset[str]:
     """Return the kinds of installed formats; none of them is loaded for that."""
@@ -28,21 +36,28 @@ def plugin_kinds() -> frozenset[str]:
 
 
 @cache
-def plugins(own: tuple[Format, ...]) -> Mapping[str, Format]:
-    """Return the formats of installed packages by their kinds; `own` are those of dataprep."""
-    taken = {mark: "dataprep itself" for known in own for mark in _marks(known)}
-    found: dict[str, Format] = {}
+def installed_formats(own: tuple[Format, ...]) -> InstalledFormats:
+    """Load the formats of installed packages; `own` are those of dataprep."""
+    loaded: list[tuple[Format, str]] = []
+    problems: list[str] = []
     for point in dict.fromkeys(entry_points(group=GROUP)):  # an installation may be found twice
-        known = _load(point)
+        try:
+            loaded.append((_load(point), point.value))
+        except ConfigError as error:
+            problems.append(str(error))
+    users: defaultdict[str, list[str]] = defaultdict(list)
+    for known, user in [*((known, "dataprep itself") for known in own), *loaded]:
         for mark in _marks(known):
-            if mark in taken:
-                raise ConfigError(
-                    f"two sources are for {mark}: one from {taken[mark]} and one from "
-                    f"{point.value}; uninstall one of the packages"
-                )
-            taken[mark] = point.value
-        found[known.kind] = known
-    return found
+            users[mark].append(user)
+    problems += [
+        f"several sources are for {mark}: {', '.join(found)}; uninstall all packages but one"
+        for mark, found in users.items()
+        if len(found) > 1
+    ]
+    alone = (known for known, _ in loaded if all(len(users[mark]) == 1 for mark in _marks(known)))
+    return InstalledFormats(
+        formats={known.kind: known for known in alone}, problems=tuple(problems)
+    )
 
 
 def _marks(known: Format) -> list[str]:

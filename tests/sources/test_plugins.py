@@ -74,7 +74,7 @@ def test_a_broken_plugin_harms_only_its_users(tmp_path: Path, run_cli: RunCli) -
     assert "1 document" in made
     (tmp_path / "a.fasta").write_text(GENES)
     told = tokenize(run_cli, env, tmp_path / "a.fasta", "--out", tmp_path / "other")
-    assert "exit 2" in told
+    assert "exit 3" in told
     assert "source 'fasta' (plug_source:MISSING) fails to load" in told
 
 
@@ -89,7 +89,7 @@ def test_two_sources_for_one_ending_or_of_a_wrong_name_are_refused(
     )
     env = {"PYTHONPATH": os.pathsep.join([two["PYTHONPATH"], str(other)])}
     told = tokenize(run_cli, env, tmp_path / "a.fasta", "--out", tmp_path / "out")
-    assert "two sources are for the kind fasta" in told
+    assert "several sources are for the kind fasta: plug_source:FASTA, more_source:FASTA" in told
     env = installed(tmp_path / "wrong", "dna = plug_source:FASTA")
     told = tokenize(run_cli, env, tmp_path / "a.fasta", "--out", tmp_path / "out")
     assert "is not a Format of that kind" in told
