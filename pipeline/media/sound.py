@@ -44,7 +44,7 @@ def read_waveform(
         raise ValueError("is damaged: some samples are not numbers; copy or make it again")
     waveform = resample(waveform, own_rate, rate)
     if duration is not None:
-        waveform = lasting(waveform, round(Fraction(str(duration)) * rate))
+        waveform = lasting(waveform, max(1, round(Fraction(str(duration)) * rate)))
     return scaled(waveform, loudness)
 
 
