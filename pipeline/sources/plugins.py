@@ -15,10 +15,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.sources.format import Format
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "dataprep.sources"
 
@@ -32,7 +35,7 @@ class InstalledFormats:
 @cache
 def plugin_kinds() -> frozenset[str]:
     """Return the kinds of installed formats; none of them is loaded for that."""
-    return frozenset(point.name for point in entry_points(group=GROUP))
+    return frozenset(point.name for point in _points())
 
 
 @cache
@@ -40,7 +43,7 @@ def installed_formats(own: tuple[Format, ...]) -> InstalledFormats:
     """Load the formats of installed packages; `own` are those of dataprep."""
     loaded: list[tuple[Format, str]] = []
     problems: list[str] = []
-    for point in dict.fromkeys(entry_points(group=GROUP)):  # an installation may be found twice
+    for point in _points():
         try:
             loaded.append((_load(point), point.value))
         except ConfigError as error:
@@ -58,6 +61,12 @@ def installed_formats(own: tuple[Format, ...]) -> InstalledFormats:
     return InstalledFormats(
         formats={known.kind: known for known in alone}, problems=tuple(problems)
     )
+
+
+def _points() -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # takes 30 ms, which most runs need not spend
+
+    return list(dict.fromkeys(entry_points(group=GROUP)))  # an installation may be found twice
 
 
 def _marks(known: Format) -> list[str]:

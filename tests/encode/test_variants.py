@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dataprep
 from conftest import RunCli
 from dataprep.configs.encode import EncodeConfig
 from dataprep.pipeline.encode.plan import make_plan
@@ -158,3 +160,32 @@ def test_settings_of_pictures_are_refused_for_sound(
 def test_duration_is_refused_for_pictures(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="duration has no effect"):
         planned(folder, tmp_path / "out", duration=1.5)
+
+
+def test_a_split_by_the_source_keeps_variants_together(folder: Path, tmp_path: Path) -> None:
+    dataprep.run(
+        corpora={
+            "seen": {
+                "encode": {
+                    "inputs": [str(folder)],
+                    "encoder": "patches",
+                    "augment": AUGMENT,
+                    **SMALL,
+                },
+                "fields": "[vision],text",
+            }
+        },
+        tokenizer="bytes",
+        splits={"train": 0.5, "validation": 0.5},
+        split_by="key:source",
+        seq_lens=[128],
+        out=str(tmp_path / "run"),
+        workers=1,
+    )
+    sides = []
+    for split in ("train", "validation"):
+        rows = dataprep.open_dataset(tmp_path / "run" / "seen" / f"packed-128-{split}")
+        texts = " ".join(dataprep.detokenize(row["tokens"], "bytes") for row in rows)
+        sides.append({int(i) for i in re.findall(r"number (\d)", texts)})
+    assert sides[0] | sides[1] == set(range(7))
+    assert not sides[0] & sides[1]

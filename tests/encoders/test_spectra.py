@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, cast
 
@@ -194,6 +197,24 @@ def test_codes_are_the_same_on_every_machine(name: str, digest: str) -> None:
     waveform = (levels / 32768).astype(np.float32) * np.float32(0.5)
     codes = encoder_of(name).encode(waveform)
     assert hashlib.sha256(codes.astype("<i4").tobytes()).hexdigest()[:16] == digest
+
+
+def test_codes_do_not_depend_on_the_kernels_of_the_libraries() -> None:
+    """OpenBLAS adds in another order for another CPU; sums of fractions would differ by that."""
+    code = (
+        "import hashlib, numpy as np\n"
+        "from dataprep.pipeline.encoders import open_encoder\n"
+        "x = np.random.default_rng(0).uniform(-1, 1, 16000).astype(np.float32)\n"
+        "codes = [open_encoder(n).encode(x).tobytes() for n in ('mel', 'stft')]\n"
+        "print(hashlib.sha256(b''.join(codes)).hexdigest())\n"
+    )
+    found = set()
+    for cpu in ("", "Prescott", "Haswell"):
+        env = {**os.environ, "OPENBLAS_CORETYPE": cpu}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=env, capture_output=True, check=True, timeout=120)
+        found.add(done.stdout)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("n_fft", [400, 512, 1024, 2048, 4096])
