@@ -36,7 +36,7 @@ from dataprep.cli.show import (
     speed_of,
     summary_of,
 )
-from dataprep.configs.base import Loudness, OnError
+from dataprep.configs.base import Fit, Loudness, OnError, Resize
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
@@ -55,7 +55,8 @@ EXAMPLE = (
 flag = Flags(EncodeConfig)
 SECTIONS = {
     "What to read": (
-        *("inputs", "column", "keep", "fps", "frames", "exif_rotate", "loudness", "limit"),
+        *("inputs", "column", "keep", "fps", "frames", "exif_rotate", "resize", "fit"),
+        *("grayscale", "background", "loudness", "duration", "limit"),
         *("max_frames", "max_pixels", "max_seconds", "max_ratio"),
         *("allow_outside", "allow_duplicates"),
     ),
@@ -88,7 +89,12 @@ def encode_command(
     exif_rotate: Annotated[
         bool | None, flag("exif_rotate", "--exif-rotate/--no-exif-rotate")
     ] = None,
+    resize: Annotated[Resize | None, flag("resize")] = None,
+    fit: Annotated[Fit | None, flag("fit")] = None,
+    grayscale: Annotated[bool | None, flag("grayscale", "--grayscale/--no-grayscale")] = None,
+    background: Annotated[str | None, flag("background", metavar="COLOUR")] = None,
     loudness: Annotated[Loudness | None, flag("loudness")] = None,
+    duration: Annotated[float | None, flag("duration", metavar="SECONDS")] = None,
     max_frames: Annotated[int | None, flag("max_frames")] = None,
     max_pixels: Annotated[int | None, flag("max_pixels")] = None,
     max_seconds: Annotated[int | None, flag("max_seconds")] = None,

@@ -64,6 +64,8 @@ BinHeader = Literal["none", "llm.c"]
 
 # encode
 Loudness = Literal["peak", "rms", "none"]
+Resize = Literal["bicubic", "bilinear", "nearest"]
+Fit = Literal["crop", "stretch"]
 
 
 class Needs(NamedTuple):
@@ -120,7 +122,9 @@ _KEYS = r"^(content|key:.+)$"
 SPLIT_NAME = r"^[a-z][a-z0-9_]{0,40}$"
 _REPLACED = r"^[^=]+=[^=]*$"
 COUNT_NAME = r"^documents_[a-z_]{1,40}$"
+COLOUR = r"^(white|black|#[0-9a-fA-F]{6})$"
 PATTERNS = {
+    COLOUR: "white, black or a colour such as #ffe0c0",
     _MAX_ERRORS: "a number of records or a percentage, such as 100 or 0.1%",
     COUNT_NAME: "the name of a count, such as documents_forgotten",
     _REPLACED: "OLD=NEW, such as shards=masks",

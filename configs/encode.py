@@ -6,24 +6,29 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from dataprep.configs.augment import AugmentConfig
 from dataprep.configs.base import (
+    COLOUR,
     IS_PATH,
     TASK_TIMEOUT,
     Addresses,
     AllowDuplicates,
     Count,
     FilePath,
+    Fit,
     Loudness,
     MaxErrors,
     MaxRatio,
     Model,
     OnError,
+    Resize,
     TaskTimeout,
     Workers,
 )
 from dataprep.pipeline.types import DEFAULT_MAX_RATIO
 
 Settings = dict[str, bool | int | float | str]
+Colour = Annotated[str, Field(pattern=COLOUR)]
 
 
 class EncodeConfig(Model):
@@ -56,6 +61,27 @@ class EncodeConfig(Model):
     frames: Count | None = Field(None, description="videos: how many frames to take, evenly spaced")
     exif_rotate: bool = Field(
         False, description="rotate pictures as their EXIF says; off by default, as in LWM"
+    )
+    resize: Resize = Field("bicubic", description="pictures: how they are scaled")
+    fit: Fit = Field(
+        "crop",
+        description="pictures: cut off at the centre what the encoder's height and width leave no "
+        "room for, as LWM does, or stretch all of it",
+    )
+    grayscale: bool = Field(False, description="pictures: make them grey")
+    background: Colour | None = Field(
+        None,
+        description="pictures: the colour behind transparent pixels, white, black or #rrggbb; "
+        "default: alpha is dropped, as LWM does",
+    )
+    augment: AugmentConfig | None = Field(
+        None, description="pictures: change them at random, in several variants"
+    )
+    duration: float | None = Field(
+        None,
+        gt=0,
+        le=10_000_000,
+        description="sounds: seconds; longer ones are cut off, shorter ones end in silence",
     )
     loudness: Loudness = Field(
         "peak", description="sounds: scale the peak to 1, or the RMS to 0.1, or change nothing"

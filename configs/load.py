@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
@@ -164,8 +165,11 @@ def rooted(values: Mapping[str, Any], model: type[BaseModel], folder: str) -> di
     return found
 
 
+_SCHEME = re.compile(r"[a-z][a-z0-9_-]+:")  # tfds:lm1b/train, python:0, those of plugins
+
+
 def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
-    """Return a path that a file in `folder` names; URLs, hf:… and synthetic:… are no paths.
+    """Return a path that a file in `folder` names; URLs and names such as hf:… are no paths.
 
     >>> path_in("conf", "../data/*.jsonl"), path_in("conf", "zip://a.jsonl::x.zip")
     ('conf/../data/*.jsonl', 'zip://a.jsonl::conf/x.zip')
@@ -176,6 +180,7 @@ def path_in(folder: str, text: str, *, may_be_name: bool = False) -> str:
     place = os.path.join(folder, os.path.expanduser(text))
     looks_like_path = text.startswith(("./", "../", "~", "/")) or os.path.exists(place)
     is_name = "://" in text or text.startswith(("hf:", "synthetic:"))
+    is_name = is_name or (bool(_SCHEME.match(text)) and not glob.has_magic(text))
     if not text or text == "-" or (is_name and not os.path.lexists(place)):
         return text
     if may_be_name and (text == "bytes" or not looks_like_path):

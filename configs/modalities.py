@@ -71,7 +71,7 @@ class AudioConfig(Model):
         "<audio>", description="start tag: text, encoded by the tokenizer, or a list of ids"
     )
     end: str | tuple[TokenId, ...] = Field("</audio>", description="end tag, like start")
-    codebooks: int = Field(1, ge=1, le=1024, description="codes in one frame")
+    codebooks: int = Field(1, ge=1, le=1 << 13, description="codes in one frame")
     codebook_size: CodebookSize = Field(1024, description="codes outside [0, this) are errors")
     layout: CodebookLayout = Field(
         "flatten",

@@ -122,7 +122,7 @@ def _near_choice(problems: Sequence[Any]) -> str:
 def _filled(texts: Mapping[str, str], problem: Any) -> str:
     context = dict(problem.get("ctx", {}))
     if "pattern" in context:
-        context["pattern"] = PATTERNS[context["pattern"]]
+        context["pattern"] = PATTERNS.get(context["pattern"], f"like {context['pattern']}")
     return texts[problem["type"]].format(**context)
 
 

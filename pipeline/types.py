@@ -55,7 +55,7 @@ class Source:
     """One thing that can be read; this is all that a worker needs to open it."""
 
     kind: str  # one of sources.known.FORMATS, or found by `media`: files | tar
-    path: str  # a local path, the public name of a URL (`secrets`), the hf:, synthetic: name, or -
+    path: str  # a local path, the public name of a URL (`secrets`), or a name: hf:…, python:0, -
     num_bytes: int  # size as stored, from `start` on; -1 if unknown
     fingerprint: str  # of the content, of the whole file
     compression: str = ""  # "" | gz | zst | xz | bz2
@@ -64,7 +64,7 @@ class Source:
         DEFAULT_MAX_RATIO  # compressed only: growing by more than this factor is an error
     )
     options: Mapping[str, str] = field(default_factory=dict)  # hf and synthetic parameters
-    spool: str = ""  # of stdin only: the local file that keeps its bytes
+    spool: str = ""  # of stdin and of records from Python: the local file that keeps them
     # Of a file that was appended to, only what is new: it begins at this byte, after these lines.
     start: int = 0
     lines_before: int = 0

@@ -28,8 +28,10 @@ import numpy as np
 
 from dataprep.pipeline.encoders import find_weights, open_encoder
 from dataprep.pipeline.encoders.vqgan.weights import LWM, parameter_shapes, write_tensors
-from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
+from dataprep.pipeline.media.pictures import Framing, open_picture, png_of, to_frame
 from dataprep.pipeline.media.sound import resample
+
+FRAME = Framing(height=256, width=256)
 
 
 def main() -> None:
@@ -79,7 +81,7 @@ def per_second(count: int, action: Callable[[], Any]) -> float:
 def bench_pictures(folder: Path) -> None:
     files = [path.read_bytes() for path in pictures_in(folder)[:64]]
     size = sum(map(len, files)) / len(files) / 1e3
-    squares = np.stack([to_square(open_picture(data), 256) for data in files])
+    squares = np.stack([to_frame(open_picture(data), FRAME) for data in files])
     encoder: Any = open_encoder("patches")
     codes = encoder.encode(squares)
     step = encoder.batch_size
@@ -87,7 +89,7 @@ def bench_pictures(folder: Path) -> None:
 
     def decode() -> None:
         for data in files:
-            to_square(open_picture(data), 256)
+            to_frame(open_picture(data), FRAME)
 
     say(f"decode a picture of {size:.0f} kB to 256x256", per_second(len(files), decode))
     say(
@@ -159,7 +161,7 @@ def bench_vqgan(folder: Path, place: Path, count: int) -> None:
     }
     write_tensors(tensors, place / "vqgan.safetensors")
     files = pictures_in(folder)[:count]
-    squares = [to_square(open_picture(path.read_bytes()), 256) for path in files]
+    squares = [to_frame(open_picture(path.read_bytes()), FRAME) for path in files]
     images = io.BytesIO()
     np.save(images, np.stack(squares[: len(squares) // 2 * 2]))
     (place / "images.npy").write_bytes(images.getvalue())

@@ -38,6 +38,7 @@ PUBLIC = [
     "InputError",
     "LockedError",
     "PackedDataset",
+    "Processor",
     "ResourceError",
     "TokenizedDataset",
     "__version__",
@@ -46,6 +47,7 @@ PUBLIC = [
     "export",
     "open_dataset",
     "pack",
+    "processor",
     "run",
     "tokenize",
     "tokenize_text",
@@ -365,4 +367,5 @@ def test_only_public_names_are_listed() -> None:
         "configs",
         "loaders",
         "pipeline",
+        "texts",
     }

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder
+from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, frame_size
 from dataprep.pipeline.encoders.interface import Codes
 from dataprep.pipeline.errors import DataprepError
 from dataprep.pipeline.media import Decoded
@@ -59,7 +59,7 @@ class FrameEncoding:
 
     def _encode(self) -> None:
         encoder = self._encoder
-        batch = np.zeros((encoder.batch_size, encoder.size, encoder.size, 3), np.uint8)
+        batch = np.zeros((encoder.batch_size, *frame_size(encoder), 3), np.uint8)
         batch[: len(self._frames)] = self._frames
         codes = _call(encoder, batch)
         _check(codes, (encoder.batch_size, encoder.tokens_per_frame), encoder)

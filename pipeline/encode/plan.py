@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.encode import EncodeConfig
+from dataprep.pipeline.encode.kinds import KINDS
 from dataprep.pipeline.encoders import Encoder, Weights, find_encoder, find_weights, open_encoder
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
@@ -30,7 +31,14 @@ from dataprep.pipeline.media import (
     is_listed,
 )
 from dataprep.pipeline.media.endings import medium_of
-from dataprep.pipeline.sources import count_records, format_of, list_left_out, split_source
+from dataprep.pipeline.sources import (
+    Spools,
+    count_records,
+    format_of,
+    list_left_out,
+    split_source,
+)
+from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
@@ -61,6 +69,11 @@ class EncodePlan:
     @property
     def fingerprint(self) -> str:
         return fingerprint(self.identity)
+
+    @property
+    def num_variants(self) -> int:
+        """How many records are made of each that is read."""
+        return 1 if self.config.augment is None else len(self.config.augment.numbers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +110,7 @@ def opened(config: EncodeConfig, cache_dir: Path | None) -> OpenedEncoder:
     if not config.encoder:
         raise ConfigError("no encoder; set --encoder (dataprep encode --list shows them)")
     spec = find_encoder(config.encoder)
+    _refuse_unused(config, spec.kind)
     weights = find_weights(config.weights, cache_dir)
     filled = {
         "weights": weights.path if weights else None,
@@ -111,12 +125,26 @@ def opened(config: EncodeConfig, cache_dir: Path | None) -> OpenedEncoder:
     )
 
 
-def find_all_media(config: EncodeConfig, kind: Modality, cache_dir: Path | None) -> FoundInputs:
+def _refuse_unused(config: EncodeConfig, kind: Modality) -> None:
+    """Raise a ConfigError for a setting that concerns only other media."""
+    for other in {*KINDS} - {kind}:
+        for key in sorted(KINDS[other].settings):
+            if getattr(config, key) != EncodeConfig.model_fields[key].default:
+                raise ConfigError(
+                    f"{key} has no effect: encoder {config.encoder} makes {kind} codes; leave it "
+                    "out"
+                )
+
+
+def find_all_media(
+    config: EncodeConfig, kind: Modality, cache_dir: Path | None, spools: Spools | None = None
+) -> FoundInputs:
     """Return the sources of all inputs, and what is left out."""
     left_out: list[str] = []
     beside = NamesBeside()
     by_input = [
-        find_input(path, config, kind, cache_dir, beside, left_out) for path in config.inputs
+        find_input(path, config, kind, cache_dir, beside, left_out, spools)
+        for path in config.inputs
     ]
     if not config.allow_duplicates:
         pairs = zip(config.inputs, by_input, strict=True)
@@ -131,12 +159,14 @@ def make_plan(
     cache_dir: Path | None,
     num_cores: int,
     found: FoundInputs | None = None,
+    spools: Spools | None = None,
 ) -> Planned:
-    """Plan the dataset of the sources that were found; None: of all that the inputs name."""
+    """Plan the dataset of the sources that were found; None: of all that the inputs name, of which
+    `spools` keep those that are no files."""
     if not config.inputs:
         raise ConfigError("no input; name folders, files, tars or tables of media")
     chosen = opened(config, cache_dir)
-    found = found or find_all_media(config, chosen.kind, cache_dir)
+    found = found or find_all_media(config, chosen.kind, cache_dir, spools)
     workers = config.workers or num_cores
     processes = min(workers, chosen.encoder.max_processes or workers)
     plan = EncodePlan(
@@ -160,6 +190,7 @@ def find_input(
     cache_dir: Path | None,
     names_beside: NamesBeside,
     left_out: list[str],
+    spools: Spools | None = None,
 ) -> list[FoundMedia]:
     """Return the sources of one input."""
     return find_media(
@@ -171,6 +202,7 @@ def find_input(
         allow_outside=config.allow_outside,
         max_ratio=config.max_ratio,
         left_out=left_out,
+        spools=spools,
     )
 
 
@@ -193,7 +225,9 @@ def _identity(
             **config.model_dump(mode="json", exclude=set(NEUTRAL)),
             **{key if key == "encoder" else f"encoder {key}": encoder[key] for key in encoder},
         },
-        "sources": [{"kind": s.kind, "fingerprint": s.fingerprint} for s in sources],
+        "sources": [
+            {"kind": s.kind, "fingerprint": s.fingerprint, **version_of(s.kind)} for s in sources
+        ],
     }
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from dataprep.pipeline.encode.kinds import KINDS
-from dataprep.pipeline.encode.plan import Planned
+from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.worker import refusal
 from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.media import (
@@ -57,7 +57,7 @@ def preview_of(planned: Planned) -> EncodePreview:
         sampled=sum(sample.tried.values()),
         bad=sample.bad,
         first_bad=sample.first_bad,
-        all_codes=_all_codes(media, sample, planned.plan.config.limit),
+        all_codes=_all_codes(media, sample, planned.plan),
     )
 
 
@@ -157,9 +157,8 @@ def _media_of(planned: Planned) -> dict[str, int | None]:
     return counts
 
 
-def _all_codes(
-    media: dict[str, int | None], sample: _SampledMedia, limit: int | None
-) -> int | None:
+def _all_codes(media: dict[str, int | None], sample: _SampledMedia, plan: EncodePlan) -> int | None:
+    limit = plan.config.limit
     if None in media.values():
         return None
     known = {medium: count or 0 for medium, count in media.items()}
@@ -168,4 +167,4 @@ def _all_codes(
         for medium, count in known.items()
     )
     share = 1.0 if limit is None else min(1.0, limit / max(1, sum(known.values())))
-    return round(total * share)
+    return round(total * share) * plan.num_variants

@@ -27,6 +27,7 @@ from dataprep.pipeline.jobs.poison import forget_poison
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.media import changed_media, folders_named, places_read
+from dataprep.pipeline.sources import Spools
 
 # Threads for matrix products would compete with the other workers.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -40,21 +41,26 @@ def encode(
     report: Report = silent,
     reads: Sequence[str] = (),
     found: FoundInputs | None = None,
+    spools: Spools | None = None,
 ) -> Outcome:
     """Make the dataset of codes, or continue an interrupted run, or find it complete.
 
-    `found` are the sources, if they are known; else all that the inputs name.
+    `found` are the sources, if they are known; else all that the inputs name. `spools` keep inputs
+    that are no files.
     """
-    recipe = recipe_of(config, cache_dir, found)
+    recipe = recipe_of(config, cache_dir, found, spools)
     return make_dataset(recipe, overwrite=overwrite, report=report, reads=reads)
 
 
 def recipe_of(
-    config: EncodeConfig, cache_dir: Path, found: FoundInputs | None = None
+    config: EncodeConfig,
+    cache_dir: Path,
+    found: FoundInputs | None = None,
+    spools: Spools | None = None,
 ) -> Recipe[Planned, CodesMarker]:
     return Recipe(
         out=config.out,
-        plan=partial(plan_of, config, cache_dir, found),
+        plan=partial(plan_of, config, cache_dir, found, spools),
         identity=lambda planned: planned.plan.identity,
         names=lambda planned: [source.path for source in planned.plan.sources],
         reads=lambda planned: [*places_read(planned.found), config.weights or ""],
@@ -77,9 +83,12 @@ def planned(
 
 
 def plan_of(
-    config: EncodeConfig, cache_dir: Path | None, found: FoundInputs | None = None
+    config: EncodeConfig,
+    cache_dir: Path | None,
+    found: FoundInputs | None = None,
+    spools: Spools | None = None,
 ) -> Planned:
-    return make_plan(config, cache_dir, usable_cores(), found)
+    return make_plan(config, cache_dir, usable_cores(), found, spools)
 
 
 def begin_work(planned: Planned, work: Path, report: Report) -> Work[CodesMarker]:

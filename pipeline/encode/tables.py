@@ -33,6 +33,7 @@ from dataprep.pipeline.storage.documents import TokenDtype
 
 ENDINGS = {"shards": ".parquet", "errors": ".errors.jsonl"}
 SOURCE = "source"
+VARIANT = "variant"  # of a picture that is changed at random
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ the input.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -23,6 +23,7 @@ from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.tables import (
     ENDINGS,
     SOURCE,
+    VARIANT,
     CodeColumn,
     CodesMarker,
     OpenShard,
@@ -104,7 +105,7 @@ class EncodeTasks:
         items = self._items(task, cursor)
         if task.limit >= 0:
             taken = sum(tally.read for shard in done for tally in shard.tallies.values())
-            items = islice(items, task.limit - taken)
+            items = islice(items, task.limit * self._plan.num_variants - taken)
         poison, whereabouts = poison_of(self._work, task.index), Whereabouts(send)
         # Suspects are tried alone, so nothing else may be decoded meanwhile.
         threads = 1 if poison.suspects else self._plan.decode_threads
@@ -137,18 +138,20 @@ class EncodeTasks:
             piece = task.pieces[place]
             source = self._plan.sources[piece.source]
             from_line = cursor.line if place == cursor.piece else 0
+            variants = self._plan.num_variants
             entries: list[Entry] = []
             if is_listed(source):
                 entries = self._entries_of(piece.source)
                 assert piece.stop <= len(entries), f"the list of {source.path} is too short"
-            for item in read_items(
+            items = read_items(
                 source,
                 piece,
                 entries,
                 column,
-                from_line=from_line,
+                from_line=from_line // variants,
                 allow_outside=self._plan.config.allow_outside,
-            ):
+            )
+            for item in in_variants(items, self._plan, from_line):
                 yield place, item
 
     def _entries_of(self, source: int) -> list[Entry]:
@@ -236,7 +239,15 @@ class EncodeTasks:
                 f"{decoded.item.place} has a column {into!r} of its own; name another for the "
                 "codes with --into, or leave that one out with --keep"
             )
-        return {SOURCE: decoded.item.source, **columns}
+        made: dict[str, Any] = {SOURCE: decoded.item.source}
+        if self._plan.config.augment is not None:
+            if VARIANT in columns:
+                raise ConfigError(
+                    f"{decoded.item.place} has a column {VARIANT!r} of its own, which augment "
+                    "makes; leave that one out with --keep"
+                )
+            made[VARIANT] = decoded.item.variant
+        return {**made, **columns}
 
     def _makers(self, shard: OpenShard) -> set[Maker]:
         """Return what made the codes of a shard: this encoder, and those of kept columns."""
@@ -250,6 +261,21 @@ class EncodeTasks:
         if self._plan.config.on_error == "fail":
             lacks_memory = poison is not None and poison.lacks_memory
             raise refusal(item, reason, ResourceError if lacks_memory else InputError)
+
+
+def in_variants(items: Iterable[Item], plan: EncodePlan, from_line: int) -> Iterator[Item]:
+    """Yield each item once for each of its variants, which are lines of their own, from a line on.
+
+    lines   0 1 2 | 3 4 5     with 3 variants of each of two pictures
+    """
+    augment = plan.config.augment
+    if augment is None:
+        yield from items
+        return
+    for item in items:
+        for line, variant in enumerate(augment.numbers, item.line * len(augment.numbers)):
+            if line >= from_line:
+                yield replace(item, line=line, variant=variant)
 
 
 def refusal(item: Item, reason: str, kind: type[DataprepError] = InputError) -> DataprepError:
@@ -280,7 +306,8 @@ def name_record(planned: Planned, task: int, piece: int, line: int) -> str:
     part = plan.tasks[task].pieces[piece]
     entries = planned.found[part.source].entries
     source, column = plan.sources[part.source], _filled(plan.config.column)
-    return next(read_items(source, part, entries, column, from_line=line)).place
+    from_line = line // plan.num_variants
+    return next(read_items(source, part, entries, column, from_line=from_line)).place
 
 
 def column_of(plan: EncodePlan, encoder: Encoder) -> CodeColumn:

@@ -1,7 +1,7 @@
 """The contract of an encoder, which turns pictures or sound into discrete codes.
 
-    vision   u8[n, size, size, 3]   ─►  codes[n, tokens_per_frame]
-    audio    f32[samples] at `rate` ─►  codes[num_codebooks, frames]
+    vision   u8[n, height, width, 3] ─►  codes[n, tokens_per_frame]
+    audio    f32[samples] at `rate`  ─►  codes[num_codebooks, frames]
 
 An encoder is opened in the parent, which only reads its attributes, and in every worker, which
 calls it. So opening must be cheap: the first call loads weights and packages.
@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from dataprep.pipeline.types import Modality
 
-Images = NDArray[np.uint8]  # u8[n, size, size, 3], RGB
+Images = NDArray[np.uint8]  # u8[n, height, width, 3], RGB
 Waveform = NDArray[np.float32]  # f32[samples], within -1..1
 Codes = NDArray[np.int32]
 
@@ -40,8 +40,8 @@ class ImageEncoder(Protocol):
     def tokens_per_frame(self) -> int: ...
 
     @property
-    def size(self) -> int:
-        """Side of the square that pictures are turned into (`media.pictures`)."""
+    def size(self) -> int | tuple[int, int]:
+        """The (height, width) that pictures are brought to (`media.pictures`); one for a square."""
 
     @property
     def batch_size(self) -> int:
@@ -92,6 +92,12 @@ class AudioEncoder(Protocol):
 
 
 Encoder: TypeAlias = ImageEncoder | AudioEncoder
+
+
+def frame_size(encoder: ImageEncoder) -> tuple[int, int]:
+    """Return the height and width of an encoder's pictures."""
+    size = encoder.size
+    return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.configs.load import validate
-from dataprep.pipeline.encoders import mulaw, patches
+from dataprep.pipeline.encoders import mel, mulaw, patches, stft
 from dataprep.pipeline.encoders.interface import Encoder, EncoderSpec, Weights
 from dataprep.pipeline.encoders.vqgan import encoder as vqgan
 from dataprep.pipeline.errors import ConfigError
@@ -31,6 +31,8 @@ BUILT_IN: Mapping[str, EncoderSpec] = {
     "patches": patches.SPEC,
     "vqgan": vqgan.SPEC,
     "mulaw": mulaw.SPEC,
+    "mel": mel.SPEC,
+    "stft": stft.SPEC,
 }
 
 

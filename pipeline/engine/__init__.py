@@ -6,6 +6,7 @@
     special      tokenizer_config.json -> BOS is <s>, id 1; EOS is </s>, id 2; no padding
     files        TokenizerFiles(kind="json", sha256=…, vocab_size=50257, …): all a worker needs
     resolve      a path or a name -> TokenizerFiles
+    objects      a tokenizer that a program holds -> a folder of its files
     interface    the contract: ["ab c", ""] -> ids u32 [397, 269], offsets i64 [0, 2, 2]
     models/      kinds of tokenizers (MODELS): vocabulary, decoder, special tokens, and the
                  reference, which is right by definition: tokenizers, sentencepiece, UTF-8 bytes

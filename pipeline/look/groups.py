@@ -29,7 +29,7 @@ from dataprep.pipeline.look.keys import HowRead, names_of, read_values
 from dataprep.pipeline.look.records import read_records, read_rows
 from dataprep.pipeline.look.row_rules import dense_masks, segment_lengths
 from dataprep.pipeline.ragged import owner_of
-from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.known import known_format
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.documents import check_documents, decode_documents
 from dataprep.pipeline.storage.entries import Json
@@ -164,7 +164,8 @@ def _readings(
     def reading_of(number: int) -> HowRead:
         file = files[number]
         config = config_of(file.dataset)
-        has_separator = file.kind in FORMATS and FORMATS[file.kind].has_separator
+        known = known_format(file.kind)
+        has_separator = known is not None and known.has_separator
         if config is None and has_separator:
             place = manifest.sources[file.dataset].path
             raise InputError(

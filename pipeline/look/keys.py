@@ -22,6 +22,7 @@ from dataprep.pipeline.errors import ConfigError, DataprepError, InputError, sho
 from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.ragged import numbers_within, owner_of, ranges
 from dataprep.pipeline.sources import Keys, find_sources, format_of, read_source
+from dataprep.pipeline.sources.memory import PREFIX as PYTHON
 from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.sources.tail import tail_of
 from dataprep.pipeline.storage.origins import Origins
@@ -172,9 +173,10 @@ def _documents_of(origins: Origins, file: int, num_documents: int) -> Offsets:
 
 def _same_source(file: OriginFile, reading: HowRead) -> Source:
     """Return the source of a file, which must begin with what it was."""
-    if file.path == STDIN:
+    if file.path == STDIN or file.path.startswith(PYTHON):
+        where = "stdin" if file.path == STDIN else f"a Python program ({file.path})"
         raise InputError(
-            "the records came from stdin, which cannot be read again, and their values are "
+            f"the records came from {where}, which cannot be read again, and their values are "
             "nowhere else; tokenize a file of them"
         )
     cure = "its values are only in the raw files, so restore it, or tokenize again"

@@ -20,6 +20,7 @@ Decoding them:
     packages    Pillow, av, soundfile and soxr, each imported when it is first needed
     whole       a file -> whether it has all the bytes that its headers state
     pictures    a picture of 640x480 -> u8[256, 256, 3], scaled and cropped as LWM does it
+    augment     the same, mirrored, cropped elsewhere, in other colours: one variant of several
     sampling    --fps 2 -> the frames at 0, 0.5, 1 … seconds; --frames 4 -> 0, 6, 12 and 19 of 20
     animation   a GIF, WebP or TIFF -> its frames or pages
     video       an MP4, Matroska, AVI or MPEG -> its frames
@@ -48,6 +49,7 @@ from dataprep.pipeline.media.find import (
 )
 from dataprep.pipeline.media.holders import is_listed
 from dataprep.pipeline.media.listing import Entry
+from dataprep.pipeline.media.pictures import Framing
 from dataprep.pipeline.media.read import Item, read_items
 from dataprep.pipeline.media.singles import only, singles_of
 
@@ -55,6 +57,7 @@ __all__ = [
     "Decoded",
     "Entry",
     "FoundMedia",
+    "Framing",
     "Item",
     "NamesBeside",
     "PictureRules",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs.augment import AugmentConfig
 from dataprep.configs.base import Loudness
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.secrets import redacted
@@ -29,16 +30,18 @@ from dataprep.pipeline.media.animation import (
     pages_of,
     turned_to,
 )
+from dataprep.pipeline.media.augment import alteration_of
 from dataprep.pipeline.media.endings import medium_of
 from dataprep.pipeline.media.pictures import (
     MAX_PIXELS,
+    Framing,
     UnknownPictureError,
     loaded,
     open_picture,
-    to_square,
+    to_frame,
 )
 from dataprep.pipeline.media.read import Item
-from dataprep.pipeline.media.sampling import at_most, check_number
+from dataprep.pipeline.media.sampling import Prepare, at_most, check_number
 from dataprep.pipeline.media.sound import read_waveform
 from dataprep.pipeline.media.values import Blob, Part
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count, is_video
@@ -48,15 +51,15 @@ if TYPE_CHECKING:
 
     from PIL.Image import Image
 
-Frame = NDArray[np.uint8]  # u8[size, size, 3]
+Frame = NDArray[np.uint8]  # u8[height, width, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureRules:
-    size: int
-    exif_rotate: bool
-    fps: float | None
-    frames: int | None
+    framing: Framing
+    fps: float | None = None
+    frames: int | None = None
+    augment: AugmentConfig | None = None
     max_frames: int = 1 << 16
     max_pixels: int = MAX_PIXELS
 
@@ -66,6 +69,7 @@ class SoundRules:
     rate: int
     loudness: Loudness
     max_seconds: int = 7200
+    duration: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +131,11 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
-    prepare = partial(to_square, size=rules.size, exif_rotate=rules.exif_rotate)
+    augment = rules.augment
+    alteration = None if augment is None else alteration_of(augment, item.source, item.variant)
+    prepare = partial(to_frame, framing=rules.framing, alteration=alteration)
     if any(_is_video(part) for part in item.parts):
-        return at_most(_video_frames(item, rules), rules.max_frames)
+        return at_most(_video_frames(item, rules, prepare), rules.max_frames)
     check_number(len(item.parts), rules.max_frames)
     if len(item.parts) == 1:
         picture = _picture(item.parts[0], rules)
@@ -174,18 +180,17 @@ def _is_video(part: Part) -> bool:
     return isinstance(part, Blob) and is_video(part.head())
 
 
-def _video_frames(item: Item, rules: PictureRules) -> Iterable[Frame]:
+def _video_frames(item: Item, rules: PictureRules, prepare: Prepare) -> Iterable[Frame]:
     if rules.fps is None and rules.frames is None:
         raise ConfigError(
             f"{item.place} is a video; say which frames to take with --fps or --frames"
         )
     if len(item.parts) > 1:
         raise ValueError("is a list with a video in it; a list is the frames of one video")
-    return _lazily(item.parts[0], rules)
+    return _lazily(item.parts[0], rules, prepare)
 
 
-def _lazily(blob: Blob, rules: PictureRules) -> Iterator[Frame]:
-    prepare = partial(to_square, size=rules.size)
+def _lazily(blob: Blob, rules: PictureRules, prepare: Prepare) -> Iterator[Frame]:
     if rules.frames is not None:
         yield from frames_by_count(blob, rules.frames, prepare, rules.max_pixels)
     else:
@@ -199,7 +204,7 @@ def _waveform(item: Item, rules: SoundRules) -> NDArray[np.float32]:
     blob = item.parts[0]
     if not isinstance(blob, Blob):
         raise ValueError("is a picture, but sound is wanted")
-    return read_waveform(blob, rules.rate, rules.loudness, rules.max_seconds)
+    return read_waveform(blob, rules.rate, rules.loudness, rules.max_seconds, rules.duration)
 
 
 def decode_ahead(

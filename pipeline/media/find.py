@@ -32,11 +32,12 @@ from dataprep.pipeline.media.holders import FolderHolder, TarHolder, holder_of
 from dataprep.pipeline.media.listing import Entry, list_files, list_tar, names_in, total_bytes, walk
 from dataprep.pipeline.media.tables import column_kind, referenced_paths
 from dataprep.pipeline.media.values import is_inside
-from dataprep.pipeline.sources import find_sources, format_of, hub, synthetic
+from dataprep.pipeline.sources import Spools, find_sources, format_of, hub
 from dataprep.pipeline.sources.encoded import dataset_around, refuse_orphans
 from dataprep.pipeline.sources.endings import kind_by_name, table_endings
 from dataprep.pipeline.sources.find import EMPTY, local_path
 from dataprep.pipeline.sources.fingerprint import ABSENT, combine, fingerprint_file, hash_files
+from dataprep.pipeline.sources.known import format_with_prefix
 from dataprep.pipeline.sources.patterns import (
     check_folders,
     fixed_folder,
@@ -83,6 +84,7 @@ class _Search:
     allow_outside: bool  # records of a table may name files outside its folder
     max_ratio: int  # of compressed tables
     left_out: list[str]  # gets the files of a folder that are not read
+    spools: Spools  # keep inputs that are no files
 
 
 def find_media(
@@ -95,6 +97,7 @@ def find_media(
     allow_outside: bool = False,
     max_ratio: int = DEFAULT_MAX_RATIO,
     left_out: list[str] | None = None,
+    spools: Spools | None = None,
 ) -> list[FoundMedia]:
     """Return at least one source that `spec` names; `column` is the media column of tables.
 
@@ -107,11 +110,14 @@ def find_media(
         allow_outside=allow_outside,
         max_ratio=max_ratio,
         left_out=[] if left_out is None else left_out,
+        spools=spools or {},
     )
+    if spec in search.spools:
+        return _tables(spec, search)
     spec = local_path(spec)
     is_local = os.path.lexists(os.path.expanduser(spec))
-    is_name = spec.startswith((hub.PREFIX, synthetic.PREFIX)) or is_url(spec)
-    if is_name and not is_local:
+    is_name = spec.startswith(hub.PREFIX) or is_url(spec)
+    if not is_local and (is_name or format_with_prefix(spec)):
         return _tables(spec, search)
     path = os.path.abspath(os.path.expanduser(spec)) if spec else ""
     if os.path.isdir(path):
@@ -226,7 +232,11 @@ def _tar(path: str, search: _Search) -> FoundMedia:
 
 def _tables(spec: str, search: _Search) -> list[FoundMedia]:
     found = find_sources(
-        spec, max_ratio=search.max_ratio, cache_dir=search.cache_dir, left_out=search.left_out
+        spec,
+        max_ratio=search.max_ratio,
+        cache_dir=search.cache_dir,
+        left_out=search.left_out,
+        spools=search.spools,
     )
     sources = [source for source in found if source.kind != WebDataset.kind]
     if not sources:

@@ -1,30 +1,48 @@
-"""Turn pictures into squares, as LWM does it.
+"""Bring pictures to the height and width of a frame, by default as LWM does it.
 
-    any size ─► RGB ─► the short side to `size` (the long one truncated to whole pixels), bicubic
-             ─► the middle size x size
+    any size ─► RGB ─► the side that is short for the frame to its length (the other one truncated
+             to whole pixels), bicubic ─► the middle height x width
 
-Alpha is dropped. A rotation that EXIF asks for is made only with --exif-rotate, since LWM does not
-make it. More than 8 bits per channel are refused, since such a picture would turn out white.
+Other ways to do it are in `Framing`. Alpha is dropped unless there is a background. A rotation that
+EXIF asks for is made only with --exif-rotate, since LWM does not make it. More than 8 bits per
+channel are refused, since such a picture would turn out white. Pillow scales 8-bit pictures by
+whole numbers, so frames are the same on every machine.
 """
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.configs.base import Fit, Resize
+from dataprep.pipeline.media.augment import Alteration
 from dataprep.pipeline.media.packages import needed
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
+    from PIL.Image import Image, Resampling
 
 # Others that Pillow knows are rare and less tested, and some run programs: EPS runs Ghostscript.
 _KINDS = ("JPEG", "MPO", "PNG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
 _DEEP = ("I", "F")  # and I;16, I;16B, …
 MAX_PIXELS = 178_956_970  # Pillow's own limit
 _LONGEST = 1 << 15  # pixels: a longer picture is nearly a line, and scaling it takes gigabytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framing:
+    """What frame a picture is brought to, and how."""
+
+    height: int
+    width: int
+    resize: Resize = "bicubic"
+    fit: Fit = "crop"
+    grayscale: bool = False
+    background: str | None = None  # "white", "black", "#rrggbb"
+    exif_rotate: bool = False
 
 
 class UnknownPictureError(ValueError):
@@ -71,36 +89,60 @@ def broken(error: Exception) -> Exception:
     return ValueError(f"cannot be read as a picture: {error}")
 
 
-def to_square(picture: Image, size: int, *, exif_rotate: bool = False) -> NDArray[np.uint8]:
-    """Return u8[size, size, 3]; ValueError says what is wrong."""
-    from PIL import ImageOps
+def to_frame(
+    picture: Image, framing: Framing, alteration: Alteration | None = None
+) -> NDArray[np.uint8]:
+    """Return u8[height, width, 3]; ValueError says what is wrong."""
     from PIL.Image import Resampling
 
     if picture.mode.partition(";")[0] in _DEEP:
         raise ValueError(f"has more than 8 bits per channel (mode {picture.mode}); convert it")
-    if exif_rotate:
+    picture = _in_colours(picture, framing)
+    method, size = Resampling[framing.resize.upper()], (framing.width, framing.height)
+    if alteration is not None and alteration.crops:
+        aspect = size if framing.fit == "crop" else picture.size
+        pixels = np.asarray(picture.resize(size, method, alteration.box(picture.size, aspect)))
+    elif framing.fit == "stretch":
+        pixels = np.asarray(picture.resize(size, method))
+    else:
+        pixels = _cropped(picture, framing, method)
+    return pixels if alteration is None else alteration.of_pixels(pixels)
+
+
+def _in_colours(picture: Image, framing: Framing) -> Image:
+    """Return the picture as RGB, turned, over the background, grey, if that is asked for."""
+    from PIL import Image, ImageOps
+
+    if framing.exif_rotate:
         picture = ImageOps.exif_transpose(picture)
-    picture = picture.convert("RGB")
-    width, height = resized(picture.width, picture.height, size)
+    if framing.background is not None and picture.has_transparency_data:
+        over = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", over.size, framing.background), over)
+    return picture.convert("L").convert("RGB") if framing.grayscale else picture.convert("RGB")
+
+
+def _cropped(picture: Image, framing: Framing, method: Resampling) -> NDArray[np.uint8]:
+    width, height = resized(picture.width, picture.height, framing.width, framing.height)
     if max(width, height) > _LONGEST:
         raise ValueError(
             f"is {picture.width}x{picture.height}, but one side may be at most "
-            f"{_LONGEST // size} times the other; crop it, or cut it into several"
+            f"{_LONGEST // max(framing.width, framing.height)} times the other; crop it, or cut it "
+            "into several"
         )
-    picture = picture.resize((width, height), Resampling.BICUBIC)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    return np.asarray(picture.crop((left, top, left + size, top + size)))
+    picture = picture.resize((width, height), method)
+    left, top = round((width - framing.width) / 2), round((height - framing.height) / 2)
+    return np.asarray(picture.crop((left, top, left + framing.width, top + framing.height)))
 
 
-def resized(width: int, height: int, size: int) -> tuple[int, int]:
-    """Return the width and height at which the short side is `size`.
+def resized(width: int, height: int, to_width: int, to_height: int) -> tuple[int, int]:
+    """Return the width and height at which a picture just covers a frame.
 
-    >>> resized(500, 333, 256), resized(333, 500, 256)
-    ((384, 256), (256, 384))
+    >>> resized(500, 333, 256, 256), resized(333, 500, 256, 256), resized(100, 100, 64, 32)
+    ((384, 256), (256, 384), (64, 64))
     """
-    if width < height:
-        return size, int(size * height / width)
-    return int(size * width / height), size
+    if width * to_height < height * to_width:
+        return to_width, int(to_width * height / width)
+    return int(to_height * width / height), to_height
 
 
 def png_of(pixels: NDArray[np.uint8]) -> bytes:

@@ -34,6 +34,7 @@ class Item:
     offset: int = -1  # of its first byte in that file, -1 if it has none
     parts: Sequence[Part] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    variant: int = 0  # of a picture that is changed at random (`augment`); 0: the picture itself
     text: Blob | None = None  # becomes the column `text`
     json: Blob | None = None  # becomes as many columns as it has keys
     reason: str = ""
@@ -88,7 +89,7 @@ def _table_items(
     source: Source, piece: Piece, column: str, from_line: int, allow_outside: bool
 ) -> Iterator[Item]:
     known = format_of(source.kind)
-    is_local = known.names_files and not is_url(source.path)
+    is_local = known.names_files and not is_url(source.path) and not source.spool
     folder = os.path.dirname(source.path) if is_local else None
     beside = Surroundings(folder=folder, allow_outside=allow_outside)
     first_line = max(0, piece.first_line)

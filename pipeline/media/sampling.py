@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Prepare = Callable[[Any], NDArray[np.uint8]]  # a picture of PIL -> u8[size, size, 3]
+Prepare = Callable[[Any], NDArray[np.uint8]]  # a picture of PIL -> u8[height, width, 3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

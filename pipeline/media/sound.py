@@ -2,6 +2,7 @@
 
     channels   their mean
     rate       44100 to 16000: soxr's filter, in float64; 441 samples become 160
+    duration   what is longer is cut off, what is shorter ends in silence, if one is set
     loudness   peak  scaled so that the largest sample is 1
                rms   scaled to a root mean square of 0.1 (-20 dB), clipped at 1
                none  unchanged, clipped at 1
@@ -14,6 +15,7 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,13 +36,25 @@ _USUAL_RATE = 48_000
 
 
 def read_waveform(
-    blob: Blob, rate: int, loudness: Loudness, max_seconds: int
+    blob: Blob, rate: int, loudness: Loudness, max_seconds: int, duration: float | None = None
 ) -> NDArray[np.float32]:
     """Return f32[samples] within -1..1; ValueError says what is wrong."""
     waveform, own_rate = _read_mono(blob, max_seconds)
     if not np.isfinite(waveform).all():
         raise ValueError("is damaged: some samples are not numbers; copy or make it again")
-    return scaled(resample(waveform, own_rate, rate), loudness)
+    waveform = resample(waveform, own_rate, rate)
+    if duration is not None:
+        waveform = lasting(waveform, max(1, round(Fraction(str(duration)) * rate)))
+    return scaled(waveform, loudness)
+
+
+def lasting(waveform: NDArray[np.float32], num_samples: int) -> NDArray[np.float32]:
+    """Return the first samples, with silence after them if there are fewer.
+
+    >>> lasting(np.ones(3, np.float32), 4), lasting(np.ones(3, np.float32), 2)
+    (array([1., 1., 1., 0.], dtype=float32), array([1., 1.], dtype=float32))
+    """
+    return np.pad(waveform[:num_samples], (0, max(0, num_samples - len(waveform))))
 
 
 def resample(waveform: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:

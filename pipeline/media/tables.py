@@ -16,7 +16,7 @@ from dataprep.pipeline.types import Source
 def column_kind(source: Source, column: str) -> Literal["text", "bytes", "unknown"]:
     """Return what the column holds: `text` may be paths, `unknown` cannot be paths."""
     known = format_of(source.kind)
-    if not known.names_files or is_url(source.path):
+    if not known.names_files or is_url(source.path) or source.spool:
         return "unknown"
     schema = known.schema(source)
     if schema is None:

@@ -25,6 +25,7 @@ from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.find import local_path
 from dataprep.pipeline.sources.hub import PREFIX as HUB
 from dataprep.pipeline.sources.hub import is_saved
+from dataprep.pipeline.sources.known import format_with_prefix
 from dataprep.pipeline.sources.patterns import fixed_folder
 from dataprep.pipeline.sources.stream import is_url
 from dataprep.pipeline.sources.synthetic import PREFIX as SYNTHETIC
@@ -139,7 +140,7 @@ def _inputs_for(each: LookedInput, files: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_elsewhere(spec: str) -> bool:
-    is_name = spec.startswith((HUB, SYNTHETIC)) or is_url(local_path(spec))
+    is_name = spec.startswith(HUB) or format_with_prefix(spec) or is_url(local_path(spec))
     return is_name and not os.path.lexists(spec)
 
 

@@ -13,18 +13,19 @@ What is inside, in the order of the data:
 
     find (patterns)  endings  remote  hub (reached)   names to sources; left_out: what is not read
     tail                                       what is new in a file that was appended to
-    stdin                                      kept in a file, so that it is a source like others
+    stdin  memory (spools)                     kept in files, so that they are sources like others
+    media_files                                pixels ─► PNG, samples ─► WAV
     fingerprint                                of the content, for identities
     encoded  exports                           datasets of ours, checked against their manifest
     makers                                     which encoder made a column of codes
     listed  tfds  wholes                       folders that list files; sources of several
-    known ─► format                            FORMATS, the table; what an entry is
+    known ─► format (plugins)                  FORMATS, the table; what an entry is
       json/formats  text  csv (csv_rows)       stream ─► lines, json/array … ─► blocks ─► records
         decompress  content                    .gz .zst .xz .bz2 ─► stream; how much is in them
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
         table_columns  sizes                   which columns are read; of rows, before they are made
-      npy  streamed  synthetic                 rows
+      npy  streamed  synthetic/                rows
       webdataset                               tars ─► bundles ─► members ─► records
       arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
       megatron  datatrove  flat (flat_hints)   token_files: nothing but ids
@@ -43,11 +44,12 @@ from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.sources.left_out import list_left_out
 from dataprep.pipeline.sources.read import count_records, read_piece, read_source
 from dataprep.pipeline.sources.split import lines_before, split_source
-from dataprep.pipeline.sources.stdin import Spool, spooled
+from dataprep.pipeline.sources.spools import Spools
+from dataprep.pipeline.sources.stdin import spooled
 
 __all__ = [
     "Keys",
-    "Spool",
+    "Spools",
     "changed_sources",
     "content_bytes",
     "count_records",

@@ -10,16 +10,18 @@ a.tar.gz      refused: must be decompressed first
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.decompress import COMPRESSIONS
-from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.format import Format
+from dataprep.pipeline.sources.known import FORMATS, all_formats, format_of, problems_of_plugins
 from dataprep.pipeline.sources.stream import is_url
 
 _ALIASES = {"zstd": "zst"}
 _NUMBER = re.compile(r"-\d{5}-of-\d{5}$")  # TFDS: a.array_record-00000-of-00010
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
-_BY_ENDING = {ending: known for known in FORMATS.values() for ending in known.endings}
 _PACKED = tuple(ending for known in FORMATS.values() for ending in known.packed_endings)
 # Endings of files that people have and that are not read, with what to do instead.
 _DECOMPRESS = "decompress it, or compress it as .zst"
@@ -30,8 +32,20 @@ _INSTEAD = {
     ".warc": "extract the texts of its pages to JSONL first",
     **dict.fromkeys(_MEDIA, "dataprep encode makes codes of it, which tokenize reads"),
 }
+
+
+def _by_ending(formats: Mapping[str, Format]) -> dict[str, Format]:
+    return {ending: known for known in formats.values() for ending in known.endings}
+
+
+@cache
+def _every_ending() -> Mapping[str, Format]:
+    return _by_ending(all_formats())
+
+
+_OWN = _by_ending(FORMATS)
 # Endings of files that are read only if the user names the files themselves.
-ONLY_IF_NAMED = [ending for ending, known in _BY_ENDING.items() if not known.is_found_in_folders]
+ONLY_IF_NAMED = [ending for ending, known in _OWN.items() if not known.is_found_in_folders]
 
 
 def kind_by_name(path: str) -> tuple[str, str] | None:
@@ -47,7 +61,8 @@ def _kind_of_name(name: str) -> tuple[str, str] | None:
     stem, ending = _split_ending(_NUMBER.sub("", name))
     short = _ALIASES.get(ending[1:], ending[1:])
     compression = short if short in COMPRESSIONS else ""
-    known = _BY_ENDING.get(_split_ending(stem)[1] if compression else ending)
+    last = _split_ending(stem)[1] if compression else ending
+    known = _OWN.get(last) or (_every_ending().get(last) if last else None)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression
@@ -82,7 +97,7 @@ def is_found_in_folders(path: str) -> bool:
     known = kind_by_name(path)
     if known is None:
         return _is_packed(path)
-    return FORMATS[known[0]].is_found_in_folders
+    return format_of(known[0]).is_found_in_folders
 
 
 def _is_packed(path: str) -> bool:
@@ -91,7 +106,7 @@ def _is_packed(path: str) -> bool:
 
 def table_endings() -> list[str]:
     """Return the endings of files whose columns may hold media."""
-    known = FORMATS.values()
+    known = all_formats().values()
     return [e for f in known if f.holds_media and f.is_found_in_folders for e in f.endings]
 
 
@@ -99,13 +114,15 @@ def unknown_ending(path: str) -> InputError:
     cure = instead_of(path)
     if cure:
         return InputError(cure)
-    plain = [ending for ending, known in _BY_ENDING.items() if not known.may_be_compressed]
-    others = [ending for ending in _BY_ENDING if ending not in plain]
+    every = _every_ending()
+    plain = [ending for ending, known in every.items() if not known.may_be_compressed]
+    others = [ending for ending in every if ending not in plain]
     packed = ", ".join(f".{compression}" for compression in COMPRESSIONS)
-    return InputError(
+    told = (
         f"cannot tell what {path} is by its ending; known endings: {', '.join(others)} (and these "
         f"with {packed} after them), {', '.join(plain)}"
     )
+    return InputError("; ".join([told, *problems_of_plugins()]))
 
 
 def instead_of(path: str) -> str:
@@ -130,4 +147,4 @@ def sniff_kind(path: str) -> tuple[str, str]:
     if known is None:
         raise unknown_ending(path)
     kind, compression = known
-    return FORMATS[kind].sniff(path, compression), compression
+    return format_of(kind).sniff(path, compression), compression

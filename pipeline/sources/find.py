@@ -5,8 +5,8 @@
                       that `dataprep encode` made (encoded.py), is read as such
     URL               fsspec (remote.py)
     hf:…  tfds:…      hub.py, tfds.py
-    synthetic:…       synthetic.py
-    -                 stdin.py
+    synthetic:…       synthetic/, and other formats with a prefix (known.py)
+    -                 stdin.py; records from Python: memory.py
 
 A file that exists is never taken for a pattern or a chain. Sources are sorted by path; each has the
 fingerprint of its content.
@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.guards.secrets import hidden
-from dataprep.pipeline.sources import hub, synthetic, tfds
+from dataprep.pipeline.sources import hub, tfds
 from dataprep.pipeline.sources.encoded import (
     check_content,
     dataset_around,
@@ -35,7 +35,7 @@ from dataprep.pipeline.sources.encoded import (
 from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
 from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
-from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.known import format_of, format_with_prefix
 from dataprep.pipeline.sources.left_out import nothing_readable
 from dataprep.pipeline.sources.listed import is_listed, listed_files
 from dataprep.pipeline.sources.mds import check_shards, refuse_unlisted
@@ -47,7 +47,8 @@ from dataprep.pipeline.sources.patterns import (
     outside_datasets,
 )
 from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
-from dataprep.pipeline.sources.stdin import STDIN, Spool
+from dataprep.pipeline.sources.spools import Spool, Spools
+from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.sources.stream import is_url, naming
 from dataprep.pipeline.sources.wholes import (
     Fingerprints,
@@ -79,22 +80,22 @@ def find_sources(
     max_ratio: int = DEFAULT_MAX_RATIO,
     cache_dir: Path | None = None,
     left_out: list[str] | None = None,
-    spool: Spool | None = None,
+    spools: Spools | None = None,
     hashed: bool = True,
     options: Mapping[str, str] | None = None,
 ) -> list[Source]:
     """Return the sources that `spec` names; `separator` separates the documents of a `.txt`.
 
-    Names of files in a folder that are not read are added to `left_out`. `spool` keeps stdin. If
-    not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
+    Names of files in a folder that are not read are added to `left_out`. `spools` keep what is no
+    file. If not `hashed`, local files are not read, have no fingerprint, and can only be looked at.
     `options` say how files without a schema are read: see `Format.options`.
     """
+    if spools and spec in spools:
+        return [_spooled(spec, spools[spec], max_ratio)]
     if spec == STDIN:
-        return [_stdin(spool, max_ratio)]
+        raise InputError("only tokenize reads stdin (-); a file of that name is ./-")
     (spec,) = hidden([spec])
     is_local = os.path.lexists(spec)  # then it is no other name, whatever it looks like
-    if spec.startswith(synthetic.PREFIX) and not is_local:
-        return [synthetic.find_synthetic(spec)]
     if spec.startswith(hub.PREFIX) and not is_local:
         name = hub.parse_hub_name(spec)
         if name.streaming:
@@ -102,6 +103,8 @@ def find_sources(
         found = FoundPaths(paths=hub.hub_arrow_files(name))
     elif spec.startswith(tfds.PREFIX) and not is_local:
         found = FoundPaths(paths=tfds.tfds_files(spec))
+    elif not is_local and (named := format_with_prefix(spec)):
+        return named.find(spec)
     elif is_url(local_path(spec)) and not is_local:
         paths, not_read = find_urls(spec)
         found = FoundPaths(paths=paths, left_out=not_read)
@@ -119,12 +122,10 @@ def find_sources(
     return sources
 
 
-def _stdin(spool: Spool | None, max_ratio: int) -> Source:
-    if spool is None:
-        raise InputError("only tokenize reads stdin (-); a file of that name is ./-")
+def _spooled(name: str, spool: Spool, max_ratio: int) -> Source:
     return Source(
         kind="jsonl",
-        path=STDIN,
+        path=name,
         num_bytes=spool.num_bytes,
         fingerprint=spool.fingerprint,
         max_ratio=max_ratio,
@@ -161,7 +162,7 @@ def _describe(
     else:
         kinds = list(map(_kind, paths))
     paths, kinds = each_once(paths, kinds)
-    kinds = [(FORMATS[kind].kind_for(options), compression) for kind, compression in kinds]
+    kinds = [(format_of(kind).kind_for(options), compression) for kind, compression in kinds]
     own = [_options(kind, path, options) for path, (kind, _) in zip(paths, kinds, strict=True)]
     marks = fingerprints_of(paths, [kind for kind, _ in kinds], own, fingerprints)
     return [
@@ -171,7 +172,7 @@ def _describe(
             num_bytes=num_bytes,
             fingerprint=mark,
             compression=compression,
-            separator=separator if FORMATS[kind].has_separator else "",
+            separator=separator if format_of(kind).has_separator else "",
             max_ratio=max_ratio,
             options=given,
         )
@@ -187,7 +188,7 @@ def _fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple
 
 def _options(kind: str, path: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options that the format of a file has; an InputError if it has no such value."""
-    known = FORMATS[kind].options
+    known = format_of(kind).options
     for name, value in given.items():
         if known.get(name) and value not in known[name]:
             raise InputError(

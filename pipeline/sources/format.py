@@ -2,7 +2,8 @@
 
     class Csv(Format):                     one file
         kind, endings = "csv", (".csv",)
-        def split(…): …                    and one line in `known.FORMATS`
+        def split(…): …                    and one line in `known.FORMATS`,
+                                           or an entry point of a package (`plugins`)
 
 A format must have `kind`, `split`, `read` and `count`; the rest has defaults. A format has no
 state: everything about a source is in its `Source`, so a worker can read what the planner cut.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import HeldBy, nothing_held
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.types import Piece, Records, Source
@@ -45,7 +47,9 @@ class Format(Protocol):
     """One kind of source; subclass it and add a line to `known.FORMATS`."""
 
     kind: str
+    version: str = ""  # of a plugin: raise it when records of the same input change
     endings: tuple[str, ...] = ()  # of file names; none: users name it by a prefix, like hf:
+    prefix: str = ""  # "synthetic:": what begins so is looked up by `find`
     unit: str = "row"  # what messages call its records
     may_be_compressed: bool = False  # .gz, .zst, .xz, .bz2 may follow the ending
     packed_endings: tuple[str, ...] = ()  # of files that users are told to decompress
@@ -60,6 +64,11 @@ class Format(Protocol):
     names_files: bool = False  # records may name files by paths relative to the source's folder
     has_offsets: bool = False  # its records have a byte offset, which tells them apart
     is_json: bool = False  # records are JSON objects: {"path": …} is written by the user
+
+    def find(self, spec: str) -> list[Source]:
+        """Return the sources of a name that begins with `prefix`, each with a fingerprint that
+        changes when its records do; InputError says what is wrong with the name."""
+        raise InputError(f"{spec}: {self.kind} files have no names, only endings")
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         """Return at least one range, in order, each with about `target_bytes` of the wanted keys.

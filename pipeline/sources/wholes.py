@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.fingerprint import combine
-from dataprep.pipeline.sources.known import FORMATS
+from dataprep.pipeline.sources.known import known_format
 
 # The size and fingerprint of each of some files.
 Fingerprints = Callable[[Sequence[str]], list[tuple[int, str]]]
@@ -69,4 +69,5 @@ def _joined(paths: Sequence[str], whole: Sequence[tuple[int, str]]) -> str:
 
 def _beside(path: str, kind: str, options: Options) -> Sequence[str]:
     """Return the other files of a source; media have kinds of their own, and none of these."""
-    return FORMATS[kind].beside(path, options) if kind in FORMATS else ()
+    known = known_format(kind)
+    return () if known is None else known.beside(path, options)

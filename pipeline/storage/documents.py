@@ -156,6 +156,19 @@ def take_tokens(
     return documents.tokens[start:stop], masks
 
 
+def document_arrays(
+    documents: Documents, masks: Sequence[str], start: int, stop: int
+) -> dict[str, NDArray[Any]]:
+    """Return the tokens between two places and their dense masks, under the names that they have
+    for users."""
+    tokens, dense = take_tokens(documents, start, stop)
+    arrays = {MASKS[mask].array: values for mask, values in zip(masks, dense, strict=True)}
+    weights = arrays.pop(MASKS["weight"].array, None)
+    if weights is not None:
+        arrays[MASKS["weight"].array] = weights.astype(np.float32) * arrays["loss_mask"]
+    return {"tokens": tokens.astype(np.int32), **arrays}
+
+
 def concatenate(parts: Sequence[Documents]) -> Documents:
     """Join several batches into one."""
     if len(parts) == 1:

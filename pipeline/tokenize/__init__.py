@@ -10,6 +10,7 @@ engines      how much there is to encode ─► which engine does it
 notes        what a user should know before the run starts
 reading      how files without a schema are read
 plan         inputs ─► sources ─► pieces ─► tasks
+processor    one record ─► its document, in this process
 worker       a task: read ─► documents ─► shards
 careful      records that may kill the worker, cut out of their batch
 sample       a small part of the texts, encoded again by the reference

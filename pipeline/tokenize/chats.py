@@ -6,8 +6,9 @@ it does not depend on which worker reads what.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +70,51 @@ def find_chats(
     """Return the chat of each input; None for those that have fields, or of which nothing is
     read."""
     found: list[ChatPlan | None] = []
-    chats = [chat_of(config, i) for i in range(len(config.inputs))]
-    if any(chats) and files.path and not files.note:  # a note: the hub did not answer
-        fetch_templates(config.tokenizer, Path(files.path))
-    for i, chat in enumerate(chats):
+    for i, chat in enumerate(_chats(config, files)):
         own = [source for source, number in zip(sources, inputs, strict=True) if number == i]
         if chat is None or not own:
             found.append(None)
             continue
-        plan = ChatPlan(
-            templates=find_templates(chat, files),
-            found=(
-                replace(PAIRED, has_weights=chat.weights is True)
-                if pairs_of(config, i)
-                else _form(chat, own)
-            ),
-            drop_nulls=all(format_of(source.kind).schema(source) is not None for source in own),
-        )
-        stops = _check_templates(plan.rules(chat, files))
-        found.append(replace(plan, stops=stops))
+        has_schema = all(format_of(source.kind).schema(source) is not None for source in own)
+        found.append(_plan(config, i, chat, files, partial(_form, chat, own), has_schema))
     return tuple(found)
+
+
+def chats_like(
+    config: TokenizeConfig, files: TokenizerFiles, examples: Sequence[Record], name: str
+) -> tuple[ChatPlan | None, ...]:
+    """Return the chat of each input, as if these were its first records."""
+
+    def plan(i: int, chat: ChatConfig) -> ChatPlan:
+        tell = partial(
+            detect, examples[:LOOKED_AT], chat.messages or "", chat.form, name, chat.weights
+        )
+        return _plan(config, i, chat, files, tell, has_schema=False)
+
+    chats = _chats(config, files)
+    return tuple(None if chat is None else plan(i, chat) for i, chat in enumerate(chats))
+
+
+def _chats(config: TokenizeConfig, files: TokenizerFiles) -> list[ChatConfig | None]:
+    chats = [chat_of(config, i) for i in range(len(config.inputs))]
+    if any(chats) and files.path and not files.note:  # a note: the hub did not answer
+        fetch_templates(config.tokenizer, Path(files.path))
+    return chats
+
+
+def _plan(
+    config: TokenizeConfig,
+    index: int,
+    chat: ChatConfig,
+    files: TokenizerFiles,
+    tell: Callable[[], FoundForm],
+    has_schema: bool,
+) -> ChatPlan:
+    paired = replace(PAIRED, has_weights=chat.weights is True) if pairs_of(config, index) else None
+    plan = ChatPlan(
+        templates=find_templates(chat, files), found=paired or tell(), drop_nulls=has_schema
+    )
+    return replace(plan, stops=_check_templates(plan.rules(chat, files)))
 
 
 def template_files(config: TokenizeConfig) -> list[str]:

@@ -33,13 +33,14 @@ from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import (
-    Spool,
+    Spools,
     count_records,
     find_sources,
     format_of,
     list_left_out,
     split_source,
 )
+from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
@@ -104,7 +105,7 @@ class TokenizePlan:
 
 
 def find_all_sources(
-    config: TokenizeConfig, cache_dir: Path | None, spool: Spool | None
+    config: TokenizeConfig, cache_dir: Path | None, spools: Spools | None
 ) -> FoundSources:
     """Return the sources of all inputs, which input each belongs to, and what is left out."""
     left_out: list[str] = []
@@ -119,7 +120,7 @@ def find_all_sources(
             max_ratio=config.max_ratio,
             cache_dir=cache_dir,
             left_out=left_out,
-            spool=spool,
+            spools=spools,
             options=config.how_read(i),
         )
         sources += found
@@ -245,6 +246,7 @@ def _identity(
                 "fingerprint": source.fingerprint,
                 "compression": source.compression,
                 "separator": source.separator,
+                **version_of(source.kind),
                 **({"start": source.start} if source.start else {}),
                 **{key: items[i][key] for key in (*own, *HOW_READ)},
             }

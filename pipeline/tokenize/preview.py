@@ -32,9 +32,8 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.jobs.accounts import LEAVE_OUT
 from dataprep.pipeline.modalities.block import Block
 from dataprep.pipeline.sources import content_bytes, count_records, format_of, read_piece
-from dataprep.pipeline.storage.documents import TOKEN_DTYPES, index_dtype, take_tokens
+from dataprep.pipeline.storage.documents import TOKEN_DTYPES, document_arrays, index_dtype
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY
-from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of
 from dataprep.pipeline.tokenize.sample import SampledEngine
@@ -218,12 +217,8 @@ class _SampledDocuments:
 
     def _shown(self, batch: Processed, place: str) -> Example:
         num_tokens = int(batch.documents.ends[0])
-        tokens, masks = take_tokens(batch.documents, 0, min(num_tokens, SHOWN_TOKENS))
-        names = [MASKS[mask].array for mask in self._plan.masks]
-        arrays = {"tokens": tokens, **dict(zip(names, masks, strict=True))}
-        weights = arrays.pop(MASKS["weight"].array, None)
-        if weights is not None:
-            arrays[MASKS["weight"].array] = weights.astype(np.float32) * arrays["loss_mask"]
+        stop = min(num_tokens, SHOWN_TOKENS)
+        arrays = document_arrays(batch.documents, self._plan.masks, 0, stop)
         blocks = blocks_of(self._plan.config, self._plan.vocabulary, wraps=True)
         return Example(place=place, num_tokens=num_tokens, arrays=arrays, blocks=blocks)
 

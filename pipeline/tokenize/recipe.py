@@ -42,7 +42,7 @@ from dataprep.pipeline.jobs.poison import forget_poison
 from dataprep.pipeline.jobs.publish import Draft
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, UntrustedWorkError, Work
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.sources import Spool, changed_sources, spooled
+from dataprep.pipeline.sources import Spools, changed_sources, spooled
 from dataprep.pipeline.tokenize.adopt import adopt_encoders
 from dataprep.pipeline.tokenize.chats import ChatPlan, find_chats, template_files
 from dataprep.pipeline.tokenize.engines import choose_engine, workers_for
@@ -70,13 +70,15 @@ def tokenize(
     report: Report = silent,
     reads: Sequence[str] = (),
     found: FoundSources | None = None,
+    spools: Spools | None = None,
 ) -> Outcome:
     """Make the tokenized dataset, or continue an interrupted run, or find it complete.
 
-    `found` are the sources, if they are known; else all that the inputs name.
+    `found` are the sources, if they are known; else all that the inputs name. `spools` keep inputs
+    that are no files.
     """
-    with spooled([item.path for item in config.inputs]) as spool:
-        recipe = recipe_of(config, cache_dir, spool, found)
+    with spooled([item.path for item in config.inputs]) as stdin:
+        recipe = recipe_of(config, cache_dir, {**stdin, **(spools or {})}, found)
         return make_dataset(recipe, overwrite=overwrite, report=report, reads=reads)
 
 
@@ -88,8 +90,8 @@ def planned(
 
     With the plan comes the outcome, if there is nothing to do; a conflict is raised.
     """
-    with spooled([item.path for item in config.inputs]) as spool:
-        recipe = recipe_of(config, cache_dir, spool)
+    with spooled([item.path for item in config.inputs]) as stdin:
+        recipe = recipe_of(config, cache_dir, stdin)
         plan = recipe.plan()
         yield plan, foresee(recipe, plan, overwrite=overwrite, reads=reads)
 
@@ -97,12 +99,12 @@ def planned(
 def recipe_of(
     config: TokenizeConfig,
     cache_dir: Path,
-    spool: Spool | None = None,
+    spools: Spools | None = None,
     found: FoundSources | None = None,
 ) -> Recipe[TokenizePlan, DocumentsMarker]:
     return Recipe(
         out=config.out,
-        plan=partial(plan_of, config, cache_dir, spool, found),
+        plan=partial(plan_of, config, cache_dir, spools, found),
         identity=lambda plan: plan.identity,
         names=_paths,
         reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path, *template_files(config)],
@@ -117,16 +119,16 @@ def recipe_of(
 def plan_of(
     config: TokenizeConfig,
     cache_dir: Path,
-    spool: Spool | None = None,
+    spools: Spools | None = None,
     found: FoundSources | None = None,
 ) -> TokenizePlan:
-    """Return the plan, for which inputs are looked at; `spool` keeps stdin, if that is one."""
+    """Return the plan, for which inputs are looked at; `spools` keep those that are no files."""
     if not config.inputs:
         raise ConfigError("no input; name files, folders, globs, hf:NAME or synthetic:text")
     if not config.tokenizer:
         raise ConfigError("no tokenizer; set --tokenizer to a tokenizer.json, a folder or bytes")
     vocabulary = vocabulary_of(config, cache_dir)
-    found = found or find_all_sources(config, cache_dir, spool)
+    found = found or find_all_sources(config, cache_dir, spools)
     return make_plan(*_told_by(config, vocabulary, found))
 
 

@@ -9,7 +9,7 @@
 The commands as functions, and what a trainer needs. Importing this costs nothing: each name is
 loaded on first use. What is not in `__all__` may change.
 
-    api          the functions
+    api, texts   the functions
     cli          the commands; `python -m dataprep` is the same
     configs      the settings of each command
     pipeline     THE MAP: raw corpora to datasets
@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.api import detokenize, encode, export, pack, run, tokenize, tokenize_text
+    from dataprep.api import Processor, encode, export, pack, processor, run, tokenize
     from dataprep.loaders import DataLoader, PackedDataset, TokenizedDataset, open_dataset
     from dataprep.pipeline.errors import (
         ConfigError,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         LockedError,
         ResourceError,
     )
+    from dataprep.texts import detokenize, tokenize_text
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ __all__ = [
     "InputError",
     "LockedError",
     "PackedDataset",
+    "Processor",
     "ResourceError",
     "TokenizedDataset",
     "__version__",
@@ -53,6 +55,7 @@ __all__ = [
     "export",
     "open_dataset",
     "pack",
+    "processor",
     "run",
     "tokenize",
     "tokenize_text",
@@ -60,12 +63,13 @@ __all__ = [
 
 _HOMES = {
     "dataprep.api": (
-        *("detokenize", "encode", "export", "pack", "run", "tokenize"),
-        "tokenize_text",
+        *("Processor", "encode", "export", "pack", "processor", "run"),
+        "tokenize",
     ),
+    "dataprep.texts": ("detokenize", "tokenize_text"),
     "dataprep.loaders": ("DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"),
 }
-_ROOMS = ("api", "cli", "configs", "loaders", "pipeline")
+_ROOMS = ("api", "cli", "configs", "loaders", "pipeline", "texts")
 _OF_ERRORS = "dataprep.pipeline.errors"
 
 

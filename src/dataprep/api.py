@@ -14,17 +14,12 @@ command its exit code.
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import lru_cache
-from typing import Any, TypeVar, overload
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dataprep.configs.base import Model, SpecialInTextMode
+from dataprep.configs.base import Model
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.export import ExportConfig
 from dataprep.configs.flags import flags_told, in_python
@@ -34,32 +29,24 @@ from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.encode.recipe import encode as make_encoded
-from dataprep.pipeline.engine import (
-    BadTextsError,
-    Engine,
-    SpecialInText,
-    TokenizerFiles,
-    encode_texts,
-    load_decoder,
-    load_reference,
-    looks_like_hub_name,
-    resolve_tokenizer,
-)
-from dataprep.pipeline.errors import ConfigError, InputError, short
+from dataprep.pipeline.engine.objects import name_of_tokenizer
+from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.export.recipe import export as make_export
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
+from dataprep.pipeline.sources import Spools
 from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.sources.memory import handed_over
+from dataprep.pipeline.tokenize.processor import Processor
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
-__all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
+__all__ = ["Processor", "encode", "export", "pack", "processor", "run", "tokenize"]
 
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
-Ids = NDArray[np.uint32]
 
 
 def tokenize(
@@ -70,11 +57,19 @@ def tokenize(
     report: Report = silent,
     **settings: Any,
 ) -> Outcome:
-    """Raw corpora to a tokenized dataset, as `dataprep tokenize` does."""
-    with _told_in_python(TokenizeConfig):
-        model, files = _config(TokenizeConfig, config, None, settings)
+    """Raw corpora to a tokenized dataset, as `dataprep tokenize` does.
+
+    An input may also be records: an iterable of mappings or of texts, or a dataset of `datasets`.
+    """
+    with _told_in_python(TokenizeConfig), _without_records(config, settings) as (named, spools):
+        model, files = _config(TokenizeConfig, config, None, named)
         return make_tokenized(
-            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+            model,
+            cache_dir=default_cache(),
+            overwrite=overwrite,
+            report=report,
+            reads=files,
+            spools=spools,
         )
 
 
@@ -100,11 +95,23 @@ def encode(
     report: Report = silent,
     **settings: Any,
 ) -> Outcome:
-    """Pictures, videos and sounds to codes, as `dataprep encode` does."""
-    with _told_in_python(EncodeConfig):
-        model, files = _config(EncodeConfig, config, "encode", settings)
+    """Pictures, videos and sounds to codes, as `dataprep encode` does.
+
+    An input may also be records, as in `tokenize`, with pictures as bytes, of PIL or as arrays of
+    u8[height, width, 3], and sounds as bytes or {"array": f32[samples], "sampling_rate": 16000}.
+    """
+    with (
+        _told_in_python(EncodeConfig),
+        _without_records(config, settings, media=True) as (named, spools),
+    ):
+        model, files = _config(EncodeConfig, config, "encode", named)
         return make_encoded(
-            model, cache_dir=default_cache(), overwrite=overwrite, report=report, reads=files
+            model,
+            cache_dir=default_cache(),
+            overwrite=overwrite,
+            report=report,
+            reads=files,
+            spools=spools,
         )
 
 
@@ -146,89 +153,32 @@ def run(
     return run_all(chain, begin, wait=wait)
 
 
-@overload
-def tokenize_text(  # type: ignore[overload-overlap]  # a str is a Sequence[str], too
-    text: str, tokenizer: PathLike, *, special_in_text: SpecialInTextMode = "parse"
-) -> Ids: ...
-@overload
-def tokenize_text(
-    text: Sequence[str], tokenizer: PathLike, *, special_in_text: SpecialInTextMode = "parse"
-) -> list[Ids]: ...
-def tokenize_text(
-    text: str | Sequence[str],
-    tokenizer: PathLike,
+def processor(
+    config: TokenizeConfig | Mapping[str, Any] | PathLike | Sequence[PathLike] | None = None,
+    /,
     *,
-    special_in_text: SpecialInTextMode = "parse",
-) -> Ids | list[Ids]:
-    """Return the ids of a text, or of each of several, without BOS and EOS.
+    index: int = 0,
+    examples: Sequence[Mapping[str, Any]] = (),
+    **settings: Any,
+) -> Processor:
+    """Make documents of single records, as `tokenize` with these settings would write them.
 
-    A tokenizer is loaded once in a process, and again when its files change; the hub is asked once.
-
-    >>> tokenize_text("hi", "bytes").tolist()
-    [104, 105]
+    `index` is the input whose own settings count, if the config has several; `examples` are records
+    that tell the form of conversations, else the first one that is processed does.
     """
-    texts = _texts(text)
-    files = _tokenizer(os.fspath(tokenizer))
-    try:
-        ids, offsets = encode_texts(_reference(files), texts)
-        settled = SpecialInText(files, special_in_text, {}).settle(texts, ids, offsets)
-    except BadTextsError as error:
-        number, reason = min(error.reasons.items())
-        raise InputError(f"text {number}: {reason}") from None
-    found = np.split(settled.ids, settled.offsets[1:-1]) if texts else []
-    return found[0] if isinstance(text, str) else found
+    with _told_in_python(TokenizeConfig):
+        model, _ = _config(TokenizeConfig, config, None, settings)
+        return Processor(model, default_cache(), index=index, examples=examples)
 
 
-def detokenize(ids: Sequence[int] | NDArray[np.integer[Any]], tokenizer: PathLike) -> str:
-    """Return the text of ids; special tokens are shown, ids outside the vocabulary as <|id|>.
-
-    >>> detokenize([104, 105], "bytes")
-    'hi'
-    """
-    try:
-        numbers = [operator.index(id) for id in ids]
-    except TypeError as error:
-        raise InputError(f"ids must be a list of whole numbers: {error}") from None
-    if min(numbers, default=0) < 0:
-        raise InputError(f"id {min(numbers)} is negative; the first id of a tokenizer is 0")
-    return _decoder(_tokenizer(os.fspath(tokenizer)))(numbers)
-
-
-def _texts(given: str | Sequence[str]) -> list[str]:
-    if isinstance(given, str):
-        return [given]
-    try:
-        texts = list(given)
-    except TypeError:
-        raise InputError(f"{given!r} must be a text or a list of texts") from None
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"text {number}: must be a str, got {short(repr(text), 200)}")
-    return texts
-
-
-def _tokenizer(name: str) -> TokenizerFiles:
-    """Look at the files anew: the working folder, or what is saved there, may be another by now."""
-    is_there = os.path.exists(os.path.expanduser(name))
-    if looks_like_hub_name(name) and not is_there:
-        return _tokenizer_of_hub(name)
-    return resolve_tokenizer(name, default_cache())
-
-
-@lru_cache(maxsize=8)
-def _tokenizer_of_hub(name: str) -> TokenizerFiles:
-    return resolve_tokenizer(name, default_cache())
-
-
-# By all that is known of the files, their hash and their special tokens among it.
-@lru_cache(maxsize=8)
-def _reference(files: TokenizerFiles) -> Engine:
-    return load_reference(files)
-
-
-@lru_cache(maxsize=8)
-def _decoder(files: TokenizerFiles) -> Callable[[Sequence[int]], str]:
-    return load_decoder(files)
+@contextmanager
+def _without_records(
+    config: Any, settings: Mapping[str, Any], *, media: bool = False
+) -> Iterator[tuple[Mapping[str, Any], Spools]]:
+    """Yield settings that name their inputs, and the files that keep those that are records."""
+    given = {**config, **settings} if isinstance(config, Mapping) else settings
+    with handed_over(given.get("inputs", ()), media=media) as (inputs, spools):
+        yield ({**settings, "inputs": inputs} if spools else settings), spools
 
 
 def _told_in_python(model: type[Model]) -> AbstractContextManager[None]:
@@ -257,6 +207,8 @@ def _config(
     elif given is not None:
         files = _files(given)
     chosen = {key: _plain(value) for key, value in {**values, **settings}.items()}
+    if "tokenizer" in chosen:
+        chosen["tokenizer"] = name_of_tokenizer(chosen["tokenizer"], default_cache())
     config = load_config(
         model, files=files, section=section, settings=chosen, by_hand="the arguments"
     )

@@ -35,8 +35,9 @@ from dataprep.pipeline.errors import ConfigError, CorruptError, InputError
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.look.decoders import encoder_of
 from dataprep.pipeline.look.verify import verify
-from dataprep.pipeline.media.pictures import open_picture, png_of, to_square
+from dataprep.pipeline.media.pictures import open_picture, png_of
 from support.encoding import encode_here, png, rows_of
+from support.media import to_square
 from support.plugins import install_plugin
 from support.trees import tree
 
@@ -44,7 +45,7 @@ from support.trees import tree
 def codes_of(*pictures: bytes) -> list[int]:
     """By the encoder itself, one picture at a time."""
     encoder: Any = open_encoder("patches")
-    squares = [to_square(open_picture(data), encoder.size) for data in pictures]
+    squares = [to_square(open_picture(data), 256) for data in pictures]
     return [code for square in squares for code in encoder.encode(square[None])[0].tolist()]
 
 

@@ -17,6 +17,7 @@ from dataprep.pipeline.encoders import (
     encoder_names,
     find_encoder,
     find_weights,
+    frame_size,
     open_encoder,
 )
 from dataprep.pipeline.errors import ConfigError
@@ -38,7 +39,8 @@ def test_patches_give_256_codes_below_8192_for_lwm_sized_pictures() -> None:
     encoder = pictures()
     images = np.random.default_rng(0).integers(0, 256, (3, 256, 256, 3)).astype(np.uint8)
     codes = encoder.encode(images)
-    assert (encoder.size, encoder.tokens_per_frame, encoder.codebook_size) == (256, 256, 8192)
+    assert frame_size(encoder) == (256, 256)
+    assert (encoder.tokens_per_frame, encoder.codebook_size) == (256, 8192)
     assert codes.shape == (3, 256)
     assert codes.dtype == np.int32
     assert codes.min() >= 0
@@ -68,14 +70,58 @@ def test_patches_code_a_cell_by_its_mean() -> None:
     assert (encoder.encode(image) == encoder.encode(flat)).all()
 
 
+def test_patches_of_any_shape_code_the_mean_of_each_cell() -> None:
+    encoder = pictures(size="6x8", cells="3x2")
+    image = np.random.default_rng(1).integers(0, 256, (1, 6, 8, 3)).astype(np.uint8)
+    cells = [image[:, y : y + 2, x : x + 4] for y in (0, 2, 4) for x in (0, 4)]
+    one = pictures(size="2x4", cells=1)
+    assert (frame_size(encoder), encoder.tokens_per_frame) == ((6, 8), 6)
+    assert encoder.encode(image)[0].tolist() == [one.encode(cell)[0, 0] for cell in cells]
+    back = encoder.decode(encoder.encode(image))
+    assert back.shape == image.shape
+    assert (encoder.encode(back) == encoder.encode(image)).all()
+
+
+def test_patches_of_one_pixel_and_eight_bits_are_the_grey_values() -> None:
+    encoder = pictures(size=28, cells=28, bits="8-0-0")
+    grey = np.random.default_rng(2).integers(0, 256, (2, 28, 28)).astype(np.uint8)
+    image = np.repeat(grey[..., None], 3, axis=3)
+    assert encoder.codebook_size == 256
+    assert (encoder.encode(image) == grey.reshape(2, -1)).all()
+    assert (encoder.decode(encoder.encode(image)) == image).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"size": "32x30", "cells": 16}, "size 32x30 is not a multiple of cells 16"),
+        ({"size": "32x"}, "height x width such as 128x256"),
+        ({"size": 5000}, "from 1 to 4096"),
+        ({"bits": "8-8-8"}, "more than 20"),
+        ({"bits": "0-4-4"}, "bits"),
+    ],
+)
+def test_settings_of_patches_that_cannot_be_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        pictures(**settings)
+
+
+def test_one_size_has_one_identity_however_it_is_spelled() -> None:
+    assert (
+        pictures(size="64x64").identity
+        == pictures(size=64).identity
+        == pictures(size="64").identity
+    )
+
+
 @given(st.tuples(*[st.integers(0, 255)] * 3))
 def test_patches_decode_to_a_colour_near_the_one_encoded(colour: tuple[int, int, int]) -> None:
     encoder = pictures(size=2, cells=1)
     image = np.full((1, 2, 2, 3), colour, np.uint8)
     back = encoder.decode(encoder.encode(image))
     assert back.shape == image.shape
-    # Half a bin of Y (4) and of the chroma (8, which counts up to 1.8 times in blue).
-    assert np.abs(back.astype(int) - image).max() <= 4 + 8 * 1.8 + 1
+    # Half a bin of Y (4) and of the chroma (8, which counts up to 1.8 times in blue), each rounded.
+    assert np.abs(back.astype(int) - image).max() <= 4.5 + 8.5 * 1.8 + 1
 
 
 def test_patches_refuse_cells_that_do_not_divide_the_size() -> None:
@@ -125,7 +171,7 @@ def on_path(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_an_entry_point_brings_an_encoder(tmp_path: Path, on_path: Any) -> None:
     on_path(install_plugin(tmp_path, "brightness = plug_encoder:SPEC"))
-    assert encoder_names() == ["patches", "vqgan", "mulaw", "brightness"]
+    assert encoder_names() == ["patches", "vqgan", "mulaw", "mel", "stft", "brightness"]
     encoder = cast(ImageEncoder, open_encoder("brightness", {"size": 2}))
     assert encoder.encode(np.full((1, 2, 2, 3), 7, np.uint8)).tolist() == [[7]]
 

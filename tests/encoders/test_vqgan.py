@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dataprep.pipeline.encoders import ImageEncoder, convert_checkpoint, find_weights, open_encoder
+from dataprep.pipeline.encoders import (
+    ImageEncoder,
+    convert_checkpoint,
+    find_weights,
+    frame_size,
+    open_encoder,
+)
 from dataprep.pipeline.encoders.vqgan.network import encode_latents, halve, residual
 from dataprep.pipeline.encoders.vqgan.weights import (
     LWM,
@@ -188,9 +194,8 @@ class Plain:
         flat = self.latents(images).reshape(len(images), -1, 1, 6)
         return cast(Array, ((flat - self.p["quantize.embeddings"]) ** 2).sum(axis=-1))
 
-    def pixels(self, codes: NDArray[np.int32]) -> Array:
-        side = int(codes.shape[1] ** 0.5)
-        x = self.p["quantize.embeddings"][codes].reshape(len(codes), side, side, -1)
+    def pixels(self, codes: NDArray[np.int32], rows: int = 8) -> Array:
+        x = self.p["quantize.embeddings"][codes].reshape(len(codes), rows, -1, 6)
         x = self.conv("decoder.Conv_0", self.conv("post_quant_conv", x))
         x = self.block("decoder.MidBlock_0.ResnetBlock_0", x)
         x = self.block("decoder.MidBlock_0.ResnetBlock_1", x)
@@ -262,6 +267,20 @@ def test_a_decoded_picture_is_within_one_level_of_numpys(
     decoded = encoder.decode(codes)
     assert decoded.shape == images.shape
     assert np.abs(decoded - expected).max() <= 1.01
+
+
+def test_pictures_that_are_no_squares_are_encoded_and_decoded(tmp_path: Path) -> None:
+    tensors = random_tensors(SMALL)
+    write_tensors(tensors, tmp_path / "w.safetensors")
+    weights = find_weights(str(tmp_path / "w.safetensors"), None)
+    encoder: Any = open_encoder("vqgan", {"size": "16x32", "batch_size": 2}, weights)
+    images = np.random.default_rng(3).integers(0, 256, (2, 16, 32, 3)).astype(np.uint8)
+    codes, plain = encoder.encode(images), Plain(tensors)
+    assert (frame_size(encoder), encoder.tokens_per_frame) == ((16, 32), 4 * 8)
+    assert (codes == plain.distances(images).argmin(axis=-1)).mean() > 0.95  # ties of float32
+    expected = (plain.pixels(codes, rows=4) + 1) * 127.5
+    assert encoder.decode(codes).shape == images.shape
+    assert np.abs(encoder.decode(codes) - expected).max() <= 1.01
 
 
 def test_codes_of_a_picture_do_not_depend_on_its_neighbours(

@@ -97,6 +97,8 @@ CHANGES = {
     ("encode", "--shard-records=5"): "shard_records",
     ("encode", "--set=settings.size=64"): "size",
     ("encode", "--into=codes"): "into",
+    ("encode", "--resize=nearest"): "resize",
+    ("encode", "--set=augment.flip=0.5"): "augment",
     ("encode", "--limit=7"): "limit",
 }
 

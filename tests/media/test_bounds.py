@@ -21,10 +21,10 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.media import PictureRules, SoundRules
 from dataprep.pipeline.media.values import is_inside
 from support.encoding import encode_here, png
-from support.media import RULES, decode, encoded, picture
+from support.media import FRAME, RULES, decode, encoded, picture
 
 SOUND = SoundRules(rate=16000, loudness="none")
-MOVING = PictureRules(size=32, exif_rotate=False, fps=1000, frames=None)
+MOVING = PictureRules(framing=FRAME, fps=1000, frames=None)
 
 
 def wav(rate: int, samples: int) -> bytes:

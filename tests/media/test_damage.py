@@ -26,13 +26,13 @@ from dataprep.pipeline.media.values import Blob, Surroundings, parts_of, paths_i
 from dataprep.pipeline.media.video import frames_at_rate, frames_by_count
 from dataprep.pipeline.media.whole import check_whole
 from support.encoding import encode_here
-from support.media import RULES, decode, encoded, items_of, picture, sine
+from support.media import FRAME, RULES, decode, encoded, items_of, picture, sine
 
 SOUND = SoundRules(rate=16000, loudness="none")
 
 
 def moving(fps: float | None = None, frames: int | None = None) -> PictureRules:
-    return PictureRules(size=32, exif_rotate=False, fps=fps, frames=frames)
+    return PictureRules(framing=FRAME, fps=fps, frames=frames)
 
 
 # --- sounds -------------------------------------------------------------------------------------

@@ -24,10 +24,10 @@ from dataprep.pipeline.media import (
     find_media,
 )
 from dataprep.pipeline.media.listing import list_tar
-from dataprep.pipeline.media.pictures import open_picture, to_square
+from dataprep.pipeline.media.pictures import open_picture
 from dataprep.pipeline.media.values import Surroundings, parts_of
 from dataprep.pipeline.media.video import is_video
-from support.media import RULES, decode, encoded, items_of, picture
+from support.media import FRAME, RULES, decode, encoded, items_of, picture, to_square
 from support.packed import write_packed
 
 # --- pictures -----------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ def video() -> bytes:
 
 
 def frames_of(data: bytes, **rules: Any) -> list[int]:
-    decoded = decode(data, PictureRules(size=32, exif_rotate=False, **{**NO_FRAMES, **rules}))
+    decoded = decode(data, PictureRules(framing=FRAME, **{**NO_FRAMES, **rules}))
     assert not decoded.reason
     return [round(float(frame.mean()) / 10) for frame in decoded.frames]
 
@@ -362,7 +362,7 @@ def test_a_video_without_a_rate_is_a_config_error(video: bytes) -> None:
 
 
 def test_a_broken_video_has_a_reason(video: bytes) -> None:
-    rules = PictureRules(size=32, exif_rotate=False, fps=1, frames=None)
+    rules = PictureRules(framing=FRAME, fps=1, frames=None)
     with pytest.raises(
         ValueError, match="is cut off: 1349 bytes should follow byte 36, but there are only 164"
     ):

@@ -160,3 +160,17 @@ def test_an_encoder_of_sound_names_the_packages_that_it_lacks(
     wanted = r"encoder mulaw needs soundfile, soxr; pip install soundfile soxr"
     with pytest.raises(ConfigError, match=wanted):
         open_encoder("mulaw")
+
+
+@pytest.mark.parametrize(("seconds", "samples"), [(0.1, 1600), (0.75, 12000), (0.00001, 1)])
+def test_a_sound_is_cut_off_or_filled_up_before_its_loudness_is_set(
+    seconds: float, samples: int
+) -> None:
+    waveform = np.linspace(0, 0.5, 8000, dtype=np.float32)  # the loudest comes last
+    rules = SoundRules(rate=16000, loudness="peak", duration=seconds)
+    found = decode(sound(waveform, 16000), rules).waveform
+    assert found is not None
+    assert len(found) == samples
+    kept = min(samples, 8000)
+    assert not found[kept:].any()
+    assert found.max() == (1 if kept > 1 else 0)

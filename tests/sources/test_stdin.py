@@ -192,8 +192,8 @@ def test_a_lock_is_held_while_the_bytes_are_kept(
     os.dup2(read, 0)
     monkeypatch.setattr("tempfile.tempdir", str(spools))
     try:
-        with spooled(["-"]) as spool:
-            assert spool is not None
+        with spooled(["-"]) as spools_by_name:
+            spool = spools_by_name["-"]
             assert Path(spool.path).read_bytes() == LINES[:1000]
             with open(spool.path, "rb") as file, pytest.raises(BlockingIOError):
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

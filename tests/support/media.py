@@ -12,6 +12,7 @@ from PIL import Image
 
 from dataprep.pipeline.media import (
     Decoded,
+    Framing,
     Item,
     PictureRules,
     SoundRules,
@@ -19,10 +20,16 @@ from dataprep.pipeline.media import (
     find_media,
     read_items,
 )
+from dataprep.pipeline.media.pictures import to_frame
 from dataprep.pipeline.media.values import Blob
 from dataprep.pipeline.types import Piece
 
-RULES = PictureRules(size=32, exif_rotate=False, fps=None, frames=None)
+FRAME = Framing(height=32, width=32)
+RULES = PictureRules(framing=FRAME, fps=None, frames=None)
+
+
+def to_square(image: Any, size: int, **framing: Any) -> NDArray[np.uint8]:
+    return to_frame(image, Framing(height=size, width=size, **framing))
 
 
 def picture(width: int = 40, height: int = 30, seed: int = 0, mode: str = "RGB") -> Any:

@@ -22,6 +22,7 @@ from pydantic import Field
 
 from dataprep.configs.base import Model
 from dataprep.pipeline.encoders.interface import Codes, EncoderSpec, Images, Weights
+from dataprep.pipeline.encoders.sizes import Size, sides
 from dataprep.pipeline.encoders.vqgan.network import decode_pixels, nearest_codes
 from dataprep.pipeline.encoders.vqgan.weights import (
     DECODER,
@@ -38,7 +39,9 @@ VERSION = 1  # raise it when the codes of a picture change
 
 
 class VqganSettings(Model):
-    size: int = Field(256, ge=1, le=4096, description="side of the picture in pixels; LWM's is 256")
+    size: Size = Field(
+        256, description="side of the picture in pixels, or HEIGHTxWIDTH; LWM's is 256"
+    )
     batch_size: int = Field(2, ge=1, description="pictures per call; use more for a GPU")
     device: Literal["cpu", "gpu", "tpu"] = Field("cpu", description="what jax computes on")
 
@@ -48,16 +51,17 @@ class Vqgan:
         self._settings = settings
         self._weights = weights
         self.network = architecture_of(read_shapes(weights.path), weights.path)
-        side, rest = divmod(settings.size, self.network.downsampling)
-        if rest:
+        self.size = sides(settings.size)
+        if any(side % self.network.downsampling for side in self.size):
             raise ConfigError(
                 f"settings.size {settings.size} is not a multiple of {self.network.downsampling}, "
                 "the factor by which this network makes pictures smaller"
             )
-        self.size = settings.size
+        down, across = (side // self.network.downsampling for side in self.size)
+        self._grid = down, across
         self.batch_size = settings.batch_size
         self.codebook_size = self.network.num_codes
-        self.tokens_per_frame = side * side
+        self.tokens_per_frame = down * across
         self.can_decode = self.network.has_decoder
         self.identity: Mapping[str, Any] = {
             "encoder": "vqgan",
@@ -93,7 +97,8 @@ class Vqgan:
 
     @cached_property
     def _decode(self) -> Call:
-        return self._compile(decode_pixels, (*DECODER, "quantize."))
+        decode = partial(decode_pixels, grid=self._grid)
+        return self._compile(decode, (*DECODER, "quantize."))
 
     def _compile(self, function: Callable[..., Any], prefixes: tuple[str, ...]) -> Call:
         import jax

@@ -53,12 +53,13 @@ def encode_latents(parameters: Parameters, pixels: Array, network: Architecture)
     return conv(parameters, "quant_conv", x)
 
 
-def decode_pixels(parameters: Parameters, codes: Array, network: Architecture) -> Array:
-    """i32[n, side · side] -> f32[n, S, S, 3] in -1..1."""
+def decode_pixels(
+    parameters: Parameters, codes: Array, network: Architecture, grid: tuple[int, int]
+) -> Array:
+    """i32[n, rows · columns] of a grid -> f32[n, H, W, 3] in -1..1."""
     import jax.numpy as jnp
 
-    side = int(codes.shape[1] ** 0.5)
-    x = parameters["quantize.embeddings"][codes].reshape(len(codes), side, side, network.code_dim)
+    x = parameters["quantize.embeddings"][codes].reshape(len(codes), *grid, network.code_dim)
     x = conv(parameters, "decoder.Conv_0", conv(parameters, "post_quant_conv", x))
     x = _middle(parameters, "decoder.MidBlock_0", x)
     for place in range(len(network.widths)):
