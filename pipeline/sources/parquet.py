@@ -6,22 +6,31 @@ row group, nor on how often a value that is stored once is repeated (parquet_bou
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
 
+from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.batches import empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
-from dataprep.pipeline.sources.parquet_bounds import OpenFile, batches_of, bounds_of, chunks_of
+from dataprep.pipeline.sources.parquet_bounds import (
+    OpenFile,
+    batches_of,
+    bounds_of,
+    chunks_of,
+    wanted_columns,
+)
 from dataprep.pipeline.sources.stream import is_url, open_file
 from dataprep.pipeline.sources.table_columns import find_columns
 from dataprep.pipeline.sources.tables import TableRows, broken_table, rows_before, table_errors
 from dataprep.pipeline.types import Piece, Records, Source
 
+_SIGNATURE_BYTES = 28
 _NO_COLUMN = Keys(needed=frozenset())
 
 
@@ -83,9 +92,19 @@ def _open(path: str, keys: Keys | None, *, like: Any = None) -> Iterator[Any]:
                 metadata=like and like.metadata,
                 read_dictionary=like and _with_dictionaries(like, keys),
             )
-        stack.callback(file.close)
+            stack.callback(file.close)
+            if _footer_bytes(place) == file.metadata.serialized_size + _SIGNATURE_BYTES:
+                raise InputError(f"{path} has encrypted columns; write it again without encryption")
         find_columns(keys, file.schema_arrow, path)
         yield file
+
+
+def _footer_bytes(place: Any) -> int:
+    """Return the length of the footer, and of its signature if there is one: if columns are
+    encrypted and the footer is not. pyarrow ends the process when it looks at such a column."""
+    with open(place, "rb") if isinstance(place, str) else nullcontext(place) as file:
+        file.seek(-8, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
 
 
 def _with_dictionaries(file: Any, keys: Keys | None) -> list[str]:
@@ -103,15 +122,9 @@ def group_sizes(path: str, keys: Keys | None) -> list[tuple[int, int]]:
 
 def _group_sizes(file: Any, keys: Keys | None) -> list[tuple[int, int]]:
     groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+    wanted = wanted_columns(file, partial(_is_wanted, keys=keys))
     return [
-        (
-            group.num_rows,
-            sum(
-                group.column(i).total_uncompressed_size
-                for i in range(group.num_columns)
-                if _is_wanted(group.column(i).path_in_schema, keys)
-            ),
-        )
+        (group.num_rows, sum(group.column(i).total_uncompressed_size for i in wanted))
         for group in groups
     ]
 

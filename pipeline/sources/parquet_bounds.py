@@ -62,19 +62,24 @@ class Bounds:
     as_dictionaries: bool  # whether texts must be read as indices and dictionary
 
 
+def wanted_columns(file: Any, is_wanted: Callable[[str], bool]) -> list[int]:
+    """Return the numbers of the wanted columns, lists and structs taken apart."""
+    schema = file.schema
+    return [i for i in range(len(schema)) if is_wanted(schema.column(i).path)]
+
+
 def chunks_of(file: Any, group: int, is_wanted: Callable[[str], bool]) -> list[Chunk]:
     """Return the chunks of the wanted columns."""
     metadata = file.metadata.row_group(group)
-    columns = ((i, metadata.column(i)) for i in range(metadata.num_columns))
+    columns = ((i, metadata.column(i)) for i in wanted_columns(file, is_wanted))
     return [
         Chunk(
-            path=column.path_in_schema,
+            path=file.schema.column(i).path,  # a column may call itself otherwise
             metadata=column,
             width=_width(file, i, column),
             is_repeated=file.schema.column(i).max_repetition_level > 0,
         )
         for i, column in columns
-        if is_wanted(column.path_in_schema)
     ]
 
 

@@ -36,7 +36,11 @@ def table_errors(path: str, format_name: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        UnicodeDecodeError,
+    ) as error:  # the last: a name of a column
         raise broken_table(path, format_name, str(error).partition("\n")[0]) from error
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 import pytest
 
 from dataprep.pipeline.errors import InputError
@@ -198,6 +201,39 @@ def test_offsets_that_point_nowhere_are_an_input_error_and_no_crash(tmp_path: Pa
     )
     with pytest.raises(InputError, match=r"cannot read .*stream\.arrow as Arrow: column 'text'"):
         list(read_piece(source_of(path), Piece(source=0, start=0, stop=1), TEXT))
+
+
+class Keys(pe.KmsClient):
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return b64encode(key_bytes)
+
+
+def test_encrypted_columns_are_an_input_error_and_do_not_end_the_process(tmp_path: Path) -> None:
+    """pyarrow calls abort() when it looks at one without its key; the footer is not encrypted."""
+    settings = pe.EncryptionConfiguration("a", column_keys={"b": ["text"]}, plaintext_footer=True)
+    keys = pe.CryptoFactory(lambda settings: Keys())
+    encrypted = keys.file_encryption_properties(pe.KmsConnectionConfig(), settings)
+    path = tmp_path / "t.parquet"
+    with pq.ParquetWriter(path, TABLE.schema, encryption_properties=encrypted) as writer:
+        writer.write_table(TABLE)
+    with pytest.raises(InputError, match=r"t\.parquet has encrypted columns; write it again"):
+        split_source(source_of(path), 0, 1, TEXT, False)
+
+
+def test_a_name_of_a_column_that_is_not_utf8_is_an_input_error_or_no_matter(tmp_path: Path) -> None:
+    """It stands in the schema, and again in each row group, where nobody needs it."""
+    path = tmp_path / "t.parquet"
+    for name in (b"text", b"other"):
+        write(pa.table({"text": ["a", "b"], "other": ["c", "d"]}), path)
+        data = path.read_bytes()
+        in_schema, in_group = (found.start() for found in re.finditer(name, data))
+        path.write_bytes(data[:in_schema] + b"\xff" + data[in_schema + 1 :])
+        with pytest.raises(InputError, match=r"cannot read .*t\.parquet as Parquet: 'utf-8'"):
+            split_source(source_of(path), 0, 1, TEXT, False)
+        path.write_bytes(data[:in_group] + b"\xff" + data[in_group + 1 :])
+        ((piece, _),) = split_source(source_of(path), 0, 1, TEXT, False)
+        rows = rows_of(source_of(path), piece, TEXT)
+        assert [row["text"] for _, row in rows] == ["a", "b"]
 
 
 def test_a_file_with_fewer_row_groups_than_planned_is_an_input_error(tmp_path: Path) -> None:
