@@ -22,8 +22,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.api import detokenize, encode, export, pack, run, tokenize, tokenize_text
-    from dataprep.loaders import DataLoader, PackedDataset, TokenizedDataset, open_dataset
+    from dataprep.api import (
+        detokenize,
+        documents_by,
+        encode,
+        export,
+        pack,
+        run,
+        tokenize,
+        tokenize_text,
+    )
+    from dataprep.loaders import (
+        Buckets,
+        ByTokens,
+        DataLoader,
+        Longest,
+        PackedDataset,
+        TokenizedDataset,
+        open_dataset,
+    )
     from dataprep.pipeline.errors import (
         ConfigError,
         ConflictError,
@@ -37,6 +54,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Buckets",
+    "ByTokens",
     "ConfigError",
     "ConflictError",
     "CorruptError",
@@ -44,11 +63,13 @@ __all__ = [
     "DataprepError",
     "InputError",
     "LockedError",
+    "Longest",
     "PackedDataset",
     "ResourceError",
     "TokenizedDataset",
     "__version__",
     "detokenize",
+    "documents_by",
     "encode",
     "export",
     "open_dataset",
@@ -60,10 +81,13 @@ __all__ = [
 
 _HOMES = {
     "dataprep.api": (
-        *("detokenize", "encode", "export", "pack", "run", "tokenize"),
+        *("detokenize", "documents_by", "encode", "export", "pack", "run", "tokenize"),
         "tokenize_text",
     ),
-    "dataprep.loaders": ("DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"),
+    "dataprep.loaders": (
+        *("Buckets", "ByTokens", "DataLoader", "Longest"),
+        *("PackedDataset", "TokenizedDataset", "open_dataset"),
+    ),
 }
 _ROOMS = ("api", "cli", "configs", "loaders", "pipeline")
 _OF_ERRORS = "dataprep.pipeline.errors"

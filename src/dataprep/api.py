@@ -49,13 +49,26 @@ from dataprep.pipeline.errors import ConfigError, InputError, short
 from dataprep.pipeline.export.recipe import export as make_export
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
+from dataprep.pipeline.look.groups import documents_of_groups
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
 from dataprep.pipeline.sources.endings import kind_by_name
+from dataprep.pipeline.storage.manifest import TokenizedManifest
+from dataprep.pipeline.storage.parts import check_parts_there, read_generation
+from dataprep.pipeline.storage.places import dataset_folder
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
-__all__ = ["detokenize", "encode", "export", "pack", "run", "tokenize", "tokenize_text"]
+__all__ = [
+    "detokenize",
+    "documents_by",
+    "encode",
+    "export",
+    "pack",
+    "run",
+    "tokenize",
+    "tokenize_text",
+]
 
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
@@ -192,6 +205,21 @@ def detokenize(ids: Sequence[int] | NDArray[np.integer[Any]], tokenizer: PathLik
     if min(numbers, default=0) < 0:
         raise InputError(f"id {min(numbers)} is negative; the first id of a tokenizer is 0")
     return _decoder(_tokenizer(os.fspath(tokenizer)))(numbers)
+
+
+def documents_by(dataset: PathLike, by: str) -> dict[str, NDArray[np.int64]]:
+    """Return the numbers of the documents of a tokenized dataset by the value of a key in their
+    records, such as "language", for which the raw files are read again; or by "source" or "file".
+    """
+    folder = dataset_folder(dataset)
+    manifest = read_generation(folder)
+    check_parts_there(folder, manifest)
+    if not isinstance(manifest, TokenizedManifest):
+        raise ConfigError(
+            f"{folder} is {manifest.kind}; documents are those of a tokenized dataset, and a "
+            "packed row may hold several"
+        )
+    return documents_of_groups(folder, manifest, by)
 
 
 def _texts(given: str | Sequence[str]) -> list[str]:
