@@ -48,7 +48,7 @@ OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for sho
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
+class _OpenFiles:
     """The files of a dataset, opened when they are first asked for."""
 
     index: Callable[[int], NDArray[Any]]  # of a shard
@@ -64,7 +64,7 @@ class TokenizedDataset:
         about: TokenizedManifest,
         verify: Verify = "lazy",
         chosen: Chosen | None = None,
-        files: _Files | None = None,
+        files: _OpenFiles | None = None,
     ) -> None:
         """`chosen`: which documents it has; None: all. `files`: its files, if they are open."""
         self.folder = folder
@@ -179,10 +179,10 @@ class TokenizedDataset:
         return document
 
 
-def _open_files(folder: Path, about: TokenizedManifest, verify: Verify) -> _Files:
+def _open_files(folder: Path, about: TokenizedManifest, verify: Verify) -> _OpenFiles:
     check_places(folder, [entry for shard in about.shards for entry in (shard, shard.index)])
     reader = lru_cache(maxsize=256)(lambda i: open_proven(folder, about.shards[i], verify))
-    return _Files(
+    return _OpenFiles(
         index=cache(partial(_open_index, folder, about, verify)),
         record=lru_cache(maxsize=OPEN_RECORDS)(partial(_read_record, folder, about, reader)),
     )

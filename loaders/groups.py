@@ -64,7 +64,7 @@ class LengthGroups:
         """Return the shapes that there are, the longest rows first."""
         return [(r.rows, r.width) for r in self.runs if r.first_batch < self.num_batches]
 
-    def batch(self, number: int, epoch: int, *, key: Key | None) -> Offsets:
+    def batch(self, number: int, epoch: int, *, key: OrderKey | None) -> Offsets:
         """Return the pieces of a batch, of which the last of an epoch may have fewer than rows.
 
         `key`: what the order follows from; None: it is that of the dataset.
@@ -76,7 +76,7 @@ class LengthGroups:
     def _run_of(self, batch: int) -> ShapeRun:
         return self.runs[bisect_right(self.runs, batch, key=lambda run: run.first_batch) - 1]
 
-    def _at(self, ranks: Offsets, epoch: int, key: Key | None) -> Offsets:
+    def _at(self, ranks: Offsets, epoch: int, key: OrderKey | None) -> Offsets:
         """Return the pieces of these ranks."""
         group = np.searchsorted(self._firsts, ranks, side="right") - 1
         place = ranks - self._firsts[group]
@@ -92,7 +92,7 @@ class LengthGroups:
             )
         return self._order[self._firsts[group] + place].astype(np.int64)
 
-    def counts(self, key: Key | None) -> dict[str, int]:
+    def counts(self, key: OrderKey | None) -> dict[str, int]:
         """Return what the first epoch has; padding as a packed dataset counts it."""
         sizes = np.diff([*(run.first_batch for run in self.runs), self.num_batches])
         numbers = np.maximum(sizes, 0).tolist()
@@ -113,7 +113,7 @@ class LengthGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class OrderKey:
     """What an order follows from."""
 
     seed: int

@@ -217,9 +217,8 @@ class DataLoader:
         return self._meter.read(window)
 
     def epochs_at(self, step: int) -> dict[str, float]:
-        """Return how often each dataset was read by the batches before a step: 1.5 is one and a
-        half times. `len(loader)` is the step after the last. A newer generation counts from the
-        step on at which the loader moved to it, where it is 0."""
+        """Return how often each dataset was read by the batches before a step, such as 1.5 times;
+        a newer generation counts from the step on at which the loader moved to it, from 0."""
         number = whole_number("step", step)
         if number:
             self._checked(number - 1 if number > 0 else number)

@@ -31,7 +31,7 @@ from dataprep.loaders.whole import Verify, check_verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedSteps:
     """What the steps of a loader are."""
 
     members: dict[str, MixedDataset]
@@ -58,7 +58,7 @@ def plan_steps(
     max_steps_per_epoch: int | None,
     exhausted: Exhausted,
     verify: Verify,
-) -> Planned:
+) -> PlannedSteps:
     """Check the settings, open the datasets, and plan all steps; see `DataLoader`."""
     check_choice("remainder", remainder, ("drop", "pad"))
     check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
@@ -82,7 +82,7 @@ def plan_steps(
         seed=seed,
         epoch_rows=rows_of_epochs(max_steps_per_epoch, sizes),
     )
-    return Planned(
+    return PlannedSteps(
         members=members,
         mixture=mixture,
         sizes=sizes,

@@ -19,7 +19,7 @@ import numpy as np
 from dataprep.loaders.batching import AnyBatching, Longest, columns_of
 from dataprep.loaders.document_rows import DocumentRows
 from dataprep.loaders.generations import MixedDataset
-from dataprep.loaders.groups import Key, LengthGroups
+from dataprep.loaders.groups import LengthGroups, OrderKey
 from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.loaders.sources import RowSource
@@ -173,12 +173,12 @@ class GroupedRows:
         dataset, epoch, batch = found
         return dataset, _groups_of(self._members[dataset].at(step)), epoch, batch
 
-    def _key(self, dataset: int, step: int) -> Key | None:
+    def _key(self, dataset: int, step: int) -> OrderKey | None:
         one = self._mixture.components[dataset]
         generation = one.stage_at(self._mixture.phase_at(step).first_row).generation
         if not self._mixture.shuffled:
             return None
-        return Key(seed=self._mixture.seed, name=one.name, generation=generation)
+        return OrderKey(seed=self._mixture.seed, name=one.name, generation=generation)
 
 
 def _groups_of(source: object) -> LengthGroups:
