@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,7 @@ KINDS: list[Any] = [
 STEPS = (4, 9)  # where the first hosts stop, and the others
 
 if __name__ != "__main__":
+    from support.devices import finish, free_port, start
     from support.lengths import write_documents
 
     @pytest.fixture(scope="module")
@@ -39,18 +37,16 @@ if __name__ != "__main__":
         return write_documents(tmp_path_factory.mktemp("hosts"), lengths)
 
     def test_every_mesh_has_the_batch_of_one_host_and_empty_rows(folder: Path) -> None:
-        finish(start(folder, 8, ["meshes"]))
+        finish(start(__file__, 8, [str(folder), "meshes"]))
 
     def test_hosts_go_on_where_another_number_of_hosts_has_stopped(folder: Path) -> None:
         """One process, then two with 1 and 3 devices, then one again."""
         one = [loader.state_at(STEPS[0]) for loader in map(plain(folder), KINDS)]
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = free_port()
         states = folder.with_name("states.json")
         states.write_text(json.dumps(one))
         both = [
-            start(folder, count, ["process", str(i), port, str(states)])
+            start(__file__, count, [str(folder), "process", str(i), port, str(states)])
             for i, count in ((0, 1), (1, 3))
         ]
         first, second = (json.loads(finish(process)) for process in both)
@@ -67,27 +63,6 @@ if __name__ != "__main__":
 
 def plain(folder: Path | str) -> Any:
     return lambda batching: DataLoader(folder, batch_size=batching, seed=3, prefetch=0)
-
-
-def start(folder: Path, devices: int, arguments: list[str]) -> subprocess.Popen[str]:
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", __file__, str(folder), *arguments],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    """The last line that it prints."""
-    try:
-        stdout, stderr = process.communicate(timeout=240)
-    finally:
-        process.kill()
-    assert process.returncode == 0, stderr[-4000:]
-    return stdout.splitlines()[-1]
 
 
 # --- what runs under jax ---
