@@ -92,7 +92,11 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
     return Step(
         step=step,
         rows=rows,
-        datasets=loader.datasets_at(step),
+        datasets={
+            name: one
+            for name, one in loader.datasets_at(step).items()
+            if isinstance(one, PackedDataset)
+        },
         epochs=loader.epochs_at(step),
     )
 

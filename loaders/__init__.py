@@ -11,6 +11,7 @@ From the folder to the trainer, one line a file:
     generations   which generation of a dataset is read from which step on
     documents     document i of a tokenized dataset
     packed        row i of a packed dataset
+    selection     some of the documents or rows of either, as a dataset
     whole         files of the right size and hash, proven before they are used
     shards          rows -> bytes: shards checked against the manifest, then mapped
     paging          files mapped as one stretch of memory, pages asked for ahead of time
@@ -19,16 +20,24 @@ From the folder to the trainer, one line a file:
     gather          bytes -> heads, tokens and tails of many rows at once
     expand          those -> dense arrays: tokens, segments, positions, masks
     expand_numba    the same, compiled, where numba is installed
+    batching      batches whose shape follows from the lengths of documents
+    pieces          documents -> pieces that fit a row
+    groups          pieces of similar length -> the batches of an epoch
+    document_rows   pieces -> dense arrays, as `expand` makes them
+    sources       what rows are read from: a packed dataset, or documents
     order         a shuffle that is computed: position -> row
     mixture       several datasets by exact shares: position -> dataset and row
-    schedule      step -> rows, for batch sizes that may change
+    schedule      step -> places of that sequence, for batch sizes that may change
+    plans         step -> the rows of a batch, and its shape
     ends          where batches end
+    planned       the settings of a loader -> all of these
     batches       step -> batch
     views           arrays under the names that a trainer expects
     sides           views of documents that have two sides: encoder, decoder; chosen, rejected
     buffers         memory for batches, used again when free
     place           host arrays -> jax arrays on a mesh
     prefetch      batches made ahead by a thread
+    meter         how fast batches are handed out
     turnstile     one who asks at a time
     state         step ↔ checkpoint, with what the step belongs to
     replay        which rows a step had, by a saved state
@@ -43,6 +52,7 @@ for documents and compressed rows, jax only for a mesh, numba if it is there, to
 `dataprep.loaders.torch`.
 """
 
+from dataprep.loaders.batching import Buckets, ByTokens, Longest
 from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import open_dataset
@@ -50,7 +60,10 @@ from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.sides import Preference, Seq2Seq
 
 __all__ = [
+    "Buckets",
+    "ByTokens",
     "DataLoader",
+    "Longest",
     "PackedDataset",
     "Preference",
     "Seq2Seq",

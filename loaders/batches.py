@@ -1,8 +1,9 @@
 """Step -> batch, as host arrays or on the user's mesh.
 
-    step 7  ─►  which rows: (dataset, row) of each           `BatchReader.rows`
+    step 7  ─►  which rows: (dataset, row) of each           `plans`
             ─►  one buffer for all arrays of the batch       `buffers`
-            ─►  tokens, segments, positions, masks           `packed`, one read for each dataset
+            ─►  tokens, segments, positions, masks           `packed` or `document_rows`, one read
+                                                             for each dataset
             ─►  {"inputs": …, "targets": …}                  `views`
             ─►  the same as jax arrays, if there is a mesh   `BatchMaker`, `place`; or, not placed,
                                                              as the host arrays of this host
@@ -21,14 +22,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dataprep.loaders.batching import raised
 from dataprep.loaders.buffers import ALIGNMENT, Buffers
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.generations import MixedDataset
-from dataprep.loaders.mixture import Mixture
 from dataprep.loaders.packed import Batch
 from dataprep.loaders.paging import DiskWatch
-from dataprep.loaders.schedule import BatchSizes
-from dataprep.loaders.views import View
+from dataprep.loaders.plans import PADDING, Plan, Shape
+from dataprep.loaders.schedule import whole_number
+from dataprep.loaders.sources import described
+from dataprep.loaders.views import UserView, View, ViewName, make_view
 from dataprep.pipeline.errors import ConfigError, ResourceError
 from dataprep.pipeline.types import Offsets
 
@@ -39,8 +42,6 @@ if TYPE_CHECKING:
 
 AnyBatch = dict[str, Any]  # of numpy arrays, or of jax arrays on a mesh
 
-PADDING = -1  # in place of the number of a dataset: there is no row, fill with padding
-_BLOCK_ROWS = 4096  # rows whose order is computed at once
 _PLACE_BYTES, _TOKEN_BYTES = 16, 4  # of a row's dataset and number; of a token
 
 
@@ -54,35 +55,11 @@ class ArraySpec(NamedTuple):
 class BatchReader:
     """Reads any part of any batch; holds no position."""
 
-    def __init__(
-        self,
-        members: Sequence[MixedDataset],
-        mixture: Mixture,
-        sizes: BatchSizes,
-        view: View,
-    ) -> None:
-        self._members, self._mixture, self._sizes, self._view = members, mixture, sizes, view
+    def __init__(self, members: Sequence[MixedDataset], plan: Plan, view: View) -> None:
+        self._members, self._plan, self._view = members, plan, view
         self._buffers = Buffers()
         self._watch = DiskWatch()
-        self._order = lru_cache(maxsize=8)(mixture.locate)
         self._request = lru_cache(maxsize=64)(view.request)
-
-    def rows(self, step: int) -> tuple[Offsets, Offsets]:
-        """Return the dataset (or PADDING) and the row in it, for each row of a batch."""
-        start, size = self._sizes.first_row(step), self._sizes.size(step)
-        limit = self._mixture.num_rows
-        stop = start + size if limit is None else min(start + size, limit)
-        datasets = np.full(size, PADDING, np.int64)
-        rows = np.zeros(size, np.int64)
-        while start < stop:
-            first = start - start % _BLOCK_ROWS
-            last = first + _BLOCK_ROWS if limit is None else min(first + _BLOCK_ROWS, limit)
-            until = min(stop, last)
-            place = start - self._sizes.first_row(step)
-            for target, part in zip((datasets, rows), self._order(first, last), strict=True):
-                target[place : place + until - start] = part[start - first : until - first]
-            start = until
-        return datasets, rows
 
     def will_need(self, step: int, wanted: Offsets | None = None) -> None:
         """Start to read the wanted rows of a batch, if reads have come from the disk of late."""
@@ -113,8 +90,13 @@ class BatchReader:
         return self._view.name(out, start)
 
     def _wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
-        datasets, rows = self.rows(step)
-        return (datasets, rows) if wanted is None else (datasets[wanted], rows[wanted])
+        """Return the dataset and the row for each of the wanted rows; those behind the last are
+        empty."""
+        datasets, rows = self._plan.rows(step)
+        if wanted is None:
+            return datasets, rows
+        inside = np.minimum(wanted, len(rows) - 1)
+        return np.where(wanted < len(rows), datasets[inside], PADDING), rows[inside]
 
     def _allocate(self, request: Request, num_rows: int) -> Arrays:
         """Return arrays for a batch, all in one buffer."""
@@ -144,14 +126,12 @@ class BatchMaker:
     def __init__(
         self,
         reader: BatchReader,
-        sizes: BatchSizes,
-        width: int,
+        plan: Plan,
         placement: Placement | None,
         *,
         whole_rows: bool = False,
     ) -> None:
-        self.reader, self._sizes, self._width = reader, sizes, width
-        self._placement = placement
+        self.reader, self.plan, self._placement = reader, plan, placement
         self._cuts = whole_rows and placement is not None and placement.splits_columns
         self._announced = -1
 
@@ -162,13 +142,24 @@ class BatchMaker:
         if self._placement is None:
             return self.read(step)
         if not self._placement.is_placed:
-            return self.reader.read(step, *self._placement.block(self._shape(step)))
+            return self.reader.read(step, *self._placement.block(self.shape(step)))
         place = self._placement.place_whole if self._cuts else self._placement.place
-        return place(self._shape(step), lambda columns, rows: self.reader.read(step, columns, rows))
+        return place(self.shape(step), lambda columns, rows: self.reader.read(step, columns, rows))
 
     def read(self, step: int, wanted: Offsets | None = None) -> Batch:
         """Return all columns of the wanted rows of a batch (ascending; None: all), on no mesh."""
-        return self.reader.read(step, (0, self._width), wanted)
+        return self.reader.read(step, (0, self.plan.shape(step)[1]), wanted)
+
+    def part(self, step: int, index: Any, count: Any) -> Batch:
+        """Return one of `count` equal parts of the rows of a batch, on no mesh."""
+        index, count = whole_number("index", index), whole_number("count", count, least=1)
+        rows = self.plan.shape(step)[0]
+        size, rest = divmod(raised(rows, count if self.plan.adds_rows else 1), count)
+        if rest or not 0 <= index < count:
+            raise ConfigError(
+                f"part {index} of {count} of a batch of {rows} rows: the parts must be equal"
+            )
+        return self.read(step, np.arange(index * size, (index + 1) * size))
 
     def check(self) -> None:
         """Raise a ConfigError if a batch of any size cannot be split evenly over the mesh, or is
@@ -178,8 +169,8 @@ class BatchMaker:
                 "this view makes arrays of whole rows, and the mesh splits them "
                 f"({self._placement.spec}): leave out placed=False, or split only rows"
             )
-        for step in self._sizes.steps:
-            size, width = self._shape(step)
+        for step, planned in self.plan.shapes():
+            size, width = self._split(planned)
             if self._placement is not None and not self._placement.is_placed:
                 self._placement.check((size, width))
                 self._placement.block((size, width))
@@ -198,11 +189,11 @@ class BatchMaker:
     def spec(self, step: int) -> dict[str, Any]:
         """Return shape and dtype (on a mesh, sharding too) of each array of a batch."""
         if self._placement is not None and not self._placement.is_placed:
-            columns, rows = self._placement.block(self._shape(step))
+            columns, rows = self._placement.block(self.shape(step))
             part = self.reader.read(step, columns, rows[:1])
             return {n: ArraySpec((len(rows), *a.shape[1:]), a.dtype) for n, a in part.items()}
         row = self.read(step, np.zeros(1, np.int64))
-        shapes = {name: (self._sizes.size(step), *a.shape[1:]) for name, a in row.items()}
+        shapes = {name: (self.shape(step)[0], *a.shape[1:]) for name, a in row.items()}
         if self._placement is None:
             return {name: ArraySpec(shapes[name], array.dtype) for name, array in row.items()}
         for name, shape in shapes.items() if self._cuts else ():
@@ -219,11 +210,36 @@ class BatchMaker:
         """Return the rows of a batch that this host reads; None: all."""
         if self._placement is None:
             return None
-        groups = self._placement.groups(self._shape(step))
+        groups = self._placement.groups(self.shape(step))
         return np.unique(np.concatenate([group.rows for group in groups]))
 
-    def _shape(self, step: int) -> tuple[int, int]:
-        return self._sizes.size(step), self._width
+    def shapes(self) -> list[Shape]:
+        """Return all shapes that batches may have."""
+        return list(dict.fromkeys(self._split(shape) for _, shape in self.plan.shapes()))
+
+    def shape(self, step: int) -> Shape:
+        """Return the rows and columns of a batch."""
+        return self._split(self.plan.shape(step))
+
+    def _split(self, shape: Shape) -> Shape:
+        """Return the shape of a batch with the empty rows that are needed to split it evenly."""
+        if self._placement is None or not self.plan.adds_rows:
+            return shape
+        return raised(shape[0], self._placement.row_parts), shape[1]
+
+
+def make_batches(
+    members: Sequence[MixedDataset],
+    plan: Plan,
+    view: ViewName | UserView,
+    placement: Placement | None,
+) -> BatchMaker:
+    """Return what makes batches; a ConfigError if the mesh cannot hold one of them."""
+    named = make_view(view, [described(one) for member in members for one in member.datasets])
+    reader = BatchReader(members, plan, named)
+    maker = BatchMaker(reader, plan, placement, whole_rows=named.whole_rows)
+    maker.check()
+    return maker
 
 
 def make_placement(

@@ -54,13 +54,14 @@ class Buffers:
         return owner[start : start + num_bytes]
 
     def _free(self, size: int) -> NDArray[np.uint8] | None:
-        """Take a buffer of this size out of the pool that nobody looks at, the last used first."""
+        """Take a buffer out of the pool that is large enough, not too large, and that nobody looks
+        at, the last used first."""
         for _ in range(len(self._pool)):
             try:
                 buffer = self._pool.pop()
             except IndexError:  # another thread was faster
                 return None
-            if len(buffer) == size and _holders(buffer) == _ONE_HOLDER:
+            if size <= len(buffer) <= 2 * size and _holders(buffer) == _ONE_HOLDER:
                 return buffer
             self._pool.appendleft(buffer)
             del buffer

@@ -4,6 +4,8 @@
     dataset[7]              {"tokens": i32[n], "loss_mask": bool[n], "vision_mask": …,
                              "loss_weights": f32[n] where fields have weights, 0 without loss}
     dataset[[3, 9, 4]]      a list of those; dataset[3:9] too
+    dataset.select([3, 9])  a dataset of these two
+    dataset.draw(2, seed=0) two of them, a function of the seed
 
 It is also a `RandomAccessDataSource` of grain, and goes to other processes by its folder.
 Sizes and record counts are checked against the manifest when a dataset is opened, the hash of a
@@ -15,13 +17,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.loaders.selection import Chosen, Numbers, drawn, selected
 from dataprep.loaders.shards import open_proven
 from dataprep.loaders.whole import Verify, check_places, prove
 from dataprep.pipeline.errors import CorruptError
@@ -37,28 +41,44 @@ from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import TokenizedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.threads.exits import stopped_at_exit
+from dataprep.pipeline.types import Offsets
 
 Document = dict[str, NDArray[Any]]
 OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for short documents
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OpenFiles:
+    """The files of a dataset, opened when they are first asked for."""
+
+    index: Callable[[int], NDArray[Any]]  # of a shard
+    record: Callable[[int, int], Documents]  # of a shard, by its number
+
+
 class TokenizedDataset:
     """The documents of a tokenized dataset, in the order of its inputs."""
 
-    def __init__(self, folder: Path, about: TokenizedManifest, verify: Verify = "lazy") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        about: TokenizedManifest,
+        verify: Verify = "lazy",
+        chosen: Chosen | None = None,
+        files: _OpenFiles | None = None,
+    ) -> None:
+        """`chosen`: which documents it has; None: all. `files`: its files, if they are open."""
         self.folder = folder
-        self._verify: Verify = verify
+        self.verify: Verify = verify
         self.about = about
+        self.chosen = chosen
+        own = about.fingerprint
+        self.fingerprint = own if chosen is None else chosen.fingerprint(own)
         self._shards = about.shards
         self._starts = offsets_of([shard.num_documents for shard in self._shards])
         self._masks = [MASKS[name].array for name in about.masks]
         self._has_weights = about.counts.get(MASKS["weight"].count, 0) > 0
-        check_places(folder, [e for shard in self._shards for e in (shard, shard.index)])
-        # Not methods: a cycle would keep what is dropped, with its open files.
-        self._index = lru_cache(maxsize=1024)(partial(_open_index, folder, about, verify))
-        reader = lru_cache(maxsize=256)(lambda i: open_proven(folder, about.shards[i], verify))
-        self._record = lru_cache(maxsize=OPEN_RECORDS)(partial(_read_record, folder, about, reader))
-        if verify == "open":
+        self._files = files or _open_files(folder, about, verify)
+        if verify == "open" and files is None:
             self.prove()
 
     def prove(self) -> None:
@@ -68,7 +88,7 @@ class TokenizedDataset:
                 prove(self.folder, entry)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TokenizedDataset, (self.folder, self.about, self._verify)
+        return TokenizedDataset, (self.folder, self.about, self.verify, self.chosen)
 
     @property
     def manifest(self) -> Json:
@@ -76,19 +96,19 @@ class TokenizedDataset:
         return json_of(self.about)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self._starts[-1]) if self.chosen is None else len(self.chosen)
 
     def __repr__(self) -> str:
         # What the data is, and not where: see `PackedDataset`.
-        return f"TokenizedDataset({self.about.fingerprint!r}, {self._sizes()})"
+        return f"TokenizedDataset({self.fingerprint!r}, {self._sizes()})"
 
     def __str__(self) -> str:
         return f"<TokenizedDataset {self.folder}: {self._sizes()}>"
 
     def _sizes(self) -> str:
-        tokens = self.about.counts["tokens"]
+        tokens = f", tokens={self.about.counts['tokens']}" if self.chosen is None else ""
         grown = f", generation={self.about.generation}" if self.about.parts else ""
-        return f"documents={len(self)}, tokens={tokens}{grown}"
+        return f"documents={len(self)}{tokens}{grown}"
 
     @overload
     def __getitem__(self, key: int) -> Document: ...
@@ -108,24 +128,48 @@ class TokenizedDataset:
 
     _getitems = __getitems__
 
+    def select(self, which: Numbers) -> TokenizedDataset:
+        """Return a dataset of some of the documents: see `selection`."""
+        chosen = selected(which, len(self), self.chosen)
+        return TokenizedDataset(self.folder, self.about, self.verify, chosen, self._files)
+
+    def draw(self, count: int, *, seed: int, start: int = 0) -> list[Document]:
+        """Return so many documents in the order of a seed, from its place `start` on."""
+        return self[drawn(count, len(self), seed=seed, start=start)]
+
     @property
     def lengths(self) -> NDArray[np.uint32]:
         """Return the number of tokens of every document, from the index alone."""
-        parts = [self._index(i)["length"] for i in range(len(self._shards))]
+        if self.chosen is not None:
+            found: NDArray[np.uint32] = self.entries(np.arange(len(self)))[1]["length"]
+            return found
+        parts = [self._files.index(i)["length"] for i in range(len(self._shards))]
         return np.concatenate([np.zeros(0, np.uint32), *parts])
+
+    def entries(self, documents: Offsets) -> tuple[Offsets, NDArray[Any]]:
+        """Return the shard of each of these documents, which must be in range, and its entry of
+        the index there."""
+        own = documents if self.chosen is None else self.chosen.of(documents)
+        shards = np.searchsorted(self._starts, own, side="right") - 1
+        found = np.empty(len(own), index_dtype(self.about.masks))
+        for number in np.unique(shards).tolist():
+            which = np.flatnonzero(shards == number)
+            found[which] = self._files.index(number)[own[which] - self._starts[number]]
+        return shards, found
 
     def locate(self, document: int) -> tuple[int, int]:
         """Return the number of the shard that holds a document, and its place there."""
         if not -len(self) <= document < len(self):
             raise IndexError(f"document {document} of a dataset of {len(self)}")
-        document %= len(self)
-        shard = int(np.searchsorted(self._starts, document, side="right")) - 1
-        return shard, document - int(self._starts[shard])
+        place = np.array([document % len(self)])
+        number = int((place if self.chosen is None else self.chosen.of(place))[0])
+        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return shard, number - int(self._starts[shard])
 
     def _document(self, number: int) -> Document:
         shard, place = self.locate(number)
-        entry = self._index(shard)[place]
-        documents = self._record(shard, int(entry["record"]))
+        entry = self._files.index(shard)[place]
+        documents = self._files.record(shard, int(entry["record"]))
         start = int(entry["start"])
         tokens, masks = take_tokens(documents, start, start + int(entry["length"]))
         document = {"tokens": tokens.astype(np.int32), **dict(zip(self._masks, masks, strict=True))}
@@ -133,6 +177,15 @@ class TokenizedDataset:
         if weights is not None and self._has_weights:
             document[MASKS["weight"].array] = weights.astype(np.float32) * document["loss_mask"]
         return document
+
+
+def _open_files(folder: Path, about: TokenizedManifest, verify: Verify) -> _OpenFiles:
+    check_places(folder, [entry for shard in about.shards for entry in (shard, shard.index)])
+    reader = lru_cache(maxsize=256)(lambda i: open_proven(folder, about.shards[i], verify))
+    return _OpenFiles(
+        index=cache(partial(_open_index, folder, about, verify)),
+        record=lru_cache(maxsize=OPEN_RECORDS)(partial(_read_record, folder, about, reader)),
+    )
 
 
 def _open_index(folder: Path, about: TokenizedManifest, verify: Verify, shard: int) -> NDArray[Any]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, whole_number
+import numpy as np
+
+from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, Remainder, shown, whole_number
 from dataprep.pipeline.errors import ConfigError
 
 
@@ -16,9 +18,16 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
         raise ConfigError(f"{name} {value!r} is not one of {', '.join(choices)}")
 
 
-def check_end(epochs: int | None, remainder: str, exhausted: str, num_datasets: int) -> None:
-    """Raise for settings of an end that never comes, or that all datasets reach at once."""
-    given = {"remainder": remainder} if remainder != "drop" else {}
+def check_flags(**flags: Any) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            raise ConfigError(f"{name} must be True or False, got {shown(flag)}")
+
+
+def check_end(epochs: int | None, remainder: str | None, exhausted: str, num_datasets: int) -> None:
+    """Raise for settings of an end that never comes, or that all datasets reach at once; remainder
+    None: every epoch has an end."""
+    given = {"remainder": remainder} if remainder not in ("drop", None) else {}
     given |= {"exhausted": exhausted} if exhausted != "stop" else {}
     for name, value in given.items() if epochs is None else ():
         raise ConfigError(

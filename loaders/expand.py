@@ -79,7 +79,7 @@ def expand(
         _expand_tokens(rows, layout, request, out.tokens, places)
     if not (request.segments or request.positions or request.masks or request.weights):
         return
-    head = gather_head(rows, layout).astype(np.int64)
+    head = gather_head(rows, layout.head_bytes).astype(np.int64)
     sizes = part_sizes(head, layout)
     totals = sizes.sum(axis=1)
     if (layout.tail_start + layout.ends.itemsize * totals != rows.size).any():
@@ -102,7 +102,7 @@ def expand(
             if wanted == mask:
                 lengths = _lengths(edges, pieces, request.start + shift, request.width)
                 for part, marks in _repeat(values, lengths, pieces, request.width):
-                    target[_at(places, part)] = marks
+                    target[at_places(places, part)] = marks
     for wanted, _, target, absent in _wanted(request, out):
         if wanted == ABSENT:
             target[places] = absent
@@ -131,7 +131,7 @@ def _expand_tokens(
     start, width, chunk = request.start, request.width, _chunk(request.width)
     columns = slice(start, start + width + max(request.tokens))
     for i, tokens in enumerate(gather_tokens(rows, layout, columns, chunk)):
-        at = _at(places, slice(i * chunk, i * chunk + chunk))
+        at = at_places(places, slice(i * chunk, i * chunk + chunk))
         for target, shift in zip(out, request.tokens, strict=True):
             target[at] = tokens[:, shift : shift + width]
 
@@ -166,14 +166,14 @@ def _expand_documents(
     lengths = {shift: _lengths(edges, pieces, request.start + shift, width) for shift in shifts}
     for target, shift in zip(out.segments, request.segments, strict=True):
         for part, segments in _repeat(numbers, lengths[shift], pieces, width):
-            target[_at(places, part)] = segments
+            target[at_places(places, part)] = segments
     zeros = _columns(0, width, small, step=0)
     for target, shift in zip(out.positions, request.positions, strict=True):
         columns = _columns(request.start + shift, width, small)
         for part, positions in _repeat(begins, lengths[shift], pieces, width):
             np.subtract(columns[: len(positions)], positions, out=positions)
             np.maximum(positions, zeros[: len(positions)], out=positions)
-            target[_at(places, part)] = positions
+            target[at_places(places, part)] = positions
 
 
 def _set_firsts(
@@ -209,7 +209,7 @@ def _repeat(
         yield slice(row, row + chunk), values[own].repeat(lengths[own]).reshape(-1, width)
 
 
-def _at(places: Offsets, part: slice) -> slice | Offsets:
+def at_places(places: Offsets, part: slice) -> slice | Offsets:
     """Return some of the places, as a slice if they are consecutive, which is twice as fast."""
     own = places[part]
     start, stop = int(own[0]), int(own[-1]) + 1

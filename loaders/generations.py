@@ -20,6 +20,7 @@ from typing import Any, Literal
 from dataprep.loaders.packed import PackedDataset
 from dataprep.loaders.schedule import shown, whole_number
 from dataprep.loaders.shards import RemovedShards
+from dataprep.loaders.sources import RowSource
 from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import ConfigError, ConflictError
 from dataprep.pipeline.storage.manifest import Manifest, PackedManifest
@@ -36,9 +37,9 @@ class MixedDataset:
     """A dataset of a loader, in every generation that it reads."""
 
     steps: tuple[int, ...]  # from which on each is read; the first is 0
-    datasets: tuple[PackedDataset, ...]
+    datasets: tuple[RowSource, ...]
 
-    def at(self, step: int) -> PackedDataset:
+    def at(self, step: int) -> RowSource:
         return self.datasets[bisect_right(self.steps, step) - 1]
 
     def before(self, step: int) -> dict[str, list[Any]]:

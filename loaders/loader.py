@@ -12,48 +12,45 @@ what a checkpoint holds.
 from __future__ import annotations
 
 import itertools
+import time
 import weakref
 from collections.abc import Awaitable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from dataprep.loaders.batches import PADDING, AnyBatch, BatchMaker, BatchReader, make_placement
+from dataprep.loaders.batches import AnyBatch, make_batches, make_placement
+from dataprep.loaders.batching import BatchSize
 from dataprep.loaders.checkpoints import read_state, write_state
-from dataprep.loaders.ends import (
-    check_choice,
-    check_end,
-    count_steps,
-    last_step,
-    rows_of_epochs,
-)
+from dataprep.loaders.ends import check_flags, last_step
 from dataprep.loaders.generations import GenerationsOf, check_generations, shown_numbers
 from dataprep.loaders.iterator import LoaderIterator
-from dataprep.loaders.mixture import Exhausted, epochs_before, plan_mixture
-from dataprep.loaders.open import Data, Mix, open_mix
-from dataprep.loaders.packed import Batch, PackedDataset
+from dataprep.loaders.meter import Meter
+from dataprep.loaders.mixture import Exhausted, epochs_before
+from dataprep.loaders.open import Data, Mix
+from dataprep.loaders.packed import Batch
+from dataprep.loaders.planned import plan_steps
+from dataprep.loaders.plans import counts_of, named_rows
 from dataprep.loaders.prefetch import Prefetch
-from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
+from dataprep.loaders.schedule import Remainder, shown, whole_number
+from dataprep.loaders.sources import AnyDataset, dataset_of
 from dataprep.loaders.state import State, check_state, make_state, parse_state
 from dataprep.loaders.turnstile import Turnstile
-from dataprep.loaders.views import UserView, ViewName, make_view
-from dataprep.loaders.whole import Verify, check_verify
+from dataprep.loaders.views import UserView, ViewName
+from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import ConfigError, ConflictError
 from dataprep.pipeline.threads.exits import stopped_at_exit
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh, PartitionSpec
 
-    from dataprep.loaders.place import Placement
-
 
 class DataLoader:
-    """Batches of a packed dataset, or of several mixed.
+    """Batches of a packed dataset, of a tokenized one, or of several mixed.
 
     data        a folder, an open dataset, or {name: (folder, weight)}; a weight is a share of rows,
                 or {step: share} for shares that change
-    batch_size  rows of all hosts together, or {step: rows} for sizes that change
+    batch_size  rows of all hosts together, or {step: rows} for sizes that change; of documents
+                ByTokens, Buckets or Longest
     mesh, spec  where batches are placed; rows are split over the whole mesh unless spec says
                 otherwise. Without a mesh, batches are numpy arrays
     placed      False: the rows and columns that the devices of this host hold, as numpy arrays, for
@@ -67,7 +64,7 @@ class DataLoader:
     view        the names of the arrays: default, lwm, lwm_bos, maxtext, xlstm, hf, seq2seq,
                 preference, or a function of your own
     remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows;
-                there is an end only with epochs
+                there is an end only with epochs, but of ByTokens and Buckets every epoch has one
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
     max_steps_per_epoch
@@ -85,7 +82,7 @@ class DataLoader:
         self,
         data: Data | Mix,
         *,
-        batch_size: int | Mapping[int, int],
+        batch_size: BatchSize,
         mesh: Mesh | None = None,
         spec: PartitionSpec | None = None,
         placed: bool = True,
@@ -101,34 +98,29 @@ class DataLoader:
         exhausted: Exhausted = "stop",
         verify: Verify = "lazy",
     ) -> None:
-        check_choice("remainder", remainder, ("drop", "pad"))
-        check_choice("exhausted", exhausted, ("stop", "repeat", "drop"))
-        check_verify(verify)
-        for name, flag in (("shuffle", shuffle), ("placed", placed)):
-            if not isinstance(flag, bool | np.bool_):
-                raise ConfigError(f"{name} must be True or False, got {shown(flag)}")
-        # Made plain ints, whatever kind they are: the state must be JSON.
-        seed = whole_number("seed", seed)
-        epochs = None if epochs is None else whole_number("epochs", epochs, least=1)
-        max_steps = None if max_steps is None else whole_number("max_steps", max_steps, least=0)
-        prefetch = whole_number("prefetch", prefetch, least=0)
-        self._sizes = BatchSizes.of(batch_size)
-        self._members, components = open_mix(data, generation, self._sizes, verify)
-        self.datasets = {name: member.datasets[-1] for name, member in self._members.items()}
-        self.seq_len = next(iter(self.datasets.values())).seq_len
-        check_end(epochs, remainder, exhausted, len(components))
-        self._mixture = plan_mixture(
-            components,
-            epochs=epochs,
-            exhausted=exhausted,
-            shuffled=bool(shuffle),
+        check_flags(placed=placed)
+        self._prefetch_depth = whole_number("prefetch", prefetch, least=0)
+        planned = plan_steps(
+            data,
+            batch_size=batch_size,
+            shuffle=shuffle,
             seed=seed,
-            epoch_rows=rows_of_epochs(max_steps_per_epoch, self._sizes),
+            epochs=epochs,
+            generation=generation,
+            view=view,
+            remainder=remainder,
+            max_steps=max_steps,
+            max_steps_per_epoch=max_steps_per_epoch,
+            exhausted=exhausted,
+            verify=verify,
         )
-        rows = self._mixture.num_rows
-        self._num_steps = count_steps(rows, self._sizes, remainder, max_steps)
-        self._make = self._batch_maker(view, make_placement(mesh, spec, placed=bool(placed)))
-        self._prefetch_depth = prefetch
+        self._planned, self._sizes, self._num_steps = planned, planned.sizes, planned.num_steps
+        self._members, self._mixture = planned.members, planned.mixture
+        self.datasets = {n: dataset_of(one.datasets[-1]) for n, one in self._members.items()}
+        members, placement = [*self._members.values()], make_placement(mesh, spec, placed=placed)
+        self._make = make_batches(members, planned.plan, view, placement)
+        self.seq_len = max(width for _, width in self.shapes) - planned.more_columns
+        self._meter = Meter()
         self._step = 0
         self._goes_on = False  # whether the next iterator does
         self._turns = Turnstile(self._next)
@@ -178,9 +170,10 @@ class DataLoader:
         grown = f", generation={shown_numbers(numbers)}" if numbers else ""
         steps = "" if self._num_steps is None else f"/{self._num_steps}"
         order = f"seed={self._mixture.seed}" if self._mixture.shuffled else "shuffle=False"
+        size = self._planned.batching or self._sizes.size(self._step)
         return (
-            f"<DataLoader {data}: step={self._step}{steps}, "
-            f"batch_size={self._sizes.size(self._step)}, seq_len={self.seq_len}, {order}{grown}>"
+            f"<DataLoader {data}: step={self._step}{steps}, batch_size={size}, "
+            f"seq_len={self.seq_len}, {order}{grown}>"
         )
 
     def __reduce__(self) -> Any:
@@ -195,35 +188,37 @@ class DataLoader:
 
     @stopped_at_exit
     def part(self, step: int, index: int, count: int) -> Batch:
-        """Return one of `count` equal parts of the rows of a batch, as numpy arrays."""
+        """Return one of `count` equal parts of the rows of a batch (see `plans`), as arrays."""
         self._check_open()
-        step = self._checked(step)
-        index, count = whole_number("index", index), whole_number("count", count, least=1)
-        size, rest = divmod(self._sizes.size(step), count)
-        if rest or not 0 <= index < count:
-            raise ConfigError(
-                f"part {index} of {count} of a batch of {self._sizes.size(step)} rows: "
-                "the parts must be equal"
-            )
-        rows = np.arange(index * size, (index + 1) * size)
-        return self._make.read(step, rows)
+        return self._make.part(self._checked(step), index, count)
 
-    def datasets_at(self, step: int) -> dict[str, PackedDataset]:
+    def datasets_at(self, step: int) -> dict[str, AnyDataset]:
         """Return the datasets in the generations that a step reads."""
-        return {name: member.at(step) for name, member in self._members.items()}
+        return {name: dataset_of(member.at(step)) for name, member in self._members.items()}
 
     def rows_of(self, step: int) -> list[tuple[str, int]]:
-        """Return (dataset, row in it) for each row of a batch; padding is left out. A row is
-        numbered as in the generation that the step reads."""
-        names = list(self.datasets)
-        datasets, rows = self._make.reader.rows(self._checked(step))
-        pairs = zip(datasets.tolist(), rows.tolist(), strict=True)
-        return [(names[dataset], row) for dataset, row in pairs if dataset != PADDING]
+        """Return (dataset, row or document in it) for each row of a batch; padding is left out. A
+        row is numbered as in the generation that the step reads."""
+        sources = [member.at(step) for member in self._members.values()]
+        return named_rows(self._make.plan, self._checked(step), list(self._members), sources)
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Return (rows, columns) of all batches that there may be, to compile for ahead of time."""
+        return self._make.shapes()
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return what became of documents; of ByTokens and Buckets also of the first epoch."""
+        return counts_of(self._make.plan, self._members)
+
+    def metrics(self, window: int = 100) -> dict[str, float]:
+        """Return what was handed out so far, how long it was waited for, and recent rates."""
+        return self._meter.read(window)
 
     def epochs_at(self, step: int) -> dict[str, float]:
-        """Return how often each dataset was read by the batches before a step: 1.5 is one and a
-        half times. `len(loader)` is the step after the last. A newer generation counts from the
-        step on at which the loader moved to it, where it is 0."""
+        """Return how often each dataset was read by the batches before a step, such as 1.5 times;
+        a newer generation counts from the step on at which the loader moved to it, from 0."""
         number = whole_number("step", step)
         if number:
             self._checked(number - 1 if number > 0 else number)
@@ -248,7 +243,7 @@ class DataLoader:
     def state_at(self, step: int) -> State:
         """Return the state after the batches before a step."""
         read = {name: member.before(step) for name, member in self._members.items()}
-        return make_state(step, self._sizes, self._mixture, read)
+        return make_state(step, self._sizes, self._mixture, read, self._planned.identity)
 
     def set_state(self, state: Mapping[str, Any] | bytes | str) -> None:
         """Go on where the loader of this state was; other data or another order is an error."""
@@ -298,13 +293,14 @@ class DataLoader:
     def _next(self) -> AnyBatch | None:
         """Return the next batch; None after the last."""
         self._check_open()
-        step = self._step
+        step, asked = self._step, time.monotonic()
         if not self.has(step):
             self._stop()
             return None
         if not self._prefetch_depth:
             batch = self._make(step)
             self._step = step + 1
+            self._meter.add(batch, self._make.shape(step), asked, time.monotonic())
             return batch
         ahead = self._running()
         try:
@@ -315,16 +311,8 @@ class DataLoader:
         # An interrupt before this line leaves the batch to be handed out, one after it does not.
         self._step = step + 1
         ahead.forget(step)
+        self._meter.add(batch, self._make.shape(step), asked, time.monotonic())
         return batch
-
-    def _batch_maker(self, view: ViewName | UserView, placement: Placement | None) -> BatchMaker:
-        members = list(self._members.values())
-        named = make_view(view, [dataset.about for one in members for dataset in one.datasets])
-        reader = BatchReader(members, self._mixture, self._sizes, named)
-        width = self.seq_len + named.more_columns
-        maker = BatchMaker(reader, self._sizes, width, placement, whole_rows=named.whole_rows)
-        maker.check()
-        return maker
 
     def _move(self, step: int) -> None:
         self._stop()
@@ -337,8 +325,8 @@ class DataLoader:
             if self._ahead is not None:
                 self._ahead.check_fork()
             self._stop()
-            for dataset in self.datasets.values():
-                dataset.prepare()
+            for member in self._members.values():
+                member.datasets[-1].prepare()
             endless = itertools.count(self._step)
             steps = endless if self._num_steps is None else range(self._step, self._num_steps)
             ahead = Prefetch(self._make, steps, self._prefetch_depth)

@@ -148,16 +148,21 @@ class Mixture:
 
     def locate(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         """Return the dataset and the row in it, for the places [start, stop)."""
-        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        return self.locate_epochs(start, stop)[::2]
+
+    def locate_epochs(self, start: int, stop: int) -> tuple[Offsets, Offsets, Offsets]:
+        """Return the dataset, its epoch and the row in it, for the places [start, stop)."""
+        found = [(np.zeros(0, np.int64),) * 3]
         while start < stop:
             phase = self.phase_at(start)
             later = (one.first_row for one in self.phases if one.first_row > start)
             end = min(stop, next(later, stop))
             datasets, ranks = phase.shares.deal(np.arange(start, end) - phase.first_row)
             ranks += np.array(phase.taken)[datasets]
-            found.append((datasets, self._rows(phase, datasets, ranks)))
+            found.append((datasets, *self._rows(phase, datasets, ranks)))
             start = end
-        return np.concatenate([d for d, _ in found]), np.concatenate([r for _, r in found])
+        datasets, epochs, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return datasets, epochs, rows
 
     def phase_at(self, place: int) -> Phase:
         return self.phases[bisect_right(self.phases, place, key=lambda one: one.first_row) - 1]
@@ -169,23 +174,19 @@ class Mixture:
         length = place - phase.first_row
         return [before + phase.shares.count(i, length) for i, before in enumerate(phase.taken)]
 
-    def _rows(self, phase: Phase, datasets: Offsets, ranks: Offsets) -> Offsets:
-        """Return the row at each place of a phase, which is of this dataset, after so many."""
-        rows = np.empty_like(ranks)
+    def _rows(self, phase: Phase, datasets: Offsets, ranks: Offsets) -> tuple[Offsets, Offsets]:
+        """Return epoch and row at each place of a phase; it is of this dataset, after so many."""
+        epochs, rows = np.empty_like(ranks), np.empty_like(ranks)
         for number, one in enumerate(self.components):
             mine, stage = datasets == number, one.stage_at(phase.first_row)
             places = _within_epochs(ranks[mine], stage, self.epoch_rows)
+            epochs[mine] = places // stage.num_rows
             if not self.shuffled:
                 rows[mine] = in_order(places, stage.num_rows)
                 continue
-            rows[mine] = shuffle(
-                places,
-                stage.num_rows,
-                seed=self.seed,
-                name=one.name,
-                generation=stage.generation,
-            )
-        return rows
+            seed, name, moved = self.seed, one.name, stage.generation
+            rows[mine] = shuffle(places, stage.num_rows, seed=seed, name=name, generation=moved)
+        return epochs, rows
 
 
 def epochs_before(mixture: Mixture, place: int) -> dict[str, float]:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dataprep.loaders.batching import AnyBatching
+from dataprep.loaders.document_rows import DocumentRows
 from dataprep.loaders.documents import TokenizedDataset
 from dataprep.loaders.generations import (
     Generation,
@@ -30,7 +32,8 @@ from dataprep.loaders.generations import (
 )
 from dataprep.loaders.mixture import Component, Stage
 from dataprep.loaders.packed import PackedDataset
-from dataprep.loaders.schedule import BatchSizes, shown, whole_number
+from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
+from dataprep.loaders.sources import AnyDataset, RowSource
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.alike import difference_among
@@ -45,8 +48,9 @@ from dataprep.pipeline.storage.parts import check_parts_there, read_generation
 from dataprep.pipeline.storage.places import dataset_folder
 
 Weight = int | float | str | Fraction
-Data = str | Path | PackedDataset
+Data = str | Path | PackedDataset | TokenizedDataset
 Mix = Mapping[str, tuple[Data, Weight | Mapping[int, Weight]]]
+RowsOf = Callable[[AnyDataset], RowSource]
 
 
 def open_dataset(
@@ -85,40 +89,73 @@ def open_packed(
 ) -> PackedDataset:
     """Open a packed dataset that has rows; anything else is a ConfigError."""
     schedule = None if generation is None else {0: checked_generation(generation)}
-    return open_member(data, schedule, verify).datasets[0]
+    source = open_member(data, schedule, verify, packed_rows).datasets[0]
+    assert isinstance(source, PackedDataset), source
+    return source
 
 
-def open_member(data: Data, schedule: Schedule | None, verify: Verify) -> MixedDataset:
-    """Open every generation of a packed dataset that a loader reads; one that is open already is
-    read as it is, unless generations are asked for."""
-    own = data if isinstance(data, PackedDataset) else None
+def open_member(
+    data: Data, schedule: Schedule | None, verify: Verify, rows_of: RowsOf
+) -> MixedDataset:
+    """Open every generation of a dataset that a loader reads; one that is open already is read as
+    it is, unless generations are asked for."""
+    own = data if isinstance(data, PackedDataset | TokenizedDataset) else None
     if own is not None and verify == "open":
         own.prove()
     if own is not None and schedule is None:
-        return MixedDataset(steps=(0,), datasets=(_checked_rows(own),))
-    folder = own.folder if own else _path_of(data)
+        return MixedDataset(steps=(0,), datasets=(rows_of(own),))
+    if own is not None and own.chosen is not None:
+        raise ConfigError(
+            f"generation {shown(schedule)} of what was selected from {own.folder}: it is of one "
+            "generation; open that generation, select, and leave generation out"
+        )
+    folder = own.folder if own is not None else _path_of(data)
     manifests = manifests_of(folder, schedule)
-    datasets = []
+    datasets: list[RowSource] = []
     for step, manifest in manifests.items():
         if own is not None and own.about == manifest:
-            datasets.append(own)
+            datasets.append(rows_of(own))
         elif isinstance(manifest, PackedManifest) and step != max(manifests):
             datasets.append(open_past(folder, manifest, verify))
         else:
-            datasets.append(_checked_rows(_opened(folder, manifest, verify)))
+            datasets.append(rows_of(_opened(folder, manifest, verify)))
     return MixedDataset(steps=tuple(manifests), datasets=tuple(datasets))
 
 
-def _checked_rows(dataset: TokenizedDataset | PackedDataset) -> PackedDataset:
+def packed_rows(dataset: AnyDataset) -> PackedDataset:
+    """Return a dataset whose rows are packed; any other is a ConfigError."""
     if isinstance(dataset, TokenizedDataset):
-        raise ConfigError(f"{dataset.folder} is not packed; run dataprep pack on it first")
+        raise ConfigError(
+            f"{dataset.folder} is not packed; run dataprep pack on it first, or give a batch_size "
+            "that suits documents: ByTokens, Buckets or Longest"
+        )
     if not len(dataset):
         raise ConfigError(f"{dataset.folder} has no rows")
     return dataset
 
 
+def make_rows_of(batching: AnyBatching | None, more_columns: int, remainder: Remainder) -> RowsOf:
+    """Return what makes rows of a dataset: packed ones as they are, or its documents."""
+    if batching is None:
+        return packed_rows
+
+    def rows_of(dataset: AnyDataset) -> DocumentRows:
+        if isinstance(dataset, PackedDataset):
+            raise ConfigError(
+                f"{dataset.folder} is packed: all rows have {dataset.seq_len} tokens, so "
+                f"batch_size is a number of rows; {type(batching).__name__} is for tokenized ones"
+            )
+        return DocumentRows(dataset, batching, more_columns=more_columns, remainder=remainder)
+
+    return rows_of
+
+
 def open_mix(
-    data: Data | Mix, generation: GenerationsOf | None, sizes: BatchSizes, verify: Verify
+    data: Data | Mix,
+    generation: GenerationsOf | None,
+    sizes: BatchSizes,
+    verify: Verify,
+    rows_of: RowsOf,
 ) -> tuple[dict[str, MixedDataset], list[Component]]:
     """Open all datasets; they are sorted by name, whatever order they were given in."""
     mix: Mix = data if isinstance(data, Mapping) else {"": (data, 1)}
@@ -131,7 +168,9 @@ def open_mix(
         raise ConfigError("a mixture needs at least one dataset")
     schedules = schedules_of(generation, sorted(mix))
     weights = {name: _weights_by_row(name, mix[name][1], sizes) for name in sorted(mix)}
-    members = {name: open_member(mix[name][0], schedules[name], verify) for name in sorted(mix)}
+    members = {
+        name: open_member(mix[name][0], schedules[name], verify, rows_of) for name in sorted(mix)
+    }
     _check_alike(members)
     components = [
         Component(
@@ -154,9 +193,9 @@ def open_mix(
 
 def _check_alike(members: Mapping[str, MixedDataset]) -> None:
     datasets = [dataset for member in members.values() for dataset in member.datasets]
-    if len({dataset.seq_len for dataset in datasets}) != 1:
+    if len({dataset.about.seq_len for dataset in datasets}) != 1:
         lengths = {
-            name if name and len(member.datasets) == 1 else _named(dataset): dataset.seq_len
+            name if name and len(member.datasets) == 1 else _named(dataset): dataset.about.seq_len
             for name, member in members.items()
             for dataset in member.datasets
         }
@@ -168,7 +207,7 @@ def _check_alike(members: Mapping[str, MixedDataset]) -> None:
         raise ConfigError(f"{one} and {two} cannot be mixed: {text}")
 
 
-def _named(dataset: PackedDataset) -> str:
+def _named(dataset: RowSource) -> str:
     grown = f"generation {dataset.about.generation} of " if dataset.about.parts else ""
     return f"{grown}{dataset.folder}"
 

@@ -49,31 +49,68 @@ def shuffle(
     epochs, places = np.divmod(positions.astype(np.uint64), np.uint64(num_rows))
     if len(epochs) and (epochs == epochs[0]).all():
         epochs = epochs[:1]  # so that it is hashed once, not for each position
-    keys = _keys(seed, name, generation)
-    rows = _permute(places, epochs, num_rows, keys)
-    outside = np.flatnonzero(rows >= num_rows)
+    return _shuffled(places, epochs, np.array([num_rows]), _keys(seed, name, generation))
+
+
+def shuffle_lists(
+    places: Offsets,
+    lists: Offsets,
+    sizes: Offsets,
+    *,
+    seed: int,
+    name: str,
+    generation: int | None = None,
+) -> Offsets:
+    """Return the places in lists of these sizes that are at these places of theirs, once each list
+    is shuffled; a list is known by its number.
+
+    >>> places, lists = np.array([0, 1, 2, 0, 1, 2]), np.array([7, 7, 7, 8, 8, 8])
+    >>> shuffle_lists(places, lists, np.full(6, 3), seed=0, name="")
+    array([0, 2, 1, 2, 0, 1])
+    """
+    keys = _keys(seed, f"lists of {name}", generation)
+    return _shuffled(places.astype(np.uint64), lists.astype(np.uint64), sizes, keys)
+
+
+def _shuffled(places: Words, epochs: Words, num_rows: Offsets, keys: Words) -> Offsets:
+    """Return the rows at these places; epochs and numbers of rows are one for all, or one each."""
+    own = num_rows.astype(np.uint64)
+    rows = _permute(places, epochs, own, keys)
+    outside = np.flatnonzero(rows >= own)
     while len(outside):
-        own = epochs if len(epochs) == 1 else epochs[outside]
-        rows[outside] = _permute(rows[outside], own, num_rows, keys)
-        outside = outside[rows[outside] >= num_rows]
+        more = _permute(rows[outside], _at(epochs, outside), _at(own, outside), keys)
+        rows[outside] = more
+        outside = outside[more >= _at(own, outside)]
     return rows.astype(np.int64)
 
 
-def _permute(places: Words, epochs: Words, num_rows: int, keys: Words) -> Words:
+def _at(values: Words, places: Offsets) -> Words:
+    return values if len(values) == 1 else values[places]
+
+
+def _permute(places: Words, epochs: Words, num_rows: Words, keys: Words) -> Words:
     """Permute the places [0, height * width), a few more than num_rows, for each epoch."""
-    width = isqrt(max(0, num_rows - 1)) + 1
-    height = -(-num_rows // width)
-    left, right = np.divmod(places, np.uint64(width))
+    width = _roots(num_rows - np.uint64(1)) + np.uint64(1)
+    height = (num_rows + width - np.uint64(1)) // width
+    left, right = np.divmod(places, width)
     for i in range(0, _ROUNDS, 2):
         left = _add(left, _hash(right, epochs, keys[i]), height)
         right = _add(right, _hash(left, epochs, keys[i + 1]), width)
-    return left * np.uint64(width) + right
+    found: Words = left * width + right
+    return found
 
 
-def _add(values: Words, noise: Words, limit: int) -> Words:
+def _roots(values: Words) -> Words:
+    if len(values) == 1:
+        return np.array([isqrt(int(values[0]))], np.uint64)
+    roots: Words = np.sqrt(values).astype(np.uint64)  # exact below 2^52
+    return roots
+
+
+def _add(values: Words, noise: Words, limit: Words) -> Words:
     """Return (value + n) mod limit, where n is the noise scaled to [0, limit)."""
-    total = values + ((noise >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
-    return np.where(total >= limit, total - np.uint64(limit), total)
+    total = values + ((noise >> np.uint64(32)) * limit >> np.uint64(32))
+    return np.where(total >= limit, total - limit, total)
 
 
 def _hash(values: Words, epochs: Words, key: Any) -> Words:

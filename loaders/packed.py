@@ -4,6 +4,8 @@
     dataset[7]              {"tokens": i32[S + 1], "loss_mask": bool[S + 1], "segment_ids": …,
                              "positions": …, "vision_mask": …, "loss_weights": f32[S + 1] …}
     dataset[[3, 9, 4]]      the same, stacked: [3, S + 1]; dataset[3:9] too
+    dataset.select([3, 9])  a dataset of these two rows
+    dataset.draw(2, seed=0) two of them, a function of the seed
 
 It is also a `RandomAccessDataSource` of grain, which reads many rows at once where it can.
 `shards` finds the bytes, `expand` makes the arrays.
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from dataprep.loaders.expand import ABSENT, Arrays, Request
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.prefetch import stop_if_closed
+from dataprep.loaders.selection import Chosen, Numbers, drawn, selected
 from dataprep.loaders.shards import Shards, open_shards
 from dataprep.loaders.whole import Verify
 from dataprep.pipeline.errors import CorruptError
@@ -47,8 +50,10 @@ class PackedDataset:
         about: PackedManifest,
         verify: Verify = "lazy",
         shards: Shards | None = None,
+        chosen: Chosen | None = None,
     ) -> None:
-        """`shards`: what reads rows, if it is not the files that the manifest lists."""
+        """`shards`: what reads rows, if it is not the files that the manifest lists; `chosen`:
+        which rows it has; None: all."""
         self.folder = folder
         self._verify = verify
         self.about = about
@@ -56,7 +61,9 @@ class PackedDataset:
         self.seq_len = about.seq_len
         self.masks = about.masks
         self.pad = about.pad
-        self.fingerprint = about.fingerprint
+        self.chosen = chosen
+        own = about.fingerprint
+        self.fingerprint = own if chosen is None else chosen.fingerprint(own)
         self._starts = offsets_of([shard.num_records for shard in about.shards])
         self._shards = shards or open_shards(folder, about, self.layout.tail_start, verify)
 
@@ -66,7 +73,7 @@ class PackedDataset:
         return json_of(self.about)
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self._starts[-1]) if self.chosen is None else len(self.chosen)
 
     def __repr__(self) -> str:
         # Grain compares this with the one in a checkpoint: it must say what the data is, and not
@@ -77,7 +84,7 @@ class PackedDataset:
         return f"<PackedDataset {self.folder}: {self._sizes()}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PackedDataset, (self.folder, self.about, self._verify)
+        return PackedDataset, (self.folder, self.about, self._verify, None, self.chosen)
 
     @stopped_at_exit
     def __getitem__(self, key: int | slice | Sequence[int] | NDArray[Any]) -> Batch:
@@ -98,7 +105,7 @@ class PackedDataset:
         """Write row rows[i] of the dataset into row places[i] of `out`; both must be in range."""
         if not len(rows):
             return
-        found = self._shards.fetch(rows)
+        found = self._shards.fetch(self._stored(rows))
         stop_if_closed()
         try:
             fastest_expand()(found, self.layout, request, out, places)
@@ -120,12 +127,26 @@ class PackedDataset:
 
     def will_need(self, rows: Offsets) -> None:
         """Start to read rows that are needed soon."""
-        self._shards.will_need(rows)
+        self._shards.will_need(self._stored(rows))
+
+    def select(self, which: Numbers) -> PackedDataset:
+        """Return a dataset of some of the rows, which reads the same files: see `selection`."""
+        chosen = selected(which, len(self), self.chosen)
+        return PackedDataset(self.folder, self.about, self._verify, self._shards, chosen)
+
+    def draw(self, count: int, *, seed: int, start: int = 0) -> Batch:
+        """Return so many rows in the order of a seed, from its place `start` on."""
+        return self[drawn(count, len(self), seed=seed, start=start)]
 
     def locate(self, row: int) -> tuple[int, int]:
         """Return the number of the shard that holds a row, and its place there."""
-        shard = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return shard, row - int(self._starts[shard])
+        number = int(self._stored(np.array([row]))[0])
+        shard = int(np.searchsorted(self._starts, number, side="right")) - 1
+        return shard, number - int(self._starts[shard])
+
+    def _stored(self, rows: Offsets) -> Offsets:
+        """Return which rows of the shards these are."""
+        return rows if self.chosen is None else self.chosen.of(rows)
 
     def checked(self, keys: Sequence[int] | NDArray[Any]) -> Offsets:
         """Return numbers of rows, negative keys counted from the end; IndexError if outside."""
@@ -155,7 +176,7 @@ class PackedDataset:
             try:
                 out = empty_arrays(request, 1)
                 place = np.zeros(1, np.int64)
-                fastest_expand()(found.part(i, i + 1), self.layout, request, out, place)
+                fastest_expand()(found.part(slice(i, i + 1)), self.layout, request, out, place)
             except CorruptError:
                 shard, record = self.locate(number)
                 return f"record {record} of {self.folder / self.about.shards[shard].path}"

@@ -82,12 +82,17 @@ class Placement:
         self.mesh, self.spec, self.is_placed = mesh, spec, is_placed
         self._process = os.getpid()
         self._check_spec()
-        self.groups = lru_cache(maxsize=8)(self._groups)
+        self.groups = lru_cache(maxsize=256)(self._groups)
 
     @property
     def splits_columns(self) -> bool:
         """Return whether a device may hold some columns of a row without the others."""
         return self._num_parts(1) > 1
+
+    @property
+    def row_parts(self) -> int:
+        """Return into how many parts the rows of a batch are split."""
+        return self._num_parts(0)
 
     def _num_parts(self, axis: int) -> int:
         """Return into how many parts an axis of a batch is split."""

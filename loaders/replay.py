@@ -20,7 +20,7 @@ import msgspec
 
 from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, Stage, epochs_before
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
-from dataprep.loaders.state import parse_state
+from dataprep.loaders.state import BATCH, parse_state
 from dataprep.pipeline.errors import ConfigError, ConflictError, short
 from dataprep.pipeline.typed import convert_as
 
@@ -115,8 +115,15 @@ class Replay:
 
 def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
     """Return what a state says about the batches before it; a ConflictError if it is none."""
+    parsed = parse_state(state)
+    if BATCH in parsed:
+        raise ConflictError(
+            f"the batches of this state follow from the lengths of documents "
+            f"({shown(parsed[BATCH])}): ask a loader of the same settings which documents a step "
+            "had, by loader.rows_of(step)"
+        )
     try:
-        known = convert_as(dict(parse_state(state)), _Known)
+        known = convert_as(dict(parsed), _Known)
         sizes = BatchSizes.of({int(step): size for step, size in known.batch_size.items()})
         read = {name: _by_step(own) for name, own in sorted(known.datasets.items())}
     except (msgspec.ValidationError, ValueError, ConfigError) as error:

@@ -35,10 +35,12 @@ from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
-from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import check_parts_there
-from dataprep.pipeline.storage.riegeli import footer_start, record_starts
+from dataprep.pipeline.storage.riegeli import footer_start, locate, record_starts
 from dataprep.pipeline.types import Offsets
+
+AnyShard = RowShard | DocumentShard
 
 
 class Shards(Protocol):
@@ -54,8 +56,9 @@ class Shards(Protocol):
         """Raise a CorruptError unless every shard is as it was written."""
         ...
 
-    def will_need(self, rows: Offsets) -> None:
-        """Start to read rows that are fetched soon."""
+    def will_need(self, rows: Offsets, part: tuple[Offsets, Offsets] | None = None) -> None:
+        """Start to read rows that are fetched soon; `part`: of each only so many bytes, from one
+        on, as (first, number)."""
         ...
 
 
@@ -65,22 +68,34 @@ def open_shards(
     """Open all shards of a packed dataset; `least` is the size in bytes of the smallest row."""
     check_places(folder, [entry for shard in manifest.shards for entry in (shard, shard.index)])
     sizes = [read_index(folder, shard, least, verify) for shard in manifest.shards]
-    shards: Shards = _open(folder, manifest, sizes, verify)
+    is_mapped = manifest.compression == "none"
+    shards = _open(folder, manifest.shards, sizes, verify, is_mapped=is_mapped)
     if verify == "open":
         shards.prove_all()
     return shards
 
 
+def open_document_shards(folder: Path, manifest: TokenizedManifest, verify: Verify) -> Shards:
+    """Open all shards of a tokenized dataset, whose rows are its records: many documents each."""
+    sizes = [np.array(shard.record_bytes, np.uint32) for shard in manifest.shards]
+    return _open(folder, manifest.shards, sizes, verify)
+
+
 def _open(
-    folder: Path, manifest: PackedManifest, sizes: Sequence[NDArray[np.uint32]], verify: Verify
+    folder: Path,
+    shards: Sequence[AnyShard],
+    sizes: Sequence[NDArray[np.uint32]],
+    verify: Verify,
+    *,
+    is_mapped: bool = True,
 ) -> Shards:
-    if manifest.compression == "none":
+    if is_mapped:
         try:
-            return MappedShards(folder, manifest.shards, sizes, verify)
+            return MappedShards(folder, shards, sizes, verify)
         except OSError as error:
             message = f"cannot map {folder} ({error}); it is read in another way, which is slower"
             warnings.warn(message, stacklevel=2)
-    return ReadShards(folder, manifest.shards, sizes, verify)
+    return ReadShards(folder, shards, sizes, verify)
 
 
 class MappedShards:
@@ -89,7 +104,7 @@ class MappedShards:
     def __init__(
         self,
         folder: Path,
-        shards: Sequence[RowShard],
+        shards: Sequence[AnyShard],
         sizes: Sequence[NDArray[np.uint32]],
         verify: Verify,
     ) -> None:
@@ -129,9 +144,12 @@ class MappedShards:
         for number in range(len(self._shards)):
             self._prove(number)
 
-    def will_need(self, rows: Offsets) -> None:
+    def will_need(self, rows: Offsets, part: tuple[Offsets, Offsets] | None = None) -> None:
         # The block headers inside of a row are not counted: at most its last bytes are left out.
-        self._files.will_need(self._first[rows], self._size[rows].astype(np.int64))
+        first, size = self._first[rows], self._size[rows].astype(np.int64)
+        if part is not None:
+            first, size = locate(first, part[0])[0], part[1]
+        self._files.will_need(first, size)
 
     def _prove(self, number: int) -> None:
         shard, changes = self._shards[number], self._watch.changes[number]
@@ -149,7 +167,7 @@ class ReadShards:
     def __init__(
         self,
         folder: Path,
-        shards: Sequence[RowShard],
+        shards: Sequence[AnyShard],
         sizes: Sequence[NDArray[np.uint32]],
         verify: Verify,
     ) -> None:
@@ -184,7 +202,7 @@ class ReadShards:
         for shard in self._shards:
             prove(self._folder, shard)
 
-    def will_need(self, rows: Offsets) -> None:
+    def will_need(self, rows: Offsets, part: tuple[Offsets, Offsets] | None = None) -> None:
         """Do nothing: the official reader cannot be told."""
 
     def _read(self, number: int, records: list[int]) -> list[bytes]:
@@ -214,11 +232,11 @@ class RemovedShards:
     def prove_all(self) -> None:
         """Do nothing: there is nothing to be read."""
 
-    def will_need(self, rows: Offsets) -> None:
+    def will_need(self, rows: Offsets, part: tuple[Offsets, Offsets] | None = None) -> None:
         """Do nothing: `fetch` says what is wrong."""
 
 
-def open_proven(folder: Path, shard: RowShard | DocumentShard, verify: Verify) -> Any:
+def open_proven(folder: Path, shard: AnyShard, verify: Verify) -> Any:
     """Open a shard with the official reader, proven unless `verify` is off."""
     # Rows that are mapped, as nearly all are, do not need it.
     from dataprep.pipeline.storage.arrayrecord import open_records

@@ -14,17 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.loaders.packed import Batch
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.masks import MASKS
 
 WEIGHTS = MASKS["weight"].array
+
+
+class SidedRows(Protocol):
+    """What these views need to know of a dataset."""
+
+    @property
+    def masks(self) -> tuple[str, ...]: ...
+    @property
+    def pad(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +54,7 @@ class Seq2Seq:
     start_id: int | None = None
     pad: int = 0  # filled in by `for_datasets`
 
-    def for_datasets(self, datasets: Sequence[PackedManifest]) -> Self:
+    def for_datasets(self, datasets: Sequence[SidedRows]) -> Self:
         """Return the view with what these datasets tell; a ConfigError if it suits none."""
         _check(datasets, "encoder", "seq2seq", "objective.kind spans, prefix or seq2seq")
         return replace(self, pad=datasets[0].pad)
@@ -97,7 +105,7 @@ class Preference:
     length: int | None = None
     pad: int = 0  # filled in by `for_datasets`
 
-    def for_datasets(self, datasets: Sequence[PackedManifest]) -> Self:
+    def for_datasets(self, datasets: Sequence[SidedRows]) -> Self:
         """Return the view with what these datasets tell; a ConfigError if it suits none."""
         _check(datasets, "rejected", "preference", "objective.kind preference")
         return replace(self, pad=datasets[0].pad)
@@ -116,7 +124,7 @@ class Preference:
         return batch
 
 
-def _check(datasets: Sequence[PackedManifest], mask: str, view: str, how: str) -> None:
+def _check(datasets: Sequence[SidedRows], mask: str, view: str, how: str) -> None:
     if not any(mask in dataset.masks for dataset in datasets):
         raise ConfigError(
             f"view {view!r} needs documents of two sides (the mask {mask!r}), which these datasets "

@@ -11,6 +11,11 @@ may change at that step. `datasets` has the generations that were read, with the
 the step from which on. `rows` is where the rows end, null if they never do; it decides how many
 rows a padded batch has, so it may differ as long as both ends come after the batches before `step`.
 `epochs` and `exhausted` are there to name what made phases or rows differ; by themselves they may.
+Where batches follow from the lengths of documents, `batch` has what decides them:
+
+    "batch": {"kind": "ByTokens", "max_tokens": 16384, "multiple_of": 128, …, "more_columns": 0}
+
+Of ByTokens and Buckets, a batch takes the place of a row in `batch_size`, `phases` and `rows`.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
 from dataprep.pipeline.errors import ConflictError, short
 
 VERSION = 4
+BATCH = "batch"  # the key of what decides the shape of batches, which states of packed rows lack
 
 
 class State(dict[str, Any]):
@@ -35,7 +41,11 @@ class State(dict[str, Any]):
 
 
 def make_state(
-    step: int, sizes: BatchSizes, mixture: Mixture, datasets: Mapping[str, Any]
+    step: int,
+    sizes: BatchSizes,
+    mixture: Mixture,
+    datasets: Mapping[str, Any],
+    batch: Mapping[str, Any] | None,
 ) -> State:
     """Return the state of a loader that has handed out the batches before `step`."""
     rows = sizes.first_row(step)
@@ -45,6 +55,7 @@ def make_state(
         seed=mixture.seed,
         shuffle=mixture.shuffled,
         batch_size={str(s): size for s, size in sizes.before(step).items()},
+        **({} if batch is None else {BATCH: dict(batch)}),
         datasets=dict(datasets),
         phases=[
             [phase.first_row, list(phase.shares.weights)]
@@ -81,6 +92,7 @@ _FIXES = {
     "datasets": "open the dataset that the state is of, or start anew",
     "seed": "set the seed that the state has",
     "shuffle": "set shuffle as the state has it",
+    BATCH: "set batch_size, and a view of as many columns, as the state has them",
     "epoch_rows": "set max_steps_per_epoch, and the last batch_size, as the state has them",
     "batch_size": "sizes may change from a step on: batch_size={sizes}",
     "phases": "weights may change from a step on: (path, {{0: share before, {step}: share now}})",
@@ -98,7 +110,7 @@ def check_state(state: State, expected: State, places: int) -> None:
     `places` is how many rows the batches before the step have, padding included.
     """
     for key, fix in _FIXES.items():
-        found, wanted = state.get(key), expected[key]
+        found, wanted = state.get(key), expected.get(key)
         if key in ("rows", "epoch_rows"):  # what ends after the batches before has not mattered
             found, wanted = _filled(found, places), _filled(wanted, places)
         if _differ(found, wanted):
@@ -106,7 +118,7 @@ def check_state(state: State, expected: State, places: int) -> None:
             step, sizes = state["step"], _changed_sizes(state, expected)
             raise ConflictError(
                 f"the state at step {step} was made with {key} {shown(state.get(key))}, "
-                f"this loader has {shown(expected[key])}; {fix.format(step=step, sizes=sizes)}"
+                f"this loader has {shown(expected.get(key))}; {fix.format(step=step, sizes=sizes)}"
             )
 
 

@@ -176,6 +176,7 @@ class PackedStream(IterableDataset):  # type: ignore[misc]
     turn, so that any number of workers keeps the order."""
 
     def __init__(self, data: Data | Mix, *, batch_size: int, **options: Any) -> None:
+        batch_size = whole_number("batch_size of a stream of rows", batch_size, least=1)
         self._batches = PackedBatches(data, batch_size=batch_size, **options)
         self._size: int = batch_size // options.get("world_size", 1)
         # Of the iterator that came last: where it was before its batch, and the rows given since.

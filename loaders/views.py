@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from dataprep.loaders.packed import Batch, all_of_a_row, name_all, number_of
 from dataprep.loaders.schedule import shown
 from dataprep.loaders.sides import Preference, Seq2Seq
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.storage.manifest import PackedManifest
+from dataprep.pipeline.storage.entries import TokenizerEntry
 from dataprep.pipeline.storage.masks import MASKS
 
 ViewName = Literal["default", "lwm", "lwm_bos", "maxtext", "xlstm", "hf", "seq2seq", "preference"]
@@ -233,7 +233,27 @@ VIEWS: dict[ViewName, Table] = {
 VIEWS["lwm_bos"] = replace(VIEWS["lwm"], starts_with_bos="input_tokens")
 
 
-def _table_of(view: ViewName, datasets: Sequence[PackedManifest]) -> Table:
+class Described(Protocol):
+    """What a view needs to know of a dataset."""
+
+    @property
+    def masks(self) -> tuple[str, ...]: ...
+    @property
+    def pad(self) -> int: ...
+    @property
+    def tokenizer(self) -> TokenizerEntry: ...
+    @property
+    def one_document_a_row(self) -> bool: ...
+    @property
+    def pads_like_lwm(self) -> bool: ...
+
+
+def more_columns_of(view: ViewName | UserView) -> int:
+    """Return how many columns a view has more than most, which do not have the last token."""
+    return VIEWS[view].more_columns if isinstance(view, str) and view in VIEWS else 0
+
+
+def _table_of(view: ViewName, datasets: Sequence[Described]) -> Table:
     table = VIEWS[view]
     if view not in ("lwm", "lwm_bos") or not all(dataset.pads_like_lwm for dataset in datasets):
         return table
@@ -244,7 +264,7 @@ def _table_of(view: ViewName, datasets: Sequence[PackedManifest]) -> Table:
     )
 
 
-def make_view(view: ViewName | UserView, datasets: Sequence[PackedManifest]) -> View:
+def make_view(view: ViewName | UserView, datasets: Sequence[Described]) -> View:
     """Return a view of these datasets."""
     masks = tuple(dict.fromkeys(mask for dataset in datasets for mask in dataset.masks))
     if isinstance(view, str) and view in SIDED:

@@ -2,7 +2,7 @@
 """How fast batches are read: dataprep beside other loaders, all over the same rows.
 
     python scripts/bench_load.py [--work DIR] [--seconds 2] [--rounds 3] [--seq-len 2048 8192]
-                                 [--batch 64 256] [--only NAME...] [--json FILE]
+                                 [--batch 64 256] [--only NAME...] [--documents] [--json FILE]
 
 Every loader gives the five default arrays (inputs, targets, loss mask, segments, positions) of
 shuffled rows; where it hands out stored rows, they are expanded a batch at a time by dataprep's own
@@ -10,7 +10,8 @@ numpy code, which is the best that it could do. Each loader runs in a process of
 after a memcpy of as many bytes in that process, since other work on a machine slows whoever is
 running; of several rounds the median counts. What is not installed is named and left out. Then
 reads from a cold cache are compared, and the costs of checking hashes and of opening a thousand
-shards are measured.
+shards are measured. Last, documents of a tokenized dataset come in batches by their lengths, beside
+rows that were packed and rows that were padded (`documents_load`); --documents does only that.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from typing import Any
 
 import numpy as np
 from array_record.python import array_record_module
+from documents_load import measure_documents, show_documents
 
 from dataprep.loaders import DataLoader, PackedDataset, open_dataset
 from dataprep.loaders import expand as with_numpy
@@ -629,8 +631,11 @@ def main() -> None:
     parser.add_argument("--seq-len", type=int, nargs="+", default=[2048, 8192])
     parser.add_argument("--batch", type=int, nargs="+", default=[64, 256])
     parser.add_argument("--only", nargs="+", default=list(LOADERS), choices=list(LOADERS))
+    parser.add_argument("--documents", action="store_true", help="only batches by lengths")
     parser.add_argument("--json", type=Path, help="write all figures here")
     options = parser.parse_args()
+    if options.documents:
+        options.seq_len = []
     warnings.simplefilter("ignore")
     results: dict[str, Any] = {}
     work = options.work or Path(tempfile.mkdtemp(prefix="bench-load-"))
@@ -645,9 +650,11 @@ def main() -> None:
                 setting = Setting(folder, seq_len, batch)
                 results[f"{seq_len} x {batch}"] = measure_all(setting, options)
                 show(setting, results[f"{seq_len} x {batch}"])
-        opened = work / "open"
-        shutil.rmtree(opened, ignore_errors=True)
-        results["open"] = measure_open(opened)
+        if not options.documents:
+            opened = work / "open"
+            shutil.rmtree(opened, ignore_errors=True)
+            results["open"] = measure_open(opened)
+        results["documents"] = measure_documents(work / "documents", options.seconds)
     finally:
         if options.work is None:
             shutil.rmtree(work, ignore_errors=True)
@@ -658,7 +665,9 @@ def main() -> None:
         for verify, figures in results[f"verify {seq_len}"].items():
             text = ", ".join(f"{value:.3g} {name}" for name, value in figures.items())
             print(f"  {verify:6}{text}")
-    print(f"\nopening 1,000 shards: {results['open']}")
+    if "open" in results:
+        print(f"\nopening 1,000 shards: {results['open']}")
+    show_documents(results["documents"])
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -30,6 +30,8 @@ from support.trees import tree
 
 # What scripts and trainers rely on; a change here is a change for them.
 PUBLIC = [
+    "Buckets",
+    "ByTokens",
     "ConfigError",
     "ConflictError",
     "CorruptError",
@@ -37,12 +39,14 @@ PUBLIC = [
     "DataprepError",
     "InputError",
     "LockedError",
+    "Longest",
     "PackedDataset",
     "Processor",
     "ResourceError",
     "TokenizedDataset",
     "__version__",
     "detokenize",
+    "documents_by",
     "encode",
     "export",
     "open_dataset",

@@ -96,6 +96,17 @@ def groups_of(folder: Path, manifest: Manifest, by: str, between: Between) -> li
     ]
 
 
+def documents_of_groups(folder: Path, manifest: TokenizedManifest, by: str) -> dict[str, Offsets]:
+    """Return the numbers of the documents of each group, ascending, in the order of the groups'
+    first documents."""
+    origins, total = origins_of(folder, manifest), _num_documents(manifest)
+    names, group_of = _grouping(folder, manifest, origins, by, lambda num_bytes: None)
+    group = group_of(np.arange(total))
+    order = np.argsort(group, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(group, minlength=len(names)))[:-1])
+    return dict(zip(names, parts, strict=True))
+
+
 def is_path(by: str) -> bool:
     """Return whether groups are inputs or files, not the values of a key.
 

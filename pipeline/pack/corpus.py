@@ -136,14 +136,12 @@ class Corpus:
 
     @property
     def masks(self) -> tuple[str, ...]:
-        """Return the masks of rows: `loss`, then those that the fields of any dataset name or that
-        mark any token, since specs in records may use any mask, and mostly use none."""
+        """Return the masks of rows: those that any dataset needs, or that any has."""
         found = {
             name
             for manifest in self.manifests
-            for name in manifest.masks
+            for name in (manifest.masks if self._all_masks else manifest.row_masks)
             if MASKS[name].is_packed
-            and (name == "loss" or self._all_masks or _is_wanted(name, manifest))
         }
         return tuple(name for name in MASKS if name in found)
 
@@ -305,12 +303,6 @@ def _are_heads(head: NDArray[np.int64], entry: DocumentShard, manifest: Tokenize
         entry.num_documents,
         entry.num_tokens,
     )
-
-
-def _is_wanted(mask: str, manifest: TokenizedManifest) -> bool:
-    """Return whether packing needs a mask: its modality is named, or it marks any token."""
-    tags = manifest.tags_of(mask) if MASKS[mask].is_block else None
-    return bool((tags and tags.named) or manifest.counts[MASKS[mask].count])
 
 
 def _read_tokenized(folder: Path) -> TokenizedManifest:

@@ -35,6 +35,7 @@ from dataprep.pipeline.storage.entries import (
     TokenId,
     TokenizerEntry,
 )
+from dataprep.pipeline.storage.masks import MASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,22 @@ class TokenizedManifest:
         """Return what the keys of documents are made of; None if they have none."""
         keys = self.config.get("keys")
         return None if keys is None else str(keys)
+
+    @property
+    def row_masks(self) -> tuple[str, ...]:
+        """Return the masks that rows of the documents need: `loss`, then those that fields name or
+        that mark any token, since specs in records may use any mask, and mostly use none."""
+        return tuple(
+            name
+            for name, kind in MASKS.items()
+            if name in self.masks
+            and kind.is_packed
+            and (name == "loss" or self.counts[kind.count] or self._is_named(name))
+        )
+
+    def _is_named(self, mask: str) -> bool:
+        tags = self.tags_of(mask) if MASKS[mask].is_block else None
+        return tags is not None and tags.named
 
     def tags_of(self, modality: str) -> BlockTags | None:
         return _tags(self, modality)

@@ -81,7 +81,7 @@ def record_starts(sizes: NDArray[Any]) -> tuple[Offsets, int]:
     return physical(places), stop + BLOCK_HEADER_BYTES * -(-stop // PAYLOAD_BYTES)
 
 
-def locate(starts: Offsets, offset: int) -> tuple[Offsets, Offsets]:
+def locate(starts: Offsets, offset: int | Offsets) -> tuple[Offsets, Offsets]:
     """Return where byte `offset` of each record is, and how many bytes before the next header.
 
     `starts` is where the records start, all in physical places.

@@ -22,8 +22,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.api import Processor, encode, export, pack, processor, run, tokenize
-    from dataprep.loaders import DataLoader, PackedDataset, TokenizedDataset, open_dataset
+    from dataprep.api import (
+        Processor,
+        documents_by,
+        encode,
+        export,
+        pack,
+        processor,
+        run,
+        tokenize,
+    )
+    from dataprep.loaders import (
+        Buckets,
+        ByTokens,
+        DataLoader,
+        Longest,
+        PackedDataset,
+        TokenizedDataset,
+        open_dataset,
+    )
     from dataprep.pipeline.errors import (
         ConfigError,
         ConflictError,
@@ -38,6 +55,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Buckets",
+    "ByTokens",
     "ConfigError",
     "ConflictError",
     "CorruptError",
@@ -45,12 +64,14 @@ __all__ = [
     "DataprepError",
     "InputError",
     "LockedError",
+    "Longest",
     "PackedDataset",
     "Processor",
     "ResourceError",
     "TokenizedDataset",
     "__version__",
     "detokenize",
+    "documents_by",
     "encode",
     "export",
     "open_dataset",
@@ -63,11 +84,14 @@ __all__ = [
 
 _HOMES = {
     "dataprep.api": (
-        *("Processor", "encode", "export", "pack", "processor", "run"),
+        *("Processor", "documents_by", "encode", "export", "pack", "processor", "run"),
         "tokenize",
     ),
     "dataprep.texts": ("detokenize", "tokenize_text"),
-    "dataprep.loaders": ("DataLoader", "PackedDataset", "TokenizedDataset", "open_dataset"),
+    "dataprep.loaders": (
+        *("Buckets", "ByTokens", "DataLoader", "Longest"),
+        *("PackedDataset", "TokenizedDataset", "open_dataset"),
+    ),
 }
 _ROOMS = ("api", "cli", "configs", "loaders", "pipeline", "texts")
 _OF_ERRORS = "dataprep.pipeline.errors"

@@ -19,6 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dataprep.configs.base import Model
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.export import ExportConfig
@@ -34,16 +37,29 @@ from dataprep.pipeline.errors import ConfigError, short
 from dataprep.pipeline.export.recipe import export as make_export
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.recipes import Outcome, Report
+from dataprep.pipeline.look.groups import documents_of_groups
 from dataprep.pipeline.pack.recipe import pack as make_packed
 from dataprep.pipeline.run.chain import StepChain, Todo
 from dataprep.pipeline.run.summary import RunOutcome, run_all
 from dataprep.pipeline.sources import Spools
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.memory import handed_over
+from dataprep.pipeline.storage.manifest import TokenizedManifest
+from dataprep.pipeline.storage.parts import check_parts_there, read_generation
+from dataprep.pipeline.storage.places import dataset_folder
 from dataprep.pipeline.tokenize.processor import Processor
 from dataprep.pipeline.tokenize.recipe import tokenize as make_tokenized
 
-__all__ = ["Processor", "encode", "export", "pack", "processor", "run", "tokenize"]
+__all__ = [
+    "Processor",
+    "documents_by",
+    "encode",
+    "export",
+    "pack",
+    "processor",
+    "run",
+    "tokenize",
+]
 
 C = TypeVar("C", bound=Model)
 PathLike = str | os.PathLike[str]
@@ -169,6 +185,21 @@ def processor(
     with _told_in_python(TokenizeConfig):
         model, _ = _config(TokenizeConfig, config, None, settings)
         return Processor(model, default_cache(), index=index, examples=examples)
+
+
+def documents_by(dataset: PathLike, by: str) -> dict[str, NDArray[np.int64]]:
+    """Return the numbers of the documents of a tokenized dataset by the value of a key in their
+    records, such as "language", for which the raw files are read again; or by "source" or "file".
+    """
+    folder = dataset_folder(dataset)
+    manifest = read_generation(folder)
+    check_parts_there(folder, manifest)
+    if not isinstance(manifest, TokenizedManifest):
+        raise ConfigError(
+            f"{folder} is {manifest.kind}; documents are those of a tokenized dataset, and a "
+            "packed row may hold several"
+        )
+    return documents_of_groups(folder, manifest, by)
 
 
 @contextmanager

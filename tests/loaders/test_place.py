@@ -10,9 +10,6 @@ import contextlib
 import gc
 import itertools
 import json
-import os
-import socket
-import subprocess
 import sys
 import threading
 import traceback
@@ -27,6 +24,7 @@ ROLES = ("meshes", "hosts", "held", "mistakes", "sides")
 if __name__ != "__main__":
     import pytest
 
+    from support.devices import finish, free_port, start
     from support.packed import write_packed
 
     @pytest.fixture(scope="module")
@@ -41,7 +39,7 @@ if __name__ != "__main__":
     @pytest.fixture(scope="module")
     def outcomes(folder: Path) -> dict[str, str]:
         """What went wrong in each role; all run in one process, since jax is slow to start."""
-        found: dict[str, str] = json.loads(finish(start(folder, 12, list(ROLES))))
+        found: dict[str, str] = json.loads(finish(start(__file__, 12, [str(folder), *ROLES])))
         return found
 
     def test_every_mesh_and_spec_gives_the_batch_of_one_host(outcomes: dict[str, str]) -> None:
@@ -60,38 +58,18 @@ if __name__ != "__main__":
         assert outcomes["sides"] == ""
 
     def test_two_real_processes_have_the_batches_of_one(folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
+        port = free_port()
         # One with 1 device and one with 3, which no equal parts of a batch would suit.
-        both = [start(folder, count, ["process", str(i), port]) for i, count in ((0, 1), (1, 3))]
+        both = [
+            start(__file__, count, [str(folder), "process", str(i), port])
+            for i, count in ((0, 1), (1, 3))
+        ]
         first, second = (json.loads(finish(process)) for process in both)
         # Rows are split: disjoint and exhaustive. Only columns are: both have all rows.
         rows = [[{tuple(row) for row in one[way]} for one in (first, second)] for way in (0, 1)]
         assert not rows[0][0] & rows[0][1]
         assert len(rows[0][0] | rows[0][1]) == 4 * 8
         assert rows[1][0] == rows[1][1] == rows[0][0] | rows[0][1]
-
-
-def start(folder: Path, devices: int, arguments: list[str]) -> subprocess.Popen[str]:
-    flags = f"--xla_force_host_platform_device_count={devices}"
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", __file__, str(folder), *arguments],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    """The last line that it prints."""
-    try:
-        stdout, stderr = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 0, stderr[-4000:]
-    return stdout.splitlines()[-1]
 
 
 # --- what runs under jax ---

@@ -127,7 +127,7 @@ class RecordShards:
     def prove_all(self) -> None:
         """Do nothing: records have no hashes."""
 
-    def will_need(self, rows: Offsets) -> None:
+    def will_need(self, rows: Offsets, part: tuple[Offsets, Offsets] | None = None) -> None:
         """Do nothing: sources cannot be told."""
 
 
