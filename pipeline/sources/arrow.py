@@ -84,6 +84,7 @@ def _open(path: str) -> Iterator[tuple[Any, Any]]:
             file = pa.memory_map(path) if raw is None else pa.PythonFile(raw, "r")
             stack.callback(file.close)
             reader = _reader(file, None)
+            assert reader.schema.names is not None  # read here: one may not be UTF-8
         yield reader, file
 
 

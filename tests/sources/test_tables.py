@@ -203,6 +203,17 @@ def test_offsets_that_point_nowhere_are_an_input_error_and_no_crash(tmp_path: Pa
         list(read_piece(source_of(path), Piece(source=0, start=0, stop=1), TEXT))
 
 
+@pytest.mark.parametrize("name", FORMATS[1:])
+def test_a_name_of_a_column_of_arrow_that_is_not_utf8_is_an_input_error(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    write(pa.table({"text": ["a", "b"], "other": ["c", "d"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"other", b"\xffther"))
+    with pytest.raises(InputError, match=rf"cannot read .*{name} as Arrow: "):
+        split_source(source_of(path), 0, 1, TEXT, False)
+
+
 class Keys(pe.KmsClient):
     def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
         return b64encode(key_bytes)
