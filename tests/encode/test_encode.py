@@ -633,7 +633,8 @@ def test_list_shows_encoders_settings_and_plugins(tmp_path: Path, run_cli: RunCl
     plugin = install_plugin(tmp_path / "plugin", "brightness = plug_encoder:SPEC")
     env = {"PYTHONPATH": os.pathsep.join([str(plugin), os.environ.get("PYTHONPATH", "")])}
     found = json.loads(run_cli("encode", "--list", "--json", env=env).stdout)
-    assert [item["name"] for item in found] == ["patches", "vqgan", "mulaw", "brightness"]
+    names = ["patches", "vqgan", "mulaw", "mel", "stft", "brightness"]
+    assert [item["name"] for item in found] == names
     assert found[0]["settings"]["cells"]["default"] == 16
     text = run_cli("encode", "--list").stdout
     assert "--set settings.cells=16" in text
