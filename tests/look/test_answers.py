@@ -199,6 +199,15 @@ def test_a_mixture_is_told_by_its_settings_or_its_state(
         (["--step", "3", "--batch-size", "2x"], 2, "--batch-size 2x: must be a number"),
         (["--step", "3", "--batch-size", "2", "--mix", "web"], 2, "must be NAME=SHARE@FOLDER"),
         (["--step", "3", "--batch-size", "2", "--mix", "a=1@nowhere"], 2, "--mix does not have"),
+        (["--step", "3", "--batch-size", "0"], 2, "--batch-size 0: needs a positive"),
+        (["--step", "3", "--batch-size", "0:0"], 2, "or step:rows from step 0 on, such as 0:64,10"),
+        (["--step", "3", "--batch-size", "2", "--epochs", "0"], 2, "--epochs must be at least 1"),
+        (
+            ["--step", "3", "--batch-size", "2", "--exhausted", "drop"],
+            2,
+            "--exhausted drop has no effect without --epochs: data is read for ever; set --epochs, "
+            "or leave --exhausted out",
+        ),
         (["--state", "none.json"], 2, "cannot read none.json"),
         (["--state", "bad.json"], 4, "not the state of a loader"),
         (["--state", "first.json"], 4, "this state knows no batch"),
