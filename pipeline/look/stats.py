@@ -157,9 +157,10 @@ class Uses:
         self._uses = np.zeros(0, np.int64)  # as long as ids were found, not as ids may be
 
     def count(self, tokens: NDArray[Any]) -> None:
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() < self._size:
+            odd = tokens.min() if tokens.min() < 0 else tokens.max()
+            raise CorruptError(f"id {odd} is not one of 0..{self._size - 1}")
         found = np.bincount(tokens.ravel())
-        if len(found) > self._size:
-            raise CorruptError(f"token id {len(found) - 1} is above the largest, {self._size - 1}")
         if len(found) > len(self._uses):
             self._uses = np.pad(self._uses, (0, len(found) - len(self._uses)))
         self._uses[: len(found)] += found
