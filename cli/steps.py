@@ -115,7 +115,9 @@ def in_flags(message: str) -> str:
     """
     if not _SETTING.match(message):
         return message
-    typed = _SETTING.sub(lambda m: f"--{m[1].replace('_', '-')}{m[2] and f' {m[2]}' or ''}", message)
+    typed = _SETTING.sub(
+        lambda m: f"--{m[1].replace('_', '-')}{f' {m[2]}' if m[2] else ''}", message
+    )
     return re.sub(r"\{([\w:, ]+)\}", lambda m: m[1].replace(" ", ""), typed)
 
 

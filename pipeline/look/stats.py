@@ -44,11 +44,7 @@ def stats(
 ) -> dict[str, Any]:
     """Return the numbers of a dataset, or of the generation of this manifest; `between` is called
     now and then with the bytes that were read since."""
-    if isinstance(manifest, ExportedManifest):
-        raise ConfigError(
-            f"{folder} is an export to {manifest.format}; stats are of the dataset that it was "
-            f"made from, {manifest.sources[0].path}"
-        )
+    refuse_export(folder, manifest)
     counts = manifest.counts
     result: dict[str, Any] = {
         "kind": manifest.kind,
@@ -65,7 +61,16 @@ def stats(
     }
     if isinstance(manifest, PackedManifest):
         return {**result, **_of_rows(folder, manifest, between)}
+    assert isinstance(manifest, TokenizedManifest)
     return {**result, **_of_documents(folder, manifest, between)}
+
+
+def refuse_export(folder: Path, manifest: Manifest) -> None:
+    if isinstance(manifest, ExportedManifest):
+        raise ConfigError(
+            f"{folder} is an export to {manifest.format}; stats are of the dataset that it was "
+            f"made from, {manifest.sources[0].path}"
+        )
 
 
 def _of_codes(folder: Path, manifest: EncodedManifest, between: Between) -> dict[str, Any]:

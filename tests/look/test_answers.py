@@ -205,8 +205,7 @@ def test_a_mixture_is_told_by_its_settings_or_its_state(
         (
             ["--step", "3", "--batch-size", "2", "--exhausted", "drop"],
             2,
-            "--exhausted drop has no effect without --epochs: data is read for ever; set --epochs, "
-            "or leave --exhausted out",
+            "--exhausted drop has no effect without --epochs: data is read for ever; set --epochs,",
         ),
         (["--state", "none.json"], 2, "cannot read none.json"),
         (["--state", "bad.json"], 4, "not the state of a loader"),

@@ -503,8 +503,14 @@ def test_a_comparison_names_all_that_differs(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda m: {"max_id": 1, "pad": 1}, r"row 0 of .*shards/.*: token id \d+ is above the larg"),
-        (lambda m: {"seq_len": m.seq_len + 1}, r"a row of .*shards/.* from 0 on: a row of \d+ bytes"),
+        (
+            lambda m: {"max_id": 1, "pad": 1},
+            r"row 0 of .*shards/.*: token id \d+ is above the larg",
+        ),
+        (
+            lambda m: {"seq_len": m.seq_len + 1},
+            r"a row of .*shards/.* from 0 on: a row of \d+ bytes",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_is_named(
