@@ -199,7 +199,8 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
     )
     if counts["documents_truncated"] or counts["documents_dropped"]:
         typer.echo(f"truncated and dropped documents are listed in {outcome.out / LOST}")
-    show_next("dataprep", "inspect", outcome.out, "--row", "0")
+    if counts["rows"]:
+        show_next("dataprep", "inspect", outcome.out, "--row", "0")
 
 
 def _not_selected(counts: Mapping[str, int]) -> str:

@@ -14,7 +14,7 @@ from dataprep.cli.streams import visible
 from dataprep.cli.tables import table
 from dataprep.pipeline.errors import ConfigError, counted, short
 from dataprep.pipeline.look.groups import GroupCounts, bytes_to_read, groups_of, is_path
-from dataprep.pipeline.look.stats import stats
+from dataprep.pipeline.look.stats import refuse_export, stats
 from dataprep.pipeline.storage.manifest import EncodedManifest
 from dataprep.pipeline.storage.parts import Growing, check_parts_there, read_generation
 from dataprep.pipeline.storage.places import dataset_folder
@@ -57,11 +57,10 @@ def stats_command(
         else:
             show_tokens(dataset, found)
         return
+    refuse_export(folder, manifest)
     if not isinstance(manifest, Growing):
-        what = "codes" if isinstance(manifest, EncodedManifest) else "an export"
         raise ConfigError(
-            f"--by {by}: {dataset} holds {what}, not documents; stats without --by lists its "
-            "sources"
+            f"--by {by}: {dataset} holds codes, not documents; stats without --by lists its sources"
         )
     with Reading("stats", bytes_to_read(manifest, by), quiet=quiet) as read:
         groups = groups_of(folder, manifest, by, read)

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from dataprep.pipeline.guards.opening import read_bounded
 from dataprep.pipeline.storage.parts import LATEST
 
 V = TypeVar("V")
+_SETTING = re.compile(r"\b(batch_size|epochs|exhausted)\b(?:='(\w+)')?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,19 +74,7 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
             "(and --seed, --no-shuffle, --epochs, --mix as the trainer has them), or --state FILE, "
             "the state that it saved"
         )
-    data: Any = _mixture(settings.mix, folder) if settings.mix else folder
-    loader = DataLoader(
-        data,
-        batch_size=schedule("--batch-size", settings.batch_size, int),
-        seed=settings.seed or 0,
-        shuffle=settings.shuffle is not False,
-        epochs=settings.epochs,
-        exhausted=settings.exhausted or "stop",
-        generation=generation_of(settings.generation),
-        # So that the last batch is there, if there is one; a trainer that drops it has no such.
-        remainder="drop" if settings.epochs is None else "pad",
-        prefetch=0,
-    )
+    loader = _loader(folder, settings)
     if not loader.has(step):
         steps = "have no such step" if settings.epochs is None else f"give {len(loader)} steps"
         raise ConfigError(f"--step {step}: these settings {steps}; the first is 0")
@@ -99,6 +89,40 @@ def find_step(folder: str, step: int | None, settings: LoaderSettings) -> Step:
         },
         epochs=loader.epochs_at(step),
     )
+
+
+def _loader(folder: str, settings: LoaderSettings) -> DataLoader:
+    """Open the loader that the flags describe."""
+    data: Any = _mixture(settings.mix, folder) if settings.mix else folder
+    try:
+        return DataLoader(
+            data,
+            batch_size=schedule("--batch-size", str(settings.batch_size), int),
+            seed=settings.seed or 0,
+            shuffle=settings.shuffle is not False,
+            epochs=settings.epochs,
+            exhausted=settings.exhausted or "stop",
+            generation=generation_of(settings.generation),
+            # So that the last batch is there, if there is one; a trainer that drops it has no such.
+            remainder="drop" if settings.epochs is None else "pad",
+            prefetch=0,
+        )
+    except ConfigError as error:
+        raise ConfigError(in_flags(str(error))) from None
+
+
+def in_flags(message: str) -> str:
+    """Return what the loader says of a setting as it was typed.
+
+    >>> in_flags("exhausted='drop' has no effect without epochs"), in_flags("batch_size {0: 0}: no")
+    ('--exhausted drop has no effect without --epochs', '--batch-size 0:0: no')
+    """
+    if not _SETTING.match(message):
+        return message
+    typed = _SETTING.sub(
+        lambda m: f"--{m[1].replace('_', '-')}{f' {m[2]}' if m[2] else ''}", message
+    )
+    return re.sub(r"\{([\w:, ]+)\}", lambda m: m[1].replace(" ", ""), typed)
 
 
 def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:

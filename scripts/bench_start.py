@@ -38,7 +38,10 @@ def main() -> None:
     parser.add_argument("--tokenizer", default="qwen3")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    arguments.data = arguments.data.resolve()  # commands run elsewhere
     checkouts = [arguments.against.resolve(), HERE] if arguments.against else [HERE]
+    for checkout in checkouts:
+        check_own(checkout, parser)
     print(f"{'':44}" + "".join(f"{name:>20}" for name in ("against", "here")[-len(checkouts) :]))
     with tempfile.TemporaryDirectory() as name:
         for what, rounds, measure in measures(arguments, Path(name)):
@@ -47,6 +50,18 @@ def main() -> None:
                 for checkout in checkouts:
                     times[checkout].append(measure(checkout))
             print(f"{what:44}" + "".join(f"{shown(t):>20}" for t in times.values()), flush=True)
+
+
+def check_own(checkout: Path, parser: argparse.ArgumentParser) -> None:
+    """Refuse a checkout whose package Python does not find: it would take the installed one."""
+    words = ("-c", "import dataprep, os; print(os.path.realpath(dataprep.__file__ or ''))")
+    done = subprocess.run([sys.executable, *words], env=environment(checkout), capture_output=True)
+    found = os.fsdecode(done.stdout).strip()
+    if Path(found).parent != checkout / "src" / "dataprep":
+        parser.error(
+            f"{checkout} has no package in src/dataprep, so that {found or 'none'} would be "
+            "measured instead; name a later one"
+        )
 
 
 def shown(times: list[Taken]) -> str:
@@ -64,7 +79,7 @@ def measures(arguments: argparse.Namespace, folder: Path) -> list[tuple[str, int
     (new / "tokenizer.json").write_bytes((known / "tokenizer.json").read_bytes() + b" ")
 
     def run(checkout: Path, path: Path, tokenizer: str, is_warm: bool = False) -> Taken:
-        cache = folder / f"cache-{checkout.name}"
+        cache = folder / ("cache-here" if checkout == HERE else "cache-against")
         if not is_warm:
             shutil.rmtree(cache, ignore_errors=True)
         return seconds(checkout, path, tokenizer, folder / "out", cache)
@@ -99,15 +114,19 @@ def seconds(checkout: Path, path: Path, tokenizer: str, out: Path, cache: Path) 
 
 def python(checkout: Path, words: tuple[str, ...], cache: Path, *, expected: int = 0) -> Taken:
     """Run Python with the package of a checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "DATAPREP_CACHE": str(cache)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
+    own = {**environment(checkout), "DATAPREP_CACHE": str(cache)}
     began, spent = time.perf_counter(), _cpu_of_children()
-    done = subprocess.run(
-        [sys.executable, *words], env=environment, cwd=cache.parent, capture_output=True
-    )
+    done = subprocess.run([sys.executable, *words], env=own, cwd=cache.parent, capture_output=True)
     taken = time.perf_counter() - began, _cpu_of_children() - spent
     assert done.returncode == expected, done.stderr.decode()
     return taken
+
+
+def environment(checkout: Path) -> dict[str, str]:
+    """Return the variables by which Python finds the package of a checkout."""
+    own = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    own.pop("PYTHONDONTWRITEBYTECODE", None)  # as users have it
+    return own
 
 
 def _cpu_of_children() -> float:

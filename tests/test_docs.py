@@ -287,10 +287,13 @@ def test_the_page_of_the_api_names_all_of_it() -> None:
 
 
 def test_the_page_of_the_api_names_all_kinds_of_reports() -> None:
-    sources = [path.read_text() for path in (ROOT / "pipeline").rglob("*.py")]
+    places = (*(ROOT / "pipeline").rglob("*.py"), ROOT / "src/dataprep/api.py")
+    sources = [path.read_text() for path in places]
     sent = {kind for text in sources for kind in re.findall(r'\breport\("(\w+)"', text)}
-    (told,) = re.findall(r"def report\(.*#(.*)", (ROOT / "docs/python.md").read_text())
+    page = (ROOT / "docs/python.md").read_text()
+    (told,) = re.findall(r"def report\(.*#(.*)", page)
     assert set(re.findall(r'"(\w+)"', told)) == sent
+    assert {kind for kind in sent if f'| `"{kind}"` |' not in page} == set()
 
 
 def test_the_page_of_tokenizers_says_for_which_engines_proofs_are_shipped() -> None:

@@ -33,3 +33,12 @@ def test_a_program_runs_and_shows_what_it_says(name: str, tmp_path: Path) -> Non
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == SAYS[name]
+
+
+def test_a_checkout_without_the_package_is_not_measured_by_the_installed_one(
+    tmp_path: Path,
+) -> None:
+    words = ["scripts/bench_start.py", tmp_path, "--against", tmp_path]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"{tmp_path} has no package in src/dataprep, so that " in done.stderr

@@ -80,9 +80,9 @@ def _made_in(modality: str, segment: Segment, behind: Behind) -> Path:
     origin = segment.origin
     found = behind(origin.path, origin.fingerprint).get(modality, [])
     if not found:
-        raise ConfigError(
-            f"the {modality} codes of {which} are from {origin}, not from dataprep encode; {FIX}"
-        )
+        is_gone = "://" not in origin.path and not Path(origin.path).exists()
+        why = "which is gone; put it back, or" if is_gone else "not from dataprep encode;"
+        raise ConfigError(f"the {modality} codes of {which} are from {origin}, {why} {FIX}")
     if not all(encoded.is_same for encoded in found):
         raise ConfigError(f"{found[0].folder} was made again since {which} was tokenized; {FIX}")
     if any(other.manifest.encoder != found[0].manifest.encoder for other in found):

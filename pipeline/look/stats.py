@@ -44,11 +44,7 @@ def stats(
 ) -> dict[str, Any]:
     """Return the numbers of a dataset, or of the generation of this manifest; `between` is called
     now and then with the bytes that were read since."""
-    if isinstance(manifest, ExportedManifest):
-        raise ConfigError(
-            f"{folder} is an export to {manifest.format}; stats are of the dataset that it was "
-            f"made from, {manifest.sources[0].path}"
-        )
+    refuse_export(folder, manifest)
     counts = manifest.counts
     result: dict[str, Any] = {
         "kind": manifest.kind,
@@ -65,7 +61,16 @@ def stats(
     }
     if isinstance(manifest, PackedManifest):
         return {**result, **_of_rows(folder, manifest, between)}
+    assert isinstance(manifest, TokenizedManifest)
     return {**result, **_of_documents(folder, manifest, between)}
+
+
+def refuse_export(folder: Path, manifest: Manifest) -> None:
+    if isinstance(manifest, ExportedManifest):
+        raise ConfigError(
+            f"{folder} is an export to {manifest.format}; stats are of the dataset that it was "
+            f"made from, {manifest.sources[0].path}"
+        )
 
 
 def _of_codes(folder: Path, manifest: EncodedManifest, between: Between) -> dict[str, Any]:
@@ -157,9 +162,10 @@ class Uses:
         self._uses = np.zeros(0, np.int64)  # as long as ids were found, not as ids may be
 
     def count(self, tokens: NDArray[Any]) -> None:
+        if tokens.size and not 0 <= tokens.min() <= tokens.max() < self._size:
+            odd = tokens.min() if tokens.min() < 0 else tokens.max()
+            raise CorruptError(f"id {odd} is not one of 0..{self._size - 1}")
         found = np.bincount(tokens.ravel())
-        if len(found) > self._size:
-            raise CorruptError(f"token id {len(found) - 1} is above the largest, {self._size - 1}")
         if len(found) > len(self._uses):
             self._uses = np.pad(self._uses, (0, len(found) - len(self._uses)))
         self._uses[: len(found)] += found

@@ -50,3 +50,11 @@ def test_a_setting_of_pack_serves_the_command(run_cli: RunCli, words: list[str])
 def test_quiet_wins_over_verbose(run_cli: RunCli, words: list[str]) -> None:
     done = run_cli(*words, "-q", "-v")
     assert done.stdout + done.stderr == ""
+
+
+def test_of_a_dataset_without_rows_none_is_proposed(
+    run_cli: RunCli, words: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_text("")
+    run_cli(*words, "--allow-empty")
+    assert "next: " not in run_cli("pack", "tok", "--seq-len", "8", "--out", "rows").stdout

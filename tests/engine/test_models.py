@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -96,3 +97,20 @@ def test_a_model_knows_the_characters_of_each_token_of_its_reference(
         places = model.locate(text)
         assert len(places) == len(ids)
         assert all(0 <= start < stop <= len(text) for start, stop in places)
+
+
+def test_an_added_token_is_known_by_the_id_that_it_gets_not_by_the_one_in_the_file(
+    tmp_path: Path,
+) -> None:
+    """A file may say any id, such as one for which no array has room."""
+    path = write_toy_tokenizer(tmp_path / "toy") / "tokenizer.json"
+    described = json.loads(path.read_text())
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    new = {"id": 1 << 31, "content": "<new>", "special": True, **flags}
+    described["added_tokens"].append(new)
+    path.write_text(json.dumps(described))
+    files = resolve_tokenizer(str(path), tmp_path / "cache")
+    ids, offsets = load_reference(files).encode(["a<new>b"])
+    assert load_model(files).token_bytes()[ids[1]] == b"<new>"
+    places = PlaceFinder(files).find(["a<new>b"], ids, offsets)
+    assert places.starts.tolist() == [0, 1, 6]

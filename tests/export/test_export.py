@@ -196,8 +196,12 @@ def test_a_generation_is_exported(tmp_path: Path) -> None:
         export_here(tmp_path / "out", tmp_path / "grown", "megatron", generation=2)
 
 
-def test_an_export_is_no_dataset_to_train_on(home: Home, tmp_path: Path) -> None:
+def test_an_export_is_no_dataset_to_train_on(home: Home, tmp_path: Path, run_cli: RunCli) -> None:
     export_here(tmp_path / "out", home.plain, "olmo")
+    for words in ((), ("--by", "file")):
+        done = run_cli("stats", tmp_path / "out", *words, check=False)
+        said = f"olmo; stats are of the dataset that it was made from, {home.plain}\n"
+        assert done.stderr.endswith(f"out is an export to {said}")
     with pytest.raises(ConfigError, match="is an export to olmo; open the dataset"):
         dataprep.open_dataset(tmp_path / "out")
     with pytest.raises(DataprepError, match="only tokenized and packed"):

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from conftest import RunCli
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.hashes import fingerprint, hash_file
 from dataprep.pipeline.look.origins import origin_of, pieces_of_row
-from dataprep.pipeline.look.stats import stats
+from dataprep.pipeline.look.records import read_rows
+from dataprep.pipeline.look.stats import Uses, stats
 from dataprep.pipeline.look.verify import compare, verify
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 from support.datasets import KINDS, copies, make_all
@@ -496,3 +498,33 @@ def test_a_comparison_names_all_that_differs(
         f"new is not in {left}",
     ):
         assert text in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda m: {"max_id": 1, "pad": 1},
+            r"row 0 of .*shards/.*: token id \d+ is above the larg",
+        ),
+        (
+            lambda m: {"seq_len": m.seq_len + 1},
+            r"a row of .*shards/.* from 0 on: a row of \d+ bytes",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(
+    whole: dict[str, Path], change: Callable[[PackedManifest], dict[str, int]], said: str
+) -> None:
+    manifest = read_manifest(whole["packed"])
+    assert isinstance(manifest, PackedManifest)
+    other = replace(manifest, **change(manifest))  # type: ignore[arg-type]
+    with pytest.raises(CorruptError, match=said):
+        list(read_rows(whole["packed"], other, other.shards[0]))
+
+
+@pytest.mark.parametrize(("ids", "odd"), [([3, -1], -1), ([3, (1 << 32) - 1], (1 << 32) - 1)])
+def test_an_id_that_cannot_be_is_not_counted(ids: list[int], odd: int) -> None:
+    """Nor is room made for all ids up to it."""
+    with pytest.raises(CorruptError, match=f"id {odd} is not one of 0..9"):
+        Uses(9).count(np.array(ids))

@@ -287,7 +287,9 @@ def test_codes_that_were_made_anew_since_are_not_decoded(
     with pytest.raises(ConfigError, match=r"codes was made again since document 0 of .*--encoder"):
         document_media(dataset, 0, tmp_path)
     shutil.rmtree(codes)
-    with pytest.raises(ConfigError, match=r"not from dataprep encode; name the encoder"):
+    with pytest.raises(
+        ConfigError, match=r"are from .*, which is gone; put it back, or name the enc"
+    ):
         document_media(dataset, 0, tmp_path)
 
 
@@ -313,7 +315,7 @@ def test_a_packed_dataset_knows_its_encoder_wherever_it_is_and_without_the_token
     (path,) = row_media(packed, 0, tmp_path / "seen").paths
     assert (read_png(path) == patches(rows_of(codes)[0]["vision"], **SMALL)).all()
     shutil.rmtree(codes)
-    with pytest.raises(ConfigError, match=r"parquet.*, not from dataprep encode; .*--encoder NAME"):
+    with pytest.raises(ConfigError, match=r"parquet.*, which is gone; put .*--encoder NAME"):
         row_media(packed, 0, tmp_path / "seen")
     named = named_decoder("patches", None, SMALL)
     assert row_media(packed, 0, tmp_path / "seen", named).paths == [path]

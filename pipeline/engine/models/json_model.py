@@ -80,8 +80,7 @@ class JsonModel(TokenizerModel):
 
     def token_bytes(self) -> dict[int, bytes]:
         found = spelled_bytes(self._described, self._parsed.own_vocabulary())
-        added = self._described.get("added_tokens") or ()
-        return found | {token["id"]: token["content"].encode("utf-8") for token in added}
+        return found | {token.id: token.content.encode("utf-8") for token in self.added_tokens()}
 
     def added_tokens(self) -> list[AddedToken]:
         """Return the added tokens, with the ids that `tokenizers` gives them."""

@@ -14,8 +14,8 @@ from dataprep.configs.load import recorded
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.origins import unit_of
-from dataprep.pipeline.look.records import read_records
-from dataprep.pipeline.look.row_rules import check_rows, dense_masks, segment_lengths
+from dataprep.pipeline.look.records import read_records, rows_of
+from dataprep.pipeline.look.row_rules import dense_masks, segment_lengths
 from dataprep.pipeline.pack.strategies import STRATEGIES
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
@@ -23,7 +23,7 @@ from dataprep.pipeline.storage.entries import RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.origins import origins_of
 from dataprep.pipeline.storage.provenance import read_row_pieces
-from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Mask, Offsets
 
 COUNTED = ("rows", "tokens", "target_tokens", "segments")
@@ -47,19 +47,7 @@ def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard],
         starts, lengths = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         firsts = [np.zeros(0, np.bool_)]
         for first, records in read_records(folder, shard):
-            try:
-                rows = decode_rows(records, layout)
-            except CorruptError as error:
-                raise CorruptError(f"a row of {path} from {first} on: {error}") from None
-            wrong = check_rows(
-                rows,
-                layout,
-                max_id=manifest.max_id,
-                pad=manifest.pad,
-                first_has_loss=quirks.keep_first_loss,
-            )
-            if wrong:
-                raise CorruptError(f"row {first + wrong.row} of {path}: {wrong.reason}")
+            rows = rows_of(records, first, path, manifest, first_has_loss=quirks.keep_first_loss)
             if [len(record) for record in records] != sizes[first : first + len(records)].tolist():
                 raise CorruptError(f"{folder / shard.index.path} does not match {path}")
             loss = dense_masks(rows, layout)[0]
