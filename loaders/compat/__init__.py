@@ -9,6 +9,7 @@
     xlstm     multi-host iterators of LLMBatch
     trainscale  collate functions, wrappers of datasets, a builder of loaders of torch
     capibara  input_ids, attention_mask and labels as jnp arrays
+    artifex   a registry of modalities, datasets with get_batch, processors of pixels and sounds
 
 What they give equals what the trainer's own classes give, but where those are wrong: each module
 says where. They read datasets that dataprep made: text is tokenized before, not here. TrainScale's

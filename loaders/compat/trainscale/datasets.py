@@ -78,7 +78,7 @@ class PreprocessedDataset(Dataset):  # type: ignore[misc]
     def select(self, indices: Iterable[int]) -> Self:
         """Return some of the examples; no record is read for it."""
         numbers = list(indices)
-        chosen = getattr(self._records, "select", lambda found: Chosen(self._records, found))
+        chosen = getattr(self._records, "select", lambda found: SomeRecords(self._records, found))
         return type(self)(
             chosen(numbers),
             self._preprocess.engine,
@@ -88,7 +88,7 @@ class PreprocessedDataset(Dataset):  # type: ignore[misc]
         )
 
 
-class Chosen(Sequence[Any]):
+class SomeRecords(Sequence[Any]):
     """Some items of a sequence."""
 
     def __init__(self, items: Sequence[Any], numbers: Sequence[int]) -> None:
