@@ -13,6 +13,7 @@ import datasets
 import numpy as np
 import pytest
 
+import dataprep
 from dataprep.loaders.compat import trainscale
 from dataprep.pipeline.errors import ConfigError, InputError
 
@@ -93,6 +94,24 @@ def test_any_engine_makes_examples(make: Any) -> None:
     assert len(wrapped) == 23
     assert plain(wrapped[-20]) == found
     assert found.get("vision_mask", [0] * 6) == [0] * 6
+
+
+def test_a_processor_makes_what_tokenize_would_write() -> None:
+    engine = dataprep.processor(tokenizer="bytes", fields="[title],text", add_bos=True)
+    record = {"title": "a", "text": "bc"}
+    wrapped = trainscale.PreprocessedDataset([record], engine)
+    wanted = engine.process(record)
+    assert wrapped[0]["input_ids"].tolist() == wanted["tokens"].tolist()
+    kept = wrapped[0]["labels"] != -100
+    assert kept.tolist() == wanted["loss_mask"].tolist()
+    loader = torch.utils.data.DataLoader(
+        trainscale.create_preprocessed_dataset(Stream([record] * 5), engine),
+        batch_size=5,
+        num_workers=1,
+        collate_fn=trainscale.create_collate_fn(),
+    )
+    (batch,) = loader
+    assert batch["input_ids"].tolist() == [wanted["tokens"].tolist()] * 5
 
 
 def test_examples_are_made_once_and_a_caller_cannot_change_them() -> None:
