@@ -1,0 +1,125 @@
+"""Pictures as arrays of floats.
+
+    ImageModality(ImageModalityConfig(height=64, width=64)).process(pixels)
+    u8[n, h, w, 3], or floats of 0 to 1   ─►   f32[n, 64, 64, 3], 0 to 1; -1 to 1: normalize=False
+
+Grey is the brightness (ITU-R BT.601); a picture without alpha is opaque. Augmentation flips half of
+the pictures, in training only, as `rngs` decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+
+from dataprep.loaders.schedule import shown, whole_number
+from dataprep.pipeline.errors import ConfigError, InputError
+
+_LUMA = (0.299, 0.587, 0.114)
+
+
+class ImageRepresentation(Enum):
+    RGB = "rgb"
+    RGBA = "rgba"
+    GRAYSCALE = "grayscale"
+
+
+_CHANNELS = {
+    ImageRepresentation.RGB: 3,
+    ImageRepresentation.RGBA: 4,
+    ImageRepresentation.GRAYSCALE: 1,
+}
+
+
+@dataclass(frozen=True)
+class ImageModalityConfig:
+    """Artifex's settings of pictures; `channels` follows from the representation."""
+
+    representation: ImageRepresentation = ImageRepresentation.RGB
+    height: int = 64
+    width: int = 64
+    channels: int | None = None
+    normalize: bool = True
+    augmentation: bool = False
+    resize_method: Literal["bilinear", "nearest"] = "bilinear"
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width"):
+            whole_number(name, getattr(self, name), least=1)
+        wanted = _CHANNELS[self.representation]
+        if self.channels not in (None, wanted):
+            raise ConfigError(
+                f"{self.representation.name} has {wanted} channels, not {self.channels}"
+            )
+        if self.resize_method not in ("bilinear", "nearest"):
+            raise ConfigError(
+                f"resize_method must be bilinear or nearest, got {shown(self.resize_method)}"
+            )
+
+
+class ImageModality:
+    """Makes pictures of any size ready."""
+
+    name = "image"
+
+    def __init__(self, config: ImageModalityConfig | None = None, *, rngs: Any = None) -> None:
+        self.config, self.rngs = config or ImageModalityConfig(), rngs
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        channels = _CHANNELS[self.config.representation]
+        return self.config.height, self.config.width, channels
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        return self.image_shape
+
+    def process(self, images: Any, *, training: bool = False, key: Any = None) -> jax.Array:
+        """Return a picture, or several, as the config says; `key` is for augmentation."""
+        given = jnp.asarray(images)
+        if given.ndim not in (3, 4) or given.shape[-1] not in (1, 3, 4):
+            raise InputError(
+                f"pictures must be [height, width, channels] or several of them, with 1, 3 or 4 "
+                f"channels, got {given.shape}"
+            )
+        scale = 255 if jnp.issubdtype(given.dtype, jnp.integer) else 1
+        pixels = given.astype(jnp.float32) / scale
+        pixels = _with_channels(pixels, self.config.representation)
+        shape = (*pixels.shape[:-3], *self.image_shape)
+        pixels = jax.image.resize(pixels, shape, self.config.resize_method)
+        pixels = jnp.clip(pixels, 0, 1)
+        if self.config.augmentation and training:
+            pixels = self._augmented(pixels, key)
+        return pixels if self.config.normalize else pixels * 2 - 1
+
+    preprocess = process
+
+    def postprocess(self, images: Any) -> jax.Array:
+        """Return pictures of this range as bytes of pixels."""
+        values = jnp.asarray(images)
+        values = values if self.config.normalize else (values + 1) / 2
+        return jnp.round(jnp.clip(values, 0, 1) * 255).astype(jnp.uint8)
+
+    def _augmented(self, pixels: jax.Array, key: Any) -> jax.Array:
+        if key is None and hasattr(self.rngs, "sample"):
+            key = self.rngs.sample()
+        if key is None:
+            raise ConfigError("augmentation needs a key, or rngs that have sample()")
+        flips = jax.random.bernoulli(key, shape=(*pixels.shape[:-3], 1, 1, 1))
+        return jnp.where(flips, jnp.flip(pixels, -2), pixels)
+
+
+def _with_channels(pixels: jax.Array, wanted: ImageRepresentation) -> jax.Array:
+    """Return pictures with the channels of a representation."""
+    has_alpha = pixels.shape[-1] == _CHANNELS[ImageRepresentation.RGBA]
+    alpha = pixels[..., 3:] if has_alpha else jnp.ones_like(pixels[..., :1])
+    colour = pixels[..., :3] if has_alpha else pixels
+    if wanted is ImageRepresentation.GRAYSCALE:
+        is_grey = colour.shape[-1] == 1
+        return colour if is_grey else (colour * jnp.array(_LUMA)).sum(-1, keepdims=True)
+    colour = jnp.broadcast_to(colour, (*colour.shape[:-1], 3))
+    return jnp.concatenate([colour, alpha], -1) if wanted is ImageRepresentation.RGBA else colour

@@ -1,0 +1,41 @@
+"""Modalities by name.
+
+register_modality("depth", DepthModality)
+get_modality("depth")(config)
+list_modalities()               ['audio', 'depth', 'image', 'text']
+"""
+
+from __future__ import annotations
+
+from dataprep.loaders.compat.artifex.images import ImageModality
+from dataprep.loaders.compat.artifex.sounds import AudioModality
+from dataprep.loaders.compat.artifex.texts import TextModality
+from dataprep.pipeline.errors import ConfigError
+
+_MODALITIES: dict[str, type] = {
+    "image": ImageModality,
+    "text": TextModality,
+    "audio": AudioModality,
+}
+
+
+def register_modality(name: str, modality_class: type) -> None:
+    """Add a modality; a name that there is already is an error."""
+    if name in _MODALITIES:
+        there = _MODALITIES[name]
+        raise ConfigError(
+            f"modality {name!r} is {there.__module__}.{there.__qualname__} already; choose another "
+            "name"
+        )
+    _MODALITIES[name] = modality_class
+
+
+def get_modality(name: str) -> type:
+    """Return the class of a modality."""
+    if name not in _MODALITIES:
+        raise ConfigError(f"no modality {name!r}; there are {', '.join(list_modalities())}")
+    return _MODALITIES[name]
+
+
+def list_modalities() -> list[str]:
+    return sorted(_MODALITIES)
