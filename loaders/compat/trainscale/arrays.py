@@ -82,9 +82,9 @@ def dtype_of(name: str) -> np.dtype[Any]:
     if name not in DTYPES:
         raise ConfigError(f"dtype {shown(name)} is not one of {', '.join(DTYPES)}")
     if name == "bfloat16":
-        import ml_dtypes
+        import jax.numpy as jnp
 
-        found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        found: np.dtype[Any] = np.dtype(jnp.bfloat16)
         return found
     return np.dtype(DTYPES[name])
 
