@@ -18,6 +18,7 @@ places        folders that users name as datasets, and cannot mean
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
+in_order      all records of a shard, read and hashed once
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
 foreign/      arrays ↔ bytes of other trainers' formats, for exports and imports

@@ -2,6 +2,7 @@
 
     check_file      a plain file of the right size and hash
     whole_while     the same, and nothing writes to it while something else reads it
+    unchanged_while that alone
     read_whole      the bytes of a small file, by their hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
     read_items      some items of such an array, if the file was checked before
@@ -55,13 +56,20 @@ def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None 
 
 @contextmanager
 def whole_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
-    """Check files before the body reads them, and that nothing has written to them when it ends.
+    """Check files before the body reads them, and that nothing has written to them when it ends."""
+    with unchanged_while(folder, *entries):
+        for entry in entries:
+            check_file(folder, entry)
+        yield
+
+
+@contextmanager
+def unchanged_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
+    """Raise CorruptError if something has written to files while the body read them.
 
     What is made of other bytes may fail in any way: then too the change is what went wrong.
     """
     states = [state_of(folder, entry) for entry in entries]
-    for entry in entries:
-        check_file(folder, entry)
 
     def check_unchanged() -> None:
         for entry, state in zip(entries, states, strict=True):

@@ -114,6 +114,19 @@ def footer_start(path: Path, num_bytes: int) -> int:
     return -1 if num_bytes % BLOCK_BYTES else found
 
 
+def check_footer(path: Path, num_bytes: int, expected: int) -> None:
+    """Raise a CorruptError if the footer of a shard is not where the sizes of its records say."""
+    try:
+        found = footer_start(path, num_bytes)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
+    if found != expected:
+        raise CorruptError(
+            f"{path} is damaged or of another dataset: its records end at byte {found}, "
+            f"its index says {expected}"
+        )
+
+
 def _parse_postscript(block: bytes) -> int:
     """Return where the footer starts by the last block of a file; -1 if that is no postscript."""
     place = BLOCK_HEADER_BYTES + _CHUNK_HEADER_BYTES
@@ -197,10 +210,7 @@ class ShardBytes:
         if not len(places):
             return
         assert int((places + lengths).max()) <= self._end, "a range is outside the records"
-        first = places // PAYLOAD_BYTES
-        spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1
-        if int(spans.max()) > 1:
-            places, lengths, targets = _cut_at_blocks(places, lengths, targets, first, spans)
+        places, lengths, targets = cut_at_blocks(places, lengths, targets)
         starts = physical(places)
         ranges = zip(
             starts.tolist(),
@@ -233,13 +243,18 @@ class ShardBytes:
         self._close()
 
 
-def _cut_at_blocks(
-    places: Offsets, lengths: Offsets, targets: Offsets, first: Offsets, spans: Offsets
+def cut_at_blocks(
+    places: Offsets, lengths: Offsets, targets: Offsets
 ) -> tuple[Offsets, Offsets, Offsets]:
-    """Return the same ranges, cut so that none crosses a block header.
+    """Return ranges of logical bytes, and where they go, cut so that none crosses a block header.
 
-    `first` is the block that each range begins in, `spans` the number of blocks that it touches.
+    >>> cut_at_blocks(np.array([65500]), np.array([20]), np.array([0]))
+    (array([65500, 65512]), array([12,  8]), array([ 0, 12]))
     """
+    first = places // PAYLOAD_BYTES
+    spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1
+    if int(spans.max()) == 1:
+        return places, lengths, targets
     owner = owner_of(spans)
     block = first[owner] + numbers_within(spans)
     start = np.maximum(places[owner], block * PAYLOAD_BYTES)
