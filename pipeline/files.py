@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from dataprep.pipeline.errors import CorruptError, ResourceError
@@ -192,13 +193,29 @@ def _state_of(path: Path) -> tuple[int, int]:
     return found.st_ino, found.st_mtime_ns
 
 
-def commit_files(paths: Mapping[str, Path]) -> dict[str, Written]:
-    """Make temporary files durable under their names; return the size and hash of each."""
+class Content(NamedTuple):
+    """Size and xxh3-128 of all bytes of a file."""
+
+    num_bytes: int
+    xxh3_128: str
+
+
+def commit_files(
+    paths: Mapping[str, Path], known: Mapping[str, Content | None] = MappingProxyType({})
+) -> dict[str, Written]:
+    """Make temporary files durable under their names; return the size and hash of each.
+
+    What is `known` of one, by whoever wrote it, is not read again.
+    """
     written = {}
     for role, path in paths.items():
-        temp = temporary(path)
+        temp, content = temporary(path), known.get(role)
         size, state = temp.stat().st_size, _state_of(temp)
-        written[role] = Written(num_bytes=size, xxh3_128=hash_file(temp), state=state)
+        if content is None:
+            content = Content(size, hash_file(temp))
+        elif content.num_bytes != size:
+            raise lost(temp)
+        written[role] = Written(num_bytes=size, xxh3_128=content.xxh3_128, state=state)
         commit(temp, path)
     return written
 

@@ -19,6 +19,7 @@ from dataprep.pipeline.export.flat import LOSS, FlatFiles
 from dataprep.pipeline.export.format import MAIN, Export, Facts, stored_type
 from dataprep.pipeline.export.megatron import notes_on_ends
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
 ENDINGS = {MAIN: ".ds", "index": ".ds.index", LOSS: ".ds.loss"}
@@ -35,10 +36,10 @@ class DatatroveFiles:
         self._lengths.append(np.diff(sequences.offsets))
         return self._flat.add(sequences)
 
-    def close(self) -> None:
-        self._flat.close()
+    def close(self) -> Mapping[str, Content | None]:
         ends = np.cumsum(np.concatenate(self._lengths))
         self._index.write_bytes(ends.astype(END).tobytes())
+        return self._flat.close()
 
 
 def _name(role: str, number: int, count: int, config: ExportConfig) -> str:

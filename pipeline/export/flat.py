@@ -16,6 +16,7 @@ import numpy as np
 from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Facts, ends_of
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 
 LOSS = "loss"  # the role of the file of the loss mask
 
@@ -33,7 +34,6 @@ class FlatFiles:
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}
 
-    def close(self) -> None:
-        self.tokens.close()
-        if self._loss is not None:
-            self._loss.close()
+    def close(self) -> dict[str, Content | None]:
+        loss = {} if self._loss is None else {LOSS: self._loss.close()}
+        return {MAIN: self.tokens.close(), **loss}

@@ -18,6 +18,7 @@ import numpy as np
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.export.sequences import Sequences, TokensManifest
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.kinds import ExportedManifest, PackedManifest
 
 DatasetKind = Literal["tokenized", "packed"]
@@ -60,8 +61,9 @@ class ShardWriter(Protocol):
         """Write sequences; return counts, `records` and `tokens` among them."""
         ...
 
-    def close(self) -> None:
-        """Write what is left; the files are complete."""
+    def close(self) -> Mapping[str, Content | None]:
+        """Write what is left, so that the files are complete; return what is known of them, by
+        role."""
         ...
 
 

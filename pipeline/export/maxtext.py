@@ -21,6 +21,7 @@ from dataprep.pipeline.export.format import (
 )
 from dataprep.pipeline.export.pieces import cut, num_cut
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.arrayrecord import RecordWriter, check_written
 from dataprep.pipeline.storage.foreign.tfexample import encode_examples
 from dataprep.pipeline.storage.kinds import ExportedManifest
@@ -48,9 +49,10 @@ class MaxTextFiles:
             "documents_split": num_cut(sequences.offsets, self._most),
         }
 
-    def close(self) -> None:
+    def close(self) -> Mapping[str, Content | None]:
         self._writer.close()
         check_written(self._path, self._count)
+        return {}
 
 
 def _check(facts: Facts) -> None:

@@ -21,6 +21,7 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.export.files import OutFile
 from dataprep.pipeline.export.format import MAIN, Export, Facts
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.foreign.mds import (
     INDEX,
     MOST_BYTES,
@@ -61,7 +62,7 @@ class MdsFiles:
         self._sizes += map(len, samples)
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 
-    def close(self) -> None:
+    def close(self) -> Mapping[str, Content | None]:
         sizes = np.array(self._sizes, np.int64)
         if self._head + int(sizes.sum()) > MOST_BYTES:
             raise ConfigError(
@@ -73,6 +74,7 @@ class MdsFiles:
         self._file.seek(0)
         self._file.write(head)
         self._file.close()
+        return {}
 
 
 def _columns(sequences: Sequences) -> dict[str, tuple[NDArray[Any], Offsets]]:

@@ -29,6 +29,7 @@ from dataprep.pipeline.export.format import (
     in_shards,
 )
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.foreign.megatron import encode_index, token_type
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
@@ -50,9 +51,9 @@ class MegatronFiles:
         counts = {"records": len(sequences), "tokens": len(sequences.tokens)}
         return {**counts, **ends_of(sequences, self._eos)}
 
-    def close(self) -> None:
-        self._file.close()
+    def close(self) -> Mapping[str, Content | None]:
         self._index.write_bytes(encode_index(np.concatenate(self._lengths), self._dtype))
+        return {MAIN: self._file.close()}
 
 
 def notes_on_ends(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from dataprep.pipeline.export.flat import FlatFiles
 from dataprep.pipeline.export.format import MAIN, Export, Facts, stored_type
 from dataprep.pipeline.export.megatron import notes_on_ends
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.storage.kinds import ExportedManifest
 
 HEADER_INTS = 256
@@ -44,7 +45,7 @@ class NanogptFiles:
         is_start = sequences.tokens[sequences.offsets[:-1]] == self._bos
         return {**counts, "starts_missing": len(sequences) - int(np.count_nonzero(is_start))}
 
-    def close(self) -> None:
+    def close(self) -> Mapping[str, Content | None]:
         if self._has_header:
             if self._num_tokens > MOST_TOKENS:
                 raise ConfigError(
@@ -55,7 +56,7 @@ class NanogptFiles:
             header[:3] = *self._magic, self._num_tokens
             self._flat.tokens.seek(0)
             self._flat.tokens.write(header.tobytes())
-        self._flat.close()
+        return self._flat.close()
 
 
 def _check(facts: Facts) -> None:

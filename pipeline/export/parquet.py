@@ -15,7 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from dataprep.pipeline.export.files import OutFile
+from dataprep.pipeline.export.format import MAIN
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.types import Offsets
 
 GROUP_TOKENS = 1 << 20
@@ -29,11 +32,26 @@ def lists(values: NDArray[Any], offsets: Offsets) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
 
 
+class _Sink:
+    """What pyarrow asks of a file that it writes to, from the start to the end."""
+
+    closed = False
+
+    def __init__(self, file: OutFile) -> None:
+        self.write = file.write
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 class ParquetFile:
     """Writes sequences as rows."""
 
     def __init__(self, path: Path, columns: MakeColumns) -> None:
-        self._path, self._columns = path, columns
+        self._file, self._columns = OutFile(path), columns
         self._writer: Any = None
         self._held: list[Any] = []  # tables of the group that is not full
         self._tokens = 0  # in them
@@ -52,20 +70,19 @@ class ParquetFile:
             first = stop
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 
-    def close(self) -> None:
+    def close(self) -> Mapping[str, Content | None]:
         if self._held:
             self._write_group()
-        if self._writer is not None:
+        if self._writer is not None:  # else nothing came, and the file is not published
             self._writer.close()
-        else:
-            self._path.touch()  # nothing came: the file is not published
+        return {MAIN: self._file.close()}
 
     def _open(self, schema: Any) -> None:
         if self._writer is None:
             # Ids are of many values and hardly sorted: dictionaries and statistics are in vain.
             # The lowest level of zstd takes no longer than snappy, and half the bytes.
             self._writer = pq.ParquetWriter(
-                self._path,
+                pa.PythonFile(_Sink(self._file), mode="w"),
                 schema,
                 use_dictionary=False,
                 write_statistics=False,

@@ -75,8 +75,8 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     report.flush()
 
     def commit() -> None:
-        writer.close()
-        write_marker(stem, 0, ExportMarker(counts=dict(counts), files=commit_files(paths)))
+        files = commit_files(paths, writer.close())
+        write_marker(stem, 0, ExportMarker(counts=dict(counts), files=files))
 
     return commit
 

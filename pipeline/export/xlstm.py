@@ -22,6 +22,7 @@ from dataprep.pipeline.errors import ConfigError, InputError, counted
 from dataprep.pipeline.export.format import MAIN, Export, Facts, max_length_of
 from dataprep.pipeline.export.pieces import cut, num_cut
 from dataprep.pipeline.export.sequences import Sequences
+from dataprep.pipeline.files import Content
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.arrayrecord import RecordWriter, check_written
 from dataprep.pipeline.storage.kinds import ExportedManifest
@@ -86,9 +87,10 @@ class XlstmFiles:
             )
         return ~is_full
 
-    def close(self) -> None:
+    def close(self) -> Mapping[str, Content | None]:
         self._writer.close()
         check_written(self._path, self._count)
+        return {}
 
 
 def without_last(
