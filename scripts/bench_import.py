@@ -230,9 +230,8 @@ def _flat(folder: Path, ids: Any, offsets: Any) -> Made:
 
 def _mds(folder: Path, ids: Any, offsets: Any) -> Made:
     settings = settings_of({"tokens": "ndarray:int32"})
-    samples = encode_samples([(ids.astype("<i4"), offsets)])
-    sizes = np.array([len(sample) for sample in samples])
-    (folder / "a.mds").write_bytes(encode_head(sizes, settings) + b"".join(samples))
+    samples, sizes = encode_samples([(ids.astype("<i4"), offsets)])
+    (folder / "a.mds").write_bytes(encode_head(sizes, settings) + samples)
     return Made(path=folder / "a.mds", settings={"pretokenized": "tokens"})
 
 

@@ -141,8 +141,7 @@ def rewrite_rows(
                 decoded = decode_rows(records, layout)
                 masked = _masked_rows(decoded, is_gone[own], layout, manifest.pad, found)
                 records = encode_rows(masked, layout)
-            for record in records:
-                writer.write(record)
+            writer.write(*records)
             sizes += map(len, records)
         writer.close()
         check_written(temporary(paths[shard.path]), len(sizes))

@@ -39,9 +39,10 @@ class RecordWriter:
         self._path = path
         self._writer = array_record_module.ArrayRecordWriter(str(path), options)
 
-    def write(self, record: bytes) -> None:
+    def write(self, *records: bytes) -> None:
         with self._errors_named():
-            self._writer.write(record)
+            for record in records:
+                self._writer.write(record)
 
     def close(self) -> None:
         with self._errors_named():
