@@ -25,10 +25,9 @@ from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.look.row_rules import (
     check_places,
     dense_masks,
-    is_of_document,
     segment_lengths,
 )
-from dataprep.pipeline.ragged import IntegerLists, offsets_of
+from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
 from dataprep.pipeline.storage.arrayrecord import read_records
 from dataprep.pipeline.storage.checked import read_array, whole_while
 from dataprep.pipeline.storage.documents import U32, check_documents, decode_documents
@@ -143,12 +142,15 @@ def _rows(
     wrong = check_places(rows, layout)
     if wrong is not None:
         raise CorruptError(f"a row of {path}: {wrong.reason}")
-    is_kept = is_of_document(rows)
-    places = None if is_kept.all() else np.flatnonzero(is_kept)  # faster than booleans
+    sizes = rows.ends.values[rows.ends.offsets[1:] - 1] - rows.left_padding
+    places = None
+    if (sizes < layout.capacity).any():
+        firsts = np.arange(len(sizes)) * layout.capacity + rows.left_padding
+        places = ranges(firsts, sizes)
     dense = dict(zip(layout.masks, dense_masks(rows, layout), strict=True))
     found = Sequences(
         tokens=_taken(rows.tokens, places),
-        offsets=offsets_of(is_kept.sum(axis=1)),
+        offsets=offsets_of(sizes),
         masks={mask: _taken(dense[mask], places) for mask in masks},
         lengths=IntegerLists(segment_lengths(rows), rows.ends.offsets),
     )
