@@ -7,6 +7,7 @@ documents     a record of a tokenized dataset: many documents, their masks, an i
 rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back
 riegeli       where the bytes are in such a file, so that it can be memory-mapped
+compiled      functions that numba compiles
 entries       the typed entries of a manifest
 kinds         the kinds of manifest, of these entries
 exported      what must go together in that of an export
