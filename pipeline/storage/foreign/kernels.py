@@ -109,7 +109,8 @@ def _encode(prefix: Any, values: Any, offsets: Any, out: Any, places: Any) -> No
 
 @compiled
 def _decode(data: Any, values: Any, ends: Any) -> bool:
-    place, last = 0, len(data) - 3
+    place: Any = 0
+    last = len(data) - 3
     for i in range(len(values)):
         if place <= last and data[place] & data[place + 1] & data[place + 2] < 0x80:
             a, b, c = np.int64(data[place]), np.int64(data[place + 1]), np.int64(data[place + 2])
