@@ -9,11 +9,9 @@ takes some seconds, and keeps the code beside this file or in the user's cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from numba import njit
 
 from dataprep.loaders.expand import (
     ABSENT,
@@ -29,40 +27,12 @@ from dataprep.loaders.expand import (
 )
 from dataprep.loaders.gather import RowBytes
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.storage.compiled import compiled
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.masks import weights_of
 from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
 from dataprep.pipeline.storage.rows import BITS, RowLayout
 from dataprep.pipeline.types import Offsets
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(function: Function) -> Function:
-    """Have numba compile a function at its first call, and keep the code if it can."""
-    options = {"nogil": True, "error_model": "numpy"}
-    try:
-        made: Any = njit(cache=True, **options)(function)
-    except RuntimeError:  # there is no place to keep the code
-        made = njit(**options)(function)
-    else:
-        kept = made._cache
-        kept.load_overload = _or_none(kept.load_overload)
-        kept.save_overload = _or_none(kept.save_overload)
-    return cast(Function, made)
-
-
-def _or_none(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a call return None where it fails: a full disk or a damaged file only cost time."""
-
-    def called(*arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except Exception:
-            return None
-
-    return called
-
 
 # Every float16 by its bits: numba has no such type.
 _WEIGHTS = weights_of(np.arange(1 << 16)).astype(np.float32)
@@ -103,7 +73,7 @@ def expand(
         raise CorruptError(_CAUSES[cause])
 
 
-@_compiled
+@compiled
 def _move(source: Any, place: Any, out: Any, start: Any, count: Any) -> None:
     # A loop over slices: neither their assignment nor a loop over the whole is vectorised.
     target, values = out[start : start + count], source[place : place + count]
@@ -111,7 +81,7 @@ def _move(source: Any, place: Any, out: Any, start: Any, count: Any) -> None:
         target[i] = values[i]
 
 
-@_compiled
+@compiled
 def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> None:
     """Fill `out` from byte `offset` of the payload at `first`, leaving out block headers.
 
@@ -133,7 +103,7 @@ def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> No
         left = PAYLOAD_BYTES
 
 
-@_compiled
+@compiled
 def _ascend(ends: Any, start: Any, capacity: Any) -> bool:
     for i in range(len(ends)):
         if ends[i] < start or ends[i] > capacity:
@@ -142,12 +112,12 @@ def _ascend(ends: Any, start: Any, capacity: Any) -> bool:
     return True
 
 
-@_compiled
+@compiled
 def _clip(place: Any, width: Any) -> Any:
     return min(max(place, 0), width)
 
 
-@_compiled
+@compiled
 def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
     """Write the segment ids of one row, from `column` on."""
     width = len(out)
@@ -160,7 +130,7 @@ def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
     out[done:] = 0
 
 
-@_compiled
+@compiled
 def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
     """Write the positions of one row, from `column` on."""
     width = len(out)
@@ -177,7 +147,7 @@ def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
     out[done:] = 0
 
 
-@_compiled
+@compiled
 def _count_all(segments: Any, positions: Any, row: Any, left: Any, ends: Any, start: Any) -> None:
     """Write the segment ids and positions of one row."""
     for k in range(len(segments[1])):
@@ -186,7 +156,7 @@ def _count_all(segments: Any, positions: Any, row: Any, left: Any, ends: Any, st
         _count(positions[0][k, row], left, ends, start + positions[1][k])
 
 
-@_compiled
+@compiled
 def _mark(out: Any, runs: Any, column: Any) -> None:
     """Write a mask of one row, from `column` on."""
     width = len(out)
@@ -197,7 +167,7 @@ def _mark(out: Any, runs: Any, column: Any) -> None:
         done = stop
 
 
-@_compiled
+@compiled
 def _weigh(out: Any, runs: Any, bits: Any, table: Any, column: Any) -> None:
     """Write the weights of one row, from `column` on."""
     width = len(out)
@@ -208,7 +178,7 @@ def _weigh(out: Any, runs: Any, bits: Any, table: Any, column: Any) -> None:
         done = stop
 
 
-@_compiled
+@compiled
 def _set_firsts(masks: Any, row: Any, left: Any, ends: Any, bits: Any, start: Any) -> None:
     """Write the loss of the first token of each document of one row."""
     begin = left
@@ -220,7 +190,7 @@ def _set_firsts(masks: Any, row: Any, left: Any, ends: Any, bits: Any, start: An
         begin = np.int64(ends[i])
 
 
-@_compiled
+@compiled
 def _set_absent(masks: Any, row: Any, value: Any) -> None:
     out, wanted = masks
     for k in range(len(wanted)):
@@ -228,7 +198,7 @@ def _set_absent(masks: Any, row: Any, value: Any) -> None:
             out[k, row, :] = value
 
 
-@_compiled
+@compiled
 def _mark_all(
     masks: Any,
     weights: Any,
@@ -263,7 +233,7 @@ def _mark_all(
     return _FITS
 
 
-@_compiled
+@compiled
 def _expand(
     rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: Any, kinds: Any
 ) -> int:

@@ -37,7 +37,7 @@ from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import check_parts_there
-from dataprep.pipeline.storage.riegeli import footer_start, locate, record_starts
+from dataprep.pipeline.storage.riegeli import check_footer, locate, record_starts
 from dataprep.pipeline.types import Offsets
 
 AnyShard = RowShard | DocumentShard
@@ -255,16 +255,3 @@ def read_index(folder: Path, shard: RowShard, least: int, verify: Verify) -> NDA
         path = folder / shard.index.path
         raise CorruptError(f"{path} lists a row of {sizes.min()} bytes, the least is {least}")
     return sizes
-
-
-def check_footer(path: Path, num_bytes: int, expected: int) -> None:
-    """Raise a CorruptError if the footer of a shard is not where its index says."""
-    try:
-        found = footer_start(path, num_bytes)
-    except OSError as error:
-        raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
-    if found != expected:
-        raise CorruptError(
-            f"{path} is damaged or of another dataset: its rows end at byte {found}, "
-            f"its index says {expected}"
-        )

@@ -1,16 +1,20 @@
 """What old datasets cost to bring in, beside reading the same bytes, in CPU seconds.
 
-    python scripts/bench_import.py [--tokens 20000000] [--mean 700] [--rounds 3]
+    python scripts/bench_import.py [--tokens 50000000] [--mean 700] [--rounds 3]
 
 The same made-up documents in every format, in a temporary folder. For each:
 
-    read     the bytes of its files, read by 4 MB at a time: what the disk cache gives
+    read     the bytes of its files, 4 MB at a time into one buffer: what the page cache gives
+    hash     the same, with their xxh3-128: the least that a reader can do that looks at every byte
     as is    its own library reading every record, where one is at hand: array_record, pyarrow
     records  `dataprep` from the file to documents in memory: read, decoded, checked, laid out
-    all      the whole of `tokenize`: a worker started, files hashed, shards written and hashed
+    all      the whole of `tokenize` by one worker: shards written, hashed and made durable, too;
+             what it takes for one document, above all to start, is taken off and shown as "fixed"
+    cp       `cp` of the dataset that it wrote, made durable by `sync`
 
-Speeds are in MB of the files for a second of CPU; ratios are to `read`, and the best of the rounds
-counts, since the machine may be busy.
+Speeds are in MB of the files for a second of CPU, that of `cp` in MB of what it copies; the best of
+the rounds counts, since the machine may be busy. An import writes a dataset, so it can be no faster
+than `cp` of that, however fast its files are read.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import argparse
 import json
 import resource
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +39,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import keys_wanted
 from dataprep.pipeline.documents.together import PieceRecords, process_together
 from dataprep.pipeline.engine import reference_selection
+from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.storage.foreign.mds import encode_head, encode_samples, settings_of
 from dataprep.pipeline.storage.foreign.megatron import encode_index
@@ -44,6 +50,10 @@ from dataprep.pipeline.tokenize.worker import engine_of
 
 VOCABULARY = 50_000
 EOS = 0
+HEAD = (
+    "              MB   out     read     hash    as is  records fixed s    all     cp "
+    "| of read: records all | of hash: records all | all of cp"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +62,7 @@ class Made:
 
     path: Path
     settings: Mapping[str, Any]
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...]
     own: Callable[[], int] | None = None  # read by its own library
 
 
@@ -60,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tokens", type=int, default=20_000_000)
+    parser.add_argument("--tokens", type=int, default=50_000_000)
     parser.add_argument("--mean", type=int, default=700, help="tokens of a document")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[])
@@ -70,44 +80,61 @@ def main() -> None:
         tokenizer = toy_tokenizer(folder / "tokenizer")
         ids, offsets = documents(arguments.tokens, arguments.mean)
         print(f"{len(ids):,} tokens in {len(offsets) - 1:,} documents; MB/s of CPU, best of rounds")
-        print(f"{'':12} {'MB':>6} {'read':>8} {'as is':>8} {'records':>8} {'all':>8}", end="")
-        print(f" {'records/read':>13} {'all/read':>9}")
+        print(HEAD)
         for kind, write in FORMATS.items():
             if arguments.only and kind not in arguments.only:
                 continue
             place = folder / kind
-            place.mkdir()
-            measure(kind, write(place, ids, offsets), tokenizer, arguments.rounds)
+            (place / "tiny").mkdir(parents=True)
+            made = write(place, ids, offsets)
+            tiny = write(place / "tiny", ids[: offsets[1]], offsets[:2])
+            measure(kind, made, tiny, tokenizer, arguments.rounds)
             shutil.rmtree(place)
 
 
-def measure(kind: str, made: Made, tokenizer: Path, rounds: int) -> None:
-    files = made.files or (made.path,)
-    size = sum(path.stat().st_size for path in files) / 1e6
-    config = TokenizeConfig.model_validate(
-        {
-            "inputs": [str(made.path)],
-            "tokenizer": str(tokenizer),
-            "out": str(made.path.with_name("out")),
-            "workers": 1,
-            **made.settings,
-        }
-    )
-    cache = made.path.with_name("cache")
+def measure(kind: str, made: Made, tiny: Made, tokenizer: Path, rounds: int) -> None:
+    config, cache = _config(made, tokenizer), made.path.with_name("cache")
+    small, out = _config(tiny, tokenizer), Path(config.out)
+    copy = out.with_name("copy")
     plan = plan_of(config, cache)
-    best = dict.fromkeys(("read", "as is", "records", "all"), 0.0)
+    runs: dict[str, Callable[[], Any] | None] = {
+        "read": lambda: read_bytes(made.files),
+        "hash": lambda: [hash_file(path) for path in made.files],
+        "as is": made.own,
+        "records": lambda: read_records(plan),
+        "fixed": lambda: whole(small, cache),
+        "all": lambda: whole(config, cache),
+        "cp": lambda: subprocess.run(["cp", "-r", out, copy], check=True),
+        "sync": lambda: subprocess.run(["sync", *_files(copy)], check=True),
+    }
+    best = dict.fromkeys(runs, float("inf"))
     for _ in range(rounds):
-        for name, run in (
-            ("read", lambda: read_bytes(files)),
-            ("as is", made.own),
-            ("records", lambda: read_records(plan)),
-            ("all", lambda: whole(config, cache)),
-        ):
+        shutil.rmtree(copy, ignore_errors=True)
+        for name, run in runs.items():
             if run is not None:
-                best[name] = max(best[name], size / seconds(run))
-    shown = " ".join(f"{best[name]:8.0f}" if best[name] else f"{'':8}" for name in best)
-    ratios = best["records"] / best["read"], best["all"] / best["read"]
-    print(f"{kind:12} {size:6.0f} {shown} {ratios[0]:13.2f} {ratios[1]:9.2f}", flush=True)
+                best[name] = min(best[name], seconds(run))
+    size = sum(path.stat().st_size for path in made.files) / 1e6
+    show(kind, size, sum(path.stat().st_size for path in _files(out)) / 1e6, best)
+
+
+def show(kind: str, size: float, written: float, best: Mapping[str, float]) -> None:
+    whole, copied = max(best["all"] - best["fixed"], 1e-9), best["cp"] + best["sync"]
+    speeds = [size / best[name] for name in ("read", "hash", "as is", "records")]
+    cells = [f"{speed:>8.0f}" if speed else f"{'':8}" for speed in speeds]
+    cells += [f"{best['fixed']:>7.2f}", f"{size / whole:>6.0f}", f"{written / copied:>6.0f}"]
+    for name in ("read", "hash"):
+        cells += ["|", f"{best[name] / best['records']:>16.0%}", f"{best[name] / whole:>3.0%}"]
+    print(f"{kind:10} {size:>5.0f} {written:>5.0f}", *cells, "|", f"{copied / whole:>9.0%}")
+
+
+def _config(made: Made, tokenizer: Path) -> TokenizeConfig:
+    where = {"inputs": [str(made.path)], "tokenizer": str(tokenizer), "workers": 1}
+    out = {"out": str(made.path.with_name("out"))}
+    return TokenizeConfig.model_validate({**where, **out, **made.settings})
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -202,7 +229,7 @@ def _array_record(path: Path, records: Iterator[bytes] | list[bytes], key: str) 
             total += sum(map(len, reader.read(first, min(first + 1000, count))))
         return total
 
-    return Made(path=path, settings={"pretokenized": key}, own=own)
+    return Made(path=path, settings={"pretokenized": key}, files=(path,), own=own)
 
 
 def _xlstm(folder: Path, ids: Any, offsets: Any) -> Made:
@@ -225,15 +252,15 @@ def _flat(folder: Path, ids: Any, offsets: Any) -> Made:
     path = folder / "a.npy"
     path.write_bytes(ids.tobytes())
     how = {"records": "tokens_uint16", "document_end": "eos"}
-    return Made(path=path, settings={"pretokenized": "tokens", **how})
+    return Made(path=path, settings={"pretokenized": "tokens", **how}, files=(path,))
 
 
 def _mds(folder: Path, ids: Any, offsets: Any) -> Made:
     settings = settings_of({"tokens": "ndarray:int32"})
-    samples = encode_samples([(ids.astype("<i4"), offsets)])
-    sizes = np.array([len(sample) for sample in samples])
-    (folder / "a.mds").write_bytes(encode_head(sizes, settings) + b"".join(samples))
-    return Made(path=folder / "a.mds", settings={"pretokenized": "tokens"})
+    samples, sizes = encode_samples([(ids.astype("<i4"), offsets)])
+    path = folder / "a.mds"
+    path.write_bytes(encode_head(sizes, settings) + samples)
+    return Made(path=path, settings={"pretokenized": "tokens"}, files=(path,))
 
 
 def _table(ids: Any, offsets: Any) -> pa.Table:
@@ -251,14 +278,14 @@ def _parquet(folder: Path, ids: Any, offsets: Any) -> Made:
         batches = file.iter_batches(batch_size=4096, use_threads=False)
         return sum(int(batch.nbytes) for batch in batches)
 
-    return Made(path=path, settings={"pretokenized": "input_ids"}, own=own)
+    return Made(path=path, settings={"pretokenized": "input_ids"}, files=(path,), own=own)
 
 
 def _arrow(folder: Path, ids: Any, offsets: Any) -> Made:
     path = folder / "a.arrow"
     with pa.ipc.new_file(str(path), _table(ids, offsets).schema) as file:
         file.write_table(_table(ids, offsets), max_chunksize=1000)
-    return Made(path=path, settings={"pretokenized": "input_ids"})
+    return Made(path=path, settings={"pretokenized": "input_ids"}, files=(path,))
 
 
 def _jsonl(folder: Path, ids: Any, offsets: Any) -> Made:
@@ -266,7 +293,7 @@ def _jsonl(folder: Path, ids: Any, offsets: Any) -> Made:
     with open(path, "w") as file:
         for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
             file.write(json.dumps({"input_ids": ids[a:b].tolist()}) + "\n")
-    return Made(path=path, settings={"pretokenized": "input_ids"})
+    return Made(path=path, settings={"pretokenized": "input_ids"}, files=(path,))
 
 
 FORMATS: Mapping[str, Callable[[Path, Any, Any], Made]] = {

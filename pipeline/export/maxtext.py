@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from dataprep.pipeline.export.format import (
     MAIN,
     Export,
@@ -38,12 +40,11 @@ class MaxTextFiles:
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         offsets = cut(sequences.offsets, self._most)
-        for record in encode_examples(COLUMN, sequences.tokens, offsets):
-            self._writer.write(record)
+        self._writer.write(*encode_examples(COLUMN, sequences.tokens, offsets))
         return {
             "records": len(offsets) - 1,
             "tokens": len(sequences.tokens),
-            "documents_split": num_cut(sequences.offsets, self._most),
+            "documents_split": num_cut(np.diff(sequences.offsets), self._most),
         }
 
     def commit(self) -> dict[str, Written]:

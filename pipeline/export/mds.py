@@ -50,17 +50,17 @@ class MdsFiles:
         self._settings = settings_of(encodings_of(facts.masks, is_packed=facts.is_packed))
         self._head = head_size(count, self._settings)
         self._file = NewFile(paths[MAIN], head_bytes=self._head)
-        self._sizes: list[int] = []
+        self._sizes: list[Offsets] = [np.zeros(0, np.int64)]
 
     def add(self, sequences: Sequences) -> Mapping[str, int]:
         columns = _columns(sequences)
-        samples = encode_samples([columns[name] for name in sorted(columns)])
-        self._file.write(b"".join(samples))
-        self._sizes += map(len, samples)
+        samples, sizes = encode_samples([columns[name] for name in sorted(columns)])
+        self._file.write(samples)
+        self._sizes.append(sizes)
         return {"records": len(sequences), "tokens": len(sequences.tokens)}
 
     def commit(self) -> dict[str, Written]:
-        sizes = np.array(self._sizes, np.int64)
+        sizes = np.concatenate(self._sizes)
         if self._head + int(sizes.sum()) > MOST_BYTES:
             raise ConfigError(
                 "a shard of MDS would be larger than 4 GiB; set a smaller --shard-bytes, or make "

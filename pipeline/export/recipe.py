@@ -18,7 +18,7 @@ from dataprep.pipeline.export.plan import Exported, look_at, plan_of
 from dataprep.pipeline.export.worker import ExportMarker, task_name
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
-from dataprep.pipeline.jobs.executors import usable_cores
+from dataprep.pipeline.jobs.executors import keeps_memory, usable_cores
 from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits, NothingLeftError
 from dataprep.pipeline.jobs.plans import write_plan
@@ -91,6 +91,7 @@ def _begin(exported: Exported, work: Path, report: Report) -> Work[ExportMarker]
         num_workers=num_workers,
         task_timeout=config.task_timeout,
         describe=lambda i: f"shards {plan.tasks[i].start} to {plan.tasks[i].stop} of {plan.folder}",
+        environment=keeps_memory(),
         begun=begun,
     )
 

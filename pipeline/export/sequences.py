@@ -6,12 +6,14 @@
     lengths        [3, 2]                       of the documents in it
     masks          loss 0 1 1 0 1               those that are asked for
 
-A file is checked against its manifest before anything in it is used, and must not change meanwhile.
+A file is read once, and hashed meanwhile: what is made of it counts only if it is the one that the
+manifest lists, and did not change. Before that is known, places in it are checked, not trusted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +21,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.errors import ConfigError, CorruptError, InputError, counted
-from dataprep.pipeline.look.row_rules import dense_masks, is_of_document, segment_lengths
-from dataprep.pipeline.ragged import IntegerLists, offsets_of
+from dataprep.pipeline.errors import ConfigError, CorruptError, counted
+from dataprep.pipeline.look.row_rules import (
+    check_places,
+    dense_masks,
+    segment_lengths,
+)
+from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
 from dataprep.pipeline.storage.arrayrecord import read_records
-from dataprep.pipeline.storage.checked import check_file, check_size
-from dataprep.pipeline.storage.documents import check_documents, decode_documents
+from dataprep.pipeline.storage.checked import read_array, whole_while
+from dataprep.pipeline.storage.documents import U32, check_documents, decode_documents
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
+from dataprep.pipeline.storage.in_order import Stretch, records_in_order
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.masks import MaskRuns, dense_mask
-from dataprep.pipeline.storage.rows import RowLayout, decode_rows
+from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows, decode_rows_in
 from dataprep.pipeline.types import Offsets
 
 TokensManifest = TokenizedManifest | PackedManifest
@@ -47,47 +54,47 @@ class Sequences:
         return len(self.offsets) - 1
 
 
-def read_sequences(
+@contextmanager
+def sequences_in(
     folder: Path, manifest: TokensManifest, number: int, masks: Sequence[str], *, keeps_loss: bool
-) -> Iterator[Sequences]:
-    """Yield what is in a shard, with some of its masks.
+) -> Iterator[Iterator[Sequences]]:
+    """Read what is in a shard, with some of its masks.
 
     `keeps_loss`: a token without loss is an error, unless it is the first of its document, which
-    most trainers never ask for.
+    most trainers never ask for. If the shard is damaged, that is what is raised at the end, even if
+    the body failed.
     """
     shard = manifest.shards[number]
-    before = check_size(folder, shard)
-    check_file(folder, shard)
     if isinstance(manifest, PackedManifest):
         assert isinstance(shard, RowShard)
-        yield from _rows(folder, manifest, shard, masks, keeps_loss=keeps_loss)
+        with _rows_in(folder, manifest, shard) as batches:
+            layout = RowLayout.of_manifest(manifest)
+            check = _check_rows if keeps_loss else None
+            yield (_rows(rows, layout, masks, check, folder / shard.path) for rows in batches)
     else:
         assert isinstance(shard, DocumentShard)
-        yield from _documents(folder, manifest, shard, masks, keeps_loss=keeps_loss)
-    after = check_size(folder, shard)
-    states = [(s.st_ino, s.st_mtime_ns, s.st_ctime_ns) for s in (before, after)]
-    if states[0] != states[1]:
-        raise InputError(
-            f"{folder / shard.path} changed while it was read; "
-            "run the same command again when nothing writes to it"
-        )
+        sizes = np.array(shard.record_bytes, np.int64)
+        with records_in_order(folder, shard, sizes, apart=True) as stretches:
+            yield _documents(folder, manifest, shard, stretches, masks, keeps_loss=keeps_loss)
 
 
 def _documents(
     folder: Path,
     manifest: TokenizedManifest,
     shard: DocumentShard,
+    stretches: Iterator[Stretch],
     masks: Sequence[str],
     *,
     keeps_loss: bool,
 ) -> Iterator[Sequences]:
     numbers = {mask: manifest.masks.index(mask) for mask in masks}
     loss = manifest.masks.index("loss")
-    for first, records in read_records(folder, shard):
-        for record, data in enumerate(records, first):
-            documents = decode_documents(data, manifest.token_dtype, manifest.masks)
+    for stretch in stretches:
+        for i in range(len(stretch.sizes)):
+            documents = decode_documents(stretch.record(i), manifest.token_dtype, manifest.masks)
             wrong = check_documents(documents, manifest.max_id)
             if wrong:
+                record = stretch.first + i
                 raise CorruptError(f"record {record} of {folder / shard.path}: {wrong}")
             offsets = np.concatenate(([0], documents.ends))
             if keeps_loss:
@@ -112,34 +119,44 @@ def _check_loss(loss: MaskRuns, starts: Offsets, path: Path) -> None:
         )
 
 
-def _rows(
-    folder: Path,
-    manifest: PackedManifest,
-    shard: RowShard,
-    masks: Sequence[str],
-    *,
-    keeps_loss: bool,
-) -> Iterator[Sequences]:
+@contextmanager
+def _rows_in(folder: Path, manifest: PackedManifest, shard: RowShard) -> Iterator[Iterator[Rows]]:
+    """Read the rows of a shard, many at a time."""
     layout = RowLayout.of_manifest(manifest)
-    for first, records in read_records(folder, shard):
-        try:
-            rows = decode_rows(records, layout)
-        except CorruptError as error:
-            raise CorruptError(f"a row of {folder / shard.path} from {first} on: {error}") from None
-        is_kept = is_of_document(rows)
-        places = None if is_kept.all() else np.flatnonzero(is_kept)  # faster than booleans
-        lengths = IntegerLists(segment_lengths(rows), rows.ends.offsets)
-        dense = dict(zip(layout.masks, dense_masks(rows, layout), strict=True))
-        sizes = is_kept.sum(axis=1)
-        found = Sequences(
-            tokens=_taken(rows.tokens, places),
-            offsets=offsets_of(sizes),
-            masks={mask: _taken(dense[mask], places) for mask in masks},
-            lengths=lengths,
-        )
-        if keeps_loss:
-            _check_rows(found, _taken(dense["loss"], places), folder / shard.path)
-        yield found
+    if manifest.compression != "none":
+        with whole_while(folder, shard):
+            yield (decode_rows(records, layout) for _, records in read_records(folder, shard))
+        return
+    sizes = read_array(folder, shard.index, U32, shard.num_records)
+    with records_in_order(folder, shard, sizes, apart=False) as stretches:
+        yield (decode_rows_in(each.data, each.starts, each.sizes, layout) for each in stretches)
+
+
+def _rows(
+    rows: Rows,
+    layout: RowLayout,
+    masks: Sequence[str],
+    check: Callable[[Sequences, NDArray[Any], Path], None] | None,
+    path: Path,
+) -> Sequences:
+    wrong = check_places(rows, layout)
+    if wrong is not None:
+        raise CorruptError(f"a row of {path}: {wrong.reason}")
+    sizes = rows.ends.values[rows.ends.offsets[1:] - 1] - rows.left_padding
+    places = None
+    if (sizes < layout.capacity).any():
+        firsts = np.arange(len(sizes)) * layout.capacity + rows.left_padding
+        places = ranges(firsts, sizes)
+    dense = dict(zip(layout.masks, dense_masks(rows, layout), strict=True))
+    found = Sequences(
+        tokens=_taken(rows.tokens, places),
+        offsets=offsets_of(sizes),
+        masks={mask: _taken(dense[mask], places) for mask in masks},
+        lengths=IntegerLists(segment_lengths(rows), rows.ends.offsets),
+    )
+    if check is not None:
+        check(found, _taken(dense["loss"], places), path)
+    return found
 
 
 def _taken(dense: NDArray[Any], places: Offsets | None) -> NDArray[Any]:

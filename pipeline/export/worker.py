@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.pipeline.export.plan import Exported, ExportPlan, ExportTask, opened
-from dataprep.pipeline.export.sequences import read_sequences
+from dataprep.pipeline.export.sequences import sequences_in
 from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.commits import (
     is_done,
@@ -61,15 +61,16 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     for number in range(task.start, task.stop):
         shard = exported.manifest.shards[number]
         tokens = max(1, shard.num_tokens)
-        for sequences in read_sequences(
+        with sequences_in(
             exported.folder, exported.manifest, number, facts.masks, keeps_loss=keeps_loss
-        ):
-            counts.update(writer.add(sequences))
-            counts.update(sequences=len(sequences), tokens_read=len(sequences.tokens))
-            done = shard.num_bytes * len(sequences.tokens) // tokens
-            rows = len(sequences) if facts.is_packed else 0
-            report.count(rows=rows, documents=len(sequences) - rows, num_bytes=done)
-            send(at(None))
+        ) as found:
+            for sequences in found:
+                counts.update(writer.add(sequences))
+                counts.update(sequences=len(sequences), tokens_read=len(sequences.tokens))
+                done = shard.num_bytes * len(sequences.tokens) // tokens
+                rows = len(sequences) if facts.is_packed else 0
+                report.count(rows=rows, documents=len(sequences) - rows, num_bytes=done)
+                send(at(None))
     report.flush()
 
     def commit() -> None:

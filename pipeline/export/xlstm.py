@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,12 @@ from numpy.typing import NDArray
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError, InputError, counted
 from dataprep.pipeline.export.format import MAIN, Export, Facts, max_length_of
-from dataprep.pipeline.export.pieces import cut, num_cut
+from dataprep.pipeline.export.pieces import num_cut, pieces_of
 from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.files import Written
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.arrayrecord import RecordWriter
 from dataprep.pipeline.storage.kinds import ExportedManifest
-from dataprep.pipeline.types import Offsets
 
 ENDINGS = {MAIN: ".arecord"}
 OPTIONS = "group_size:1,uncompressed"
@@ -46,20 +44,19 @@ class XlstmFiles:
             is_cut = self._rows_to_cut(sequences)
         else:
             is_cut = sequences.tokens[sequences.offsets[1:] - 1] == self._eos
-        tokens, offsets = without_last(sequences.tokens, sequences.offsets, is_cut)
-        kept = offsets[np.concatenate(([True], np.diff(offsets) > 0))]
-        pieces = cut(kept, self._most)
-        data = memoryview(tokens.astype(ID).tobytes())
-        for start, stop in zip((pieces[:-1] * 4).tolist(), (pieces[1:] * 4).tolist(), strict=True):
-            self._writer.write(bytes(data[start:stop]))
+        lengths = np.diff(sequences.offsets) - is_cut
+        starts, stops = pieces_of(sequences.offsets[:-1], lengths, self._most)
+        data, size = sequences.tokens.astype(ID).tobytes(), ID.itemsize
+        places = zip((starts * size).tolist(), (stops * size).tolist(), strict=True)
+        self._writer.write(*(data[start:stop] for start, stop in places))
         ends = {} if sequences.lengths is not None else {"ends_missing": int((~is_cut).sum())}
         return {
-            "records": len(pieces) - 1,
-            "tokens": len(tokens),
+            "records": len(starts),
+            "tokens": int(lengths.sum()),
             "ends_cut": int(is_cut.sum()),
-            "ends_lost": int(np.count_nonzero(is_cut & (np.diff(offsets) % self._most == 0))),
-            "left_out": len(offsets) - len(kept),
-            "documents_split": num_cut(kept, self._most),
+            "ends_lost": int(np.count_nonzero(is_cut & (lengths % self._most == 0))),
+            "left_out": int(np.count_nonzero(lengths == 0)),
+            "documents_split": num_cut(lengths, self._most),
             **ends,
         }
 
@@ -87,19 +84,6 @@ class XlstmFiles:
 
     def commit(self) -> dict[str, Written]:
         return {MAIN: self._writer.commit()}
-
-
-def without_last(
-    tokens: NDArray[Any], offsets: Offsets, is_cut: NDArray[np.bool_]
-) -> tuple[NDArray[Any], Offsets]:
-    """Return sequences without the last token of some.
-
-    >>> without_last(np.array([5, 6, 7, 8]), np.array([0, 2, 4]), np.array([True, False]))
-    (array([5, 7, 8]), array([0, 1, 3]))
-    """
-    kept = np.ones(len(tokens), np.bool_)
-    kept[offsets[1:][is_cut] - 1] = False
-    return tokens[kept], offsets_of(np.diff(offsets) - is_cut)
 
 
 def _check(facts: Facts) -> None:

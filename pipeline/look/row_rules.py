@@ -11,8 +11,9 @@ sides       of a document that has two, one after the other; no loss on the enco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +100,16 @@ def check_rows(
 
     With `first_has_loss` the first token of a document may have loss.
     """
-    for wrong in _all_wrong(rows, layout, max_id, pad, first_has_loss):
+    return _first(_all_wrong(rows, layout, max_id, pad, first_has_loss))
+
+
+def check_places(rows: Rows, layout: RowLayout) -> BadRow | None:
+    """Return the first row in which a document or a run of a mask ends where it cannot, or None."""
+    return _first(chain(_wrong_ends(rows, layout), _wrong_masks(rows, layout)))
+
+
+def _first(wrongs: Iterable[_Wrong]) -> BadRow | None:
+    for wrong in wrongs:
         if len(wrong.rows):
             return BadRow(row=int(wrong.rows.min()), reason=wrong.reason)
     return None
@@ -116,20 +126,15 @@ def _all_wrong(
     """Yield rule after rule; a rule may count on those before it."""
     if not len(rows.tokens):
         return
-    counts = np.diff(rows.ends.offsets)
-    yield _Wrong(np.flatnonzero(counts == 0), "document ends do not ascend within the row")
-    starts = np.concatenate(([0], rows.ends.values[:-1]))
-    starts[rows.ends.offsets[:-1]] = rows.left_padding
-    ends, row = rows.ends.values, owner_of(counts)
-    is_bad = (ends <= starts) | (ends > layout.capacity)
-    yield _Wrong(row[is_bad], "document ends do not ascend within the row")
+    yield from _wrong_ends(rows, layout)
+    ends, row = rows.ends.values, owner_of(np.diff(rows.ends.offsets))
+    starts = _starts(rows)
     high = rows.tokens.max(axis=1)
     yield _Wrong(
         np.flatnonzero(high > max(max_id, pad)),
         f"token id {high.max()} is above the largest allowed, {max_id}",
     )
-    for numbers, mask in zip(rows.masks, layout.masks, strict=True):
-        yield from _wrong_runs(numbers, MASKS[mask], layout.capacity)
+    yield from _wrong_masks(rows, layout)
     masks = dense_masks(rows, layout)
     stops = ends[rows.ends.offsets[1:] - 1]
     yield from _wrong_padding(rows, stops, pad, masks, layout.masks)
@@ -144,6 +149,19 @@ def _all_wrong(
         if name == "encoder":
             yield _Wrong(np.flatnonzero((side & masks[0]).any(axis=1)), ENCODER_LOSS)
             yield _Wrong(row[side[row, starts] & rows.first_loss], ENCODER_LOSS)
+
+
+def _wrong_ends(rows: Rows, layout: RowLayout) -> Iterator[_Wrong]:
+    counts, descend = np.diff(rows.ends.offsets), "document ends do not ascend within the row"
+    yield _Wrong(np.flatnonzero(counts == 0), descend)
+    ends = rows.ends.values
+    is_bad = (ends <= _starts(rows)) | (ends > layout.capacity)
+    yield _Wrong(owner_of(counts)[is_bad], descend)
+
+
+def _wrong_masks(rows: Rows, layout: RowLayout) -> Iterator[_Wrong]:
+    for numbers, mask in zip(rows.masks, layout.masks, strict=True):
+        yield from _wrong_runs(numbers, MASKS[mask], layout.capacity)
 
 
 def _wrong_runs(numbers: IntegerLists, kind: MaskKind, capacity: int) -> Iterator[_Wrong]:
@@ -172,7 +190,12 @@ def _wrong_padding(
 
 def segment_lengths(rows: Rows) -> Offsets:
     """Return the length of every document in these rows."""
+    lengths: Offsets = rows.ends.values - _starts(rows)
+    return lengths
+
+
+def _starts(rows: Rows) -> Offsets:
+    """Return where every document starts in its row; every row must have one."""
     starts = np.concatenate(([0], rows.ends.values[:-1]))
     starts[rows.ends.offsets[:-1]] = rows.left_padding
-    lengths: Offsets = rows.ends.values - starts
-    return lengths
+    return starts

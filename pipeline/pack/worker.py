@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -98,9 +99,7 @@ def run_task(
             records = encode_rows(rows, layout)
             drop = plan.config.drop_empty_targets
             kept = sums.add(rows.ends.offsets, num_targets, pieces, records, drop=drop)
-            for record, keep in zip(records, kept.tolist(), strict=True):
-                if keep:
-                    writer.write(record)
+            writer.write(*compress(records, kept.tolist()))
             report.count(rows=len(records), num_bytes=sum(map(len, records)))
             send(at(None))
     report.flush()

@@ -138,8 +138,7 @@ def rewrite_rows(
                 decoded = decode_rows(records, layout)
                 masked = _masked_rows(decoded, is_gone[own], layout, manifest.pad, found)
                 records = encode_rows(masked, layout)
-            for record in records:
-                writer.write(record)
+            writer.write(*records)
             sizes += map(len, records)
         listed = save_array(paths[shard.index.path], np.array(sizes, "<u4"))
     return commit_files({shard.path: writer, shard.index.path: listed})

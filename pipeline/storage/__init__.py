@@ -7,6 +7,7 @@ documents     a record of a tokenized dataset: many documents, their masks, an i
 rows          a record of a packed dataset: one row of seq_len + 1 tokens
 arrayrecord   ArrayRecord files, written and read back
 riegeli       where the bytes are in such a file, so that it can be memory-mapped
+compiled      functions that numba compiles
 entries       the typed entries of a manifest
 kinds         the kinds of manifest, of these entries
 exported      what must go together in that of an export
@@ -18,6 +19,7 @@ places        folders that users name as datasets, and cannot mean
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
+in_order      all records of a shard, read and hashed once
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
 foreign/      arrays ↔ bytes of other trainers' formats, for exports and imports

@@ -47,11 +47,13 @@ class RecordWriter:
         self._options, self._hash, self._sizes = options, xxhash.xxh3_128(), list[int]()
         self._writer = array_record_module.ArrayRecordWriter(str(self._temp), options)
 
-    def write(self, record: bytes) -> None:
-        self._hash.update(record)
-        self._sizes.append(len(record))
+    def write(self, *records: bytes) -> None:
+        for record in records:
+            self._hash.update(record)
+            self._sizes.append(len(record))
         try:
-            self._writer.write(record)
+            for record in records:
+                self._writer.write(record)
         except RuntimeError as error:  # a full disk is one, not an OSError
             raise self._named(error) from None
 

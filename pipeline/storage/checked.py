@@ -3,6 +3,7 @@
     check_file      a plain file of the right size and hash
     whole_while     the same, and nothing writes to it while something else reads it
     watching        the same of files that become known one by one
+    unchanged_while that nothing writes to files, without their hashes
     read_whole      the bytes of a small file, by their hash
     read_array      the array in an .npy file, whose type and length the caller knows, and its hash
     read_items      some items of such an array, if the file was checked before
@@ -62,8 +63,12 @@ class FilesRead:
 
     def check(self, folder: Path, entry: AnyFile) -> None:
         """Check a file that is read from now on."""
-        self._states.append((folder, entry, state_of(folder, entry)))
+        self.note(folder, entry)
         check_file(folder, entry)
+
+    def note(self, folder: Path, entry: AnyFile) -> None:
+        """Remember how a file is that somebody else checks."""
+        self._states.append((folder, entry, state_of(folder, entry)))
 
     def check_unchanged(self) -> None:
         for folder, entry, state in self._states:
@@ -87,6 +92,15 @@ def watching() -> Iterator[FilesRead]:
         watch.check_unchanged()
         raise
     watch.check_unchanged()
+
+
+@contextmanager
+def unchanged_while(folder: Path, *entries: AnyFile) -> Iterator[None]:
+    """Raise CorruptError if something has written to files while the body read them."""
+    with watching() as watch:
+        for entry in entries:
+            watch.note(folder, entry)
+        yield
 
 
 @contextmanager

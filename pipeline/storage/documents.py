@@ -77,7 +77,9 @@ def encode_documents(documents: Documents, masks: Sequence[str]) -> bytes:
     )
 
 
-def decode_documents(data: bytes, dtype: TokenDtype, masks: Sequence[str]) -> Documents:
+def decode_documents(
+    data: bytes | memoryview, dtype: TokenDtype, masks: Sequence[str]
+) -> Documents:
     """Return the arrays of one record; tokens are a view of `data`."""
     kinds = [MASKS[mask] for mask in masks]
     head_bytes = 4 * (2 + len(kinds))

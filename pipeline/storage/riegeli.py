@@ -98,7 +98,7 @@ def hash_records(path: Path, sizes: NDArray[Any]) -> tuple[str, str]:
     the file is read once."""
     sizes = np.asarray(sizes, np.int64)
     places = record_places(sizes)
-    starts, lengths, _ = _cut_at_blocks(places, sizes, places)
+    starts, lengths, _ = cut_at_blocks(places, sizes, places)
     starts = physical(starts)
     whole, records = xxhash.xxh3_128(), xxhash.xxh3_128()
     buffer = memoryview(bytearray(_BLOCKS_AT_ONCE * BLOCK_BYTES))
@@ -136,6 +136,19 @@ def footer_start(path: Path, num_bytes: int) -> int:
         start = max(0, num_bytes - BLOCK_BYTES)
         found = _parse_postscript(os.pread(file.fileno(), _POSTSCRIPT_BYTES, start))
     return -1 if num_bytes % BLOCK_BYTES else found
+
+
+def check_footer(path: Path, num_bytes: int, expected: int) -> None:
+    """Raise a CorruptError if the footer of a shard is not where the sizes of its records say."""
+    try:
+        found = footer_start(path, num_bytes)
+    except OSError as error:
+        raise CorruptError(f"{path} cannot be opened: {error.strerror}") from None
+    if found != expected:
+        raise CorruptError(
+            f"{path} is damaged or of another dataset: its records end at byte {found}, "
+            f"its index says {expected}"
+        )
 
 
 def _parse_postscript(block: bytes) -> int:
@@ -221,7 +234,7 @@ class ShardBytes:
         if not len(places):
             return
         assert int((places + lengths).max()) <= self._end, "a range is outside the records"
-        places, lengths, targets = _cut_at_blocks(places, lengths, targets)
+        places, lengths, targets = cut_at_blocks(places, lengths, targets)
         starts = physical(places)
         ranges = zip(
             starts.tolist(),
@@ -254,10 +267,14 @@ class ShardBytes:
         self._close()
 
 
-def _cut_at_blocks(
+def cut_at_blocks(
     places: Offsets, lengths: Offsets, targets: Offsets
 ) -> tuple[Offsets, Offsets, Offsets]:
-    """Return the same ranges, cut so that none crosses a block header."""
+    """Return ranges of logical bytes, and where they go, cut so that none crosses a block header.
+
+    >>> cut_at_blocks(np.array([65500]), np.array([20]), np.array([0]))
+    (array([65500, 65512]), array([12,  8]), array([ 0, 12]))
+    """
     first = places // PAYLOAD_BYTES
     spans = (places + np.maximum(lengths, 1) - 1) // PAYLOAD_BYTES - first + 1  # blocks touched
     if not len(spans) or int(spans.max()) == 1:

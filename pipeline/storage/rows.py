@@ -145,23 +145,28 @@ def _tails(parts: tuple[IntegerLists, ...], counts: NDArray[Any], layout: RowLay
 def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
     """Return the arrays of many rows: what `encode_rows` was given."""
     sizes = np.array([len(payload) for payload in payloads], np.int64)
+    data = np.frombuffer(b"".join(payloads), np.uint8)
+    return decode_rows_in(data, np.cumsum(sizes) - sizes, sizes, layout)
+
+
+def decode_rows_in(
+    data: NDArray[np.uint8], starts: Offsets, sizes: Offsets, layout: RowLayout
+) -> Rows:
+    """Return the arrays of rows that begin at some places of `data` and have these sizes."""
     short = np.flatnonzero(sizes < layout.tail_start)
     if len(short):
         raise CorruptError(
             f"a row of {sizes[short[0]]} bytes is shorter than {layout.tail_start} bytes"
         )
-    a, width = layout.head_bytes, 2 + len(layout.masks)
-    joined = b"".join(payload[:a] for payload in payloads)
-    head = np.frombuffer(joined, U32).reshape(-1, width).astype(np.int64)
+    head = _taken(data, starts, U32, 2 + len(layout.masks)).astype(np.int64)
     counts = part_sizes(head, layout)
-    odd = np.flatnonzero(sizes != layout.tail_start + counts.sum(axis=1) * layout.ends.itemsize)
+    tail_bytes = counts.sum(axis=1) * layout.ends.itemsize
+    odd = np.flatnonzero(sizes != layout.tail_start + tail_bytes)
     if len(odd):
         raise CorruptError(
             f"a row of {sizes[odd[0]]} bytes does not match its header {head[odd[0]].tolist()}"
         )
-    b = layout.capacity
-    tokens = [np.frombuffer(payload, layout.tokens, b, a) for payload in payloads]
-    tails = np.frombuffer(b"".join(p[layout.tail_start :] for p in payloads), layout.ends)
+    tails = data.take(ranges(starts + layout.tail_start, tail_bytes)).view(layout.ends)
     places = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
     ends, bits, *masks = (
         IntegerLists(
@@ -171,7 +176,7 @@ def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
         for p in range(counts.shape[1])
     )
     rows = Rows(
-        tokens=np.stack(tokens) if tokens else np.zeros((0, b), layout.tokens),
+        tokens=_taken(data, starts + layout.head_bytes, layout.tokens, layout.capacity),
         left_padding=head[:, 1],
         ends=ends,
         first_loss=bits_of(bits.values, bits.offsets[:-1], counts[:, 0]),
@@ -180,6 +185,17 @@ def decode_rows(payloads: Sequence[bytes], layout: RowLayout) -> Rows:
     if not np.array_equal(_bits(rows).values, bits.values):
         raise CorruptError("a row has a bit for a document that it does not have")
     return rows
+
+
+def _taken(
+    data: NDArray[np.uint8], places: Offsets, dtype: np.dtype[Any], count: int
+) -> NDArray[Any]:
+    """Return `count` numbers from each of these places on, which lie within `data`."""
+    size = count * dtype.itemsize
+    if not len(places):
+        return np.zeros((0, count), dtype)
+    every = np.ndarray((len(data) - size + 1,), f"V{size}", data.data, 0, (1,))
+    return every[places].view(dtype).reshape(-1, count)
 
 
 def part_sizes(head: NDArray[np.int64], layout: RowLayout) -> NDArray[np.int64]:

@@ -34,7 +34,7 @@ from dataprep.pipeline.jobs.commits import (
     stem_of,
     trusted_markers,
 )
-from dataprep.pipeline.jobs.executors import Message
+from dataprep.pipeline.jobs.executors import Message, keeps_memory
 from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
@@ -192,7 +192,7 @@ def _begin(
         known_bad=bad_by_task(markers, left),
         name_record=partial(name_record, plan),
         describe=lambda i: f"task {i} ({plan.sources[plan.tasks[i].pieces[0].source].path})",
-        environment=single_threaded_environment(),
+        environment=single_threaded_environment() if plan.has_texts else keeps_memory(),
         on_message=_sample_checker(selection, plan.vocabulary.files, cache_dir),
         begun={
             "engine": f"{selection.name} {selection.version}",

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataprep.pipeline.export.bridge import _columns as bridge_columns
-from dataprep.pipeline.export.pieces import cut, num_cut
+from dataprep.pipeline.export.pieces import cut, num_cut, pieces_of
 from dataprep.pipeline.export.sequences import Sequences
-from dataprep.pipeline.export.xlstm import without_last
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.storage.foreign import mds, megatron
 from dataprep.pipeline.storage.foreign.tfexample import encode_examples
@@ -118,13 +117,14 @@ def test_samples_of_mds_are_columns_with_their_sizes(lists: list[list[int]]) -> 
     flat = np.array([value for one in lists for value in one], "<i4")
     offsets = offsets_of([len(one) for one in lists])
     column = mds.settings_of({"tokens": "ndarray:int32"})
-    samples = mds.encode_samples([(flat, offsets)])
-    for sample, one in zip(samples, lists, strict=True):
-        body = b"\x04" + bytes([len(one)]) + struct.pack(f"<{len(one)}i", *one)
-        assert sample == struct.pack("<I", len(body)) + body
-    head = mds.encode_head(np.array([len(s) for s in samples], np.int64), column)
+    samples, sizes = mds.encode_samples([(flat, offsets)])
+    bodies = [b"\x04" + bytes([len(one)]) + struct.pack(f"<{len(one)}i", *one) for one in lists]
+    wanted = [struct.pack("<I", len(body)) + body for body in bodies]
+    assert samples == b"".join(wanted)
+    assert sizes.tolist() == list(map(len, wanted))
+    head = mds.encode_head(sizes, column)
     places = struct.unpack_from(f"<{len(lists) + 1}I", head, 4)
-    whole = head + b"".join(samples)
+    whole = head + samples
     assert places[0] == len(head)
     assert places[-1] == len(whole)
     assert json.loads(head[4 * (len(lists) + 2) :])["column_names"] == ["tokens"]
@@ -132,7 +132,7 @@ def test_samples_of_mds_are_columns_with_their_sizes(lists: list[list[int]]) -> 
 
 def test_lengths_of_mds_are_as_wide_as_they_need() -> None:
     for length, head in ((255, b"\x04\xff"), (256, b"\x05\x00\x01"), (1 << 16, b"\x06\0\0\x01\0")):
-        (sample,) = mds.encode_samples([(np.zeros(length, "<u1"), np.array([0, length]))])
+        sample, _ = mds.encode_samples([(np.zeros(length, "<u1"), np.array([0, length]))])
         assert sample[4 : 4 + len(head)] == head
 
 
@@ -140,17 +140,21 @@ def test_lengths_of_mds_are_as_wide_as_they_need() -> None:
 def test_pieces_are_documents_cut_after_so_many_tokens(lengths: list[int], most: int) -> None:
     wanted = [min(most, n - start) for n in lengths for start in range(0, n, most)]
     assert np.diff(cut(offsets_of(lengths), most)).tolist() == wanted
-    assert num_cut(offsets_of(lengths), most) == sum(n > most for n in lengths)
+    assert num_cut(np.array(lengths, np.int64), most) == sum(n > most for n in lengths)
 
 
-@given(LISTS, st.data())
-def test_the_last_token_of_some_sequences_goes(lists: list[list[int]], data: st.DataObject) -> None:
-    flat = np.array([value for one in lists for value in one], np.int64)
+@given(LISTS, st.integers(1, 9), st.data())
+def test_pieces_leave_out_the_last_token_of_some_documents(
+    lists: list[list[int]], most: int, data: st.DataObject
+) -> None:
+    flat = [value for one in lists for value in one]
     goes = data.draw(st.lists(st.booleans(), min_size=len(lists), max_size=len(lists)))
     offsets = offsets_of([len(one) for one in lists])
-    tokens, left = without_last(flat, offsets, np.array(goes, bool))
-    found = [tokens[a:b].tolist() for a, b in pairwise(left)]
-    assert found == [one[:-1] if gone else one for one, gone in zip(lists, goes, strict=True)]
+    lengths = np.diff(offsets) - np.array(goes, bool)
+    starts, stops = pieces_of(offsets[:-1], lengths, most)
+    left = [one[:-1] if gone else one for one, gone in zip(lists, goes, strict=True)]
+    wanted = [one[i : i + most] for one in left for i in range(0, len(one), most)]
+    assert [flat[a:b] for a, b in zip(starts, stops, strict=True)] == wanted
 
 
 @given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=4), min_size=1), st.data())

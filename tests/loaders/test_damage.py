@@ -573,7 +573,8 @@ def test_numba_compiles_where_it_cannot_keep_or_load_its_code(
     import numba
     from numba.core.caching import IndexDataCacheFile
 
-    from dataprep.loaders import bus_errors, expand_numba
+    from dataprep.loaders import bus_errors
+    from dataprep.pipeline.storage.compiled import compiled
 
     def full(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -585,8 +586,8 @@ def test_numba_compiles_where_it_cannot_keep_or_load_its_code(
     monkeypatch.setattr(IndexDataCacheFile, "save", full)
     for load in (IndexDataCacheFile.load, damaged):
         monkeypatch.setattr(IndexDataCacheFile, "load", load)
-        inner = expand_numba._compiled(lambda x: x + 1)
-        assert expand_numba._compiled(lambda x: inner(x) * 2)(3) == 8  # noqa: B023
+        inner = compiled(lambda x: x + 1)
+        assert compiled(lambda x: inner(x) * 2)(3) == 8  # noqa: B023
         assert bus_errors._handler.__wrapped__()
 
 

@@ -16,9 +16,9 @@ the length, the length, and the numbers:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from dataprep.pipeline.types import Offsets
 VERSION = 2
 MOST_BYTES = (1 << 32) - 1  # of a shard: places are u32
 INDEX = "index.json"
-_WIDTHS = ((1 << 8, 0, "<u1"), (1 << 16, 1, "<u2"), (1 << 32, 2, "<u4"))
 
 
 def settings_of(columns: Mapping[str, str]) -> dict[str, Any]:
@@ -58,16 +57,24 @@ def encode_head(sizes: Offsets, settings: Mapping[str, Any]) -> bytes:
     return count.tobytes() + places.astype("<u4").tobytes() + _text(settings).encode()
 
 
-def encode_samples(columns: Sequence[tuple[NDArray[Any], Offsets]]) -> list[bytes]:
-    """Return samples of these columns, sorted by their names; sample i has of each the values
-    [offsets[i], offsets[i + 1]), which must not be none."""
-    parts = []
-    for values, offsets in columns:
-        data = memoryview(np.ascontiguousarray(values).tobytes())
-        width = values.dtype.itemsize
-        cuts = offsets.tolist()
-        parts.append([(_shape(b - a), data[a * width : b * width]) for a, b in pairwise(cuts)])
-    return [_sample(sample) for sample in zip(*parts, strict=True)]
+def encode_samples(columns: Sequence[tuple[NDArray[Any], Offsets]]) -> tuple[bytes, Offsets]:
+    """Return samples of these columns, sorted by their names, one after another, and their sizes.
+
+    Sample i has of each column the values [offsets[i], offsets[i + 1]), which must not be none.
+    """
+    shapes = [_shapes(np.diff(offsets)) for _, offsets in columns]
+    widths = [shape.sizes for shape in shapes]
+    sizes = [
+        width + np.diff(offsets) * values.dtype.itemsize
+        for (values, offsets), width in zip(columns, widths, strict=True)
+    ]
+    parts: list[Iterable[bytes | memoryview]] = [_cut(np.stack(sizes, axis=1).astype("<u4"))]
+    for (values, offsets), shape in zip(columns, shapes, strict=True):
+        data = np.ascontiguousarray(values).view(np.uint8).data
+        places = (offsets * values.dtype.itemsize).tolist()
+        parts += [_cut(shape.data, shape.sizes), [data[a:b] for a, b in pairwise(places)]]
+    joined = b"".join(chain.from_iterable(zip(*parts, strict=True)))
+    return joined, np.sum(sizes, axis=0) + 4 * len(columns)
 
 
 def encode_index(shards: Sequence[tuple[str, int, int]], settings: Mapping[str, Any]) -> str:
@@ -84,14 +91,27 @@ def encode_index(shards: Sequence[tuple[str, int, int]], settings: Mapping[str, 
     return json.dumps({"version": VERSION, "shards": listed}, sort_keys=True)
 
 
-def _sample(columns: Sequence[tuple[bytes, memoryview]]) -> bytes:
-    sizes = np.array([len(shape) + len(data) for shape, data in columns], "<u4")
-    return b"".join((sizes.tobytes(), *(part for column in columns for part in column)))
+class _Shapes(NamedTuple):
+    data: NDArray[np.uint8]  # u8[n, 5]
+    sizes: Offsets  # i64[n]: how many bytes of each count
 
 
-def _shape(length: int) -> bytes:
-    code, dtype = next((code, dtype) for limit, code, dtype in _WIDTHS if length < limit)
-    return bytes([1 << 2 | code]) + np.array([length], dtype).tobytes()
+def _shapes(lengths: Offsets) -> _Shapes:
+    """Return what stands before the numbers of arrays of these lengths."""
+    data = np.zeros((len(lengths), 5), np.uint8)
+    code = (lengths >= 1 << 8).astype(np.int64) + (lengths >= 1 << 16)
+    data[:, 0] = 1 << 2 | code
+    data[:, 1:] = lengths.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return _Shapes(data, 1 + (1 << code))
+
+
+def _cut(rows: NDArray[Any], sizes: Offsets | None = None) -> list[bytes]:
+    """Return the first bytes of each row; None: all of them."""
+    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
+    starts = range(0, len(data), width)
+    if sizes is None:
+        return [data[a : a + width] for a in starts]
+    return [data[a : a + size] for a, size in zip(starts, sizes.tolist(), strict=True)]
 
 
 def _text(settings: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dataprep.pipeline.storage.foreign.varints import encode_varints, varint
+from dataprep.pipeline.storage.foreign.varints import KERNELS, encode_varints, varint
 from dataprep.pipeline.types import Offsets
 
 LIST = b"\x0a"  # field 1, of a length: Example, Features, key, the values of an Int64List
@@ -36,6 +36,11 @@ def encode_examples(key: str, values: NDArray[Any], offsets: Offsets) -> list[by
     >>> encode_examples("text", np.array([5, 300], np.uint32), np.array([0, 2]))[0].hex()
     '0a110a0f0a047465787412071a050a0305ac02'
     """
+    kernels = KERNELS.after(len(values))
+    if kernels is not None and values.dtype in kernels.ID_TYPES:
+        prefix = LIST + varint(len(key.encode())) + key.encode()
+        whole, starts = kernels.encode_examples(prefix, values, offsets)
+        return [whole[a:b] for a, b in pairwise(starts.tolist())]
     data, places = encode_varints(values)
     cuts: Sequence[int] = places[offsets].tolist()
     view = memoryview(data.tobytes())

@@ -6,7 +6,7 @@
     offsets    0   1      3        6
 
 Numbers below 2^21, all ids of all tokenizers, have at most three bytes: both they and their number
-are looked up in tables. Larger ones are computed.
+are looked up in tables. Larger ones are computed. `kernels` takes a tenth of the time for either.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.compiled import Kernels
 from dataprep.pipeline.types import Offsets
 
 MOST_BYTES = 10  # of a number of 64 bits
+KERNELS = Kernels("dataprep.pipeline.storage.foreign.kernels", pays_after=1 << 24)
 _TABLE_LIMIT = 1 << 21
 _AT_ONCE = 1 << 16  # numbers, so that what is computed of them stays near
 # Which of four bytes are there, by how many there are.
@@ -56,7 +58,14 @@ def decode_varints(data: bytes) -> tuple[NDArray[np.int64], Offsets]:
     >>> decode_varints(b"\x05\xac\x02")
     (array([  5, 300]), array([0, 2]))
     """
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) < 0x80)
+    is_end = np.frombuffer(data, np.uint8) < 0x80
+    kernels = KERNELS.after(len(data))
+    if kernels is not None:
+        found: tuple[NDArray[np.int64], Offsets] = kernels.decode_varints(
+            data, int(np.count_nonzero(is_end))
+        )
+        return found
+    ends = np.flatnonzero(is_end)
     values = np.empty(len(ends), np.int64)
     start = 0
     for first in range(0, len(ends), _AT_ONCE):
