@@ -22,7 +22,7 @@ import numpy as np
 
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import Data, Mix
-from dataprep.loaders.packed import Batch
+from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.schedule import Remainder, whole_number
 from dataprep.pipeline.errors import ConfigError, ConflictError
 
@@ -33,7 +33,7 @@ _IGNORED = -100
 class DataLoaderConfig:
     """Capibara's settings, with its defaults; None of max_length: as the dataset has it."""
 
-    batch_size: Any = 32  # or {step: rows}: whatever DataLoader takes
+    batch_size: Any = 32  # or {step: rows}, ByTokens, …: whatever DataLoader takes
     shuffle: bool = True
     num_workers: int = 4  # 0: no batch is made ahead
     max_length: int | None = None
@@ -136,7 +136,8 @@ class CapibaraDataLoader:
     def _check(self) -> None:
         """Compare the dataset with the settings of how it should have been made."""
         length, found = self.config.max_length, self._loader.seq_len + 1
-        if length is not None and length != found:
+        is_packed = all(isinstance(one, PackedDataset) for one in self._loader.datasets.values())
+        if length is not None and (length < found or (is_packed and length > found)):
             raise ConfigError(
                 f"max_length={length}, but the rows have {found} tokens; set it to {found}, or "
                 f"pack with --seq-len {length - 1}"

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import dataprep
 from dataprep.loaders import open_dataset
 from dataprep.loaders.compat.capibara import CapibaraDataLoader, DataLoaderConfig
 from dataprep.pipeline.errors import ConfigError, ConflictError
@@ -85,6 +86,21 @@ def test_open_datasets_and_mixtures_are_data_too(packed: Packed) -> None:
     for data in (rows, mix):
         loader = CapibaraDataLoader(dataset_name=data, batch_size=3, num_workers=0)  # type: ignore[arg-type]
         assert next(iter(loader))["input_ids"].shape == (3, 16)
+
+
+def test_batches_of_documents_follow_their_lengths(tmp_path: Path) -> None:
+    texts = ["word " * (i % 9 + 1) for i in range(40)]
+    dataprep.tokenize(inputs=[texts], tokenizer="bytes", out=tmp_path / "d")
+    size = dataprep.Longest(8, multiple_of=8)
+    loader = CapibaraDataLoader(
+        dataset_name="d", cache_dir=tmp_path, batch_size=size, max_length=64
+    )
+    shapes = [batch["labels"].shape for batch in loader]
+    assert len(shapes) == len(loader) == 5
+    assert {rows for rows, _ in shapes} == {8}
+    assert max(length for _, length in shapes) <= 64
+    with pytest.raises(ConfigError, match="max_length=16, but the rows have"):
+        CapibaraDataLoader(dataset_name=tmp_path / "d", batch_size=size, max_length=16)
 
 
 def test_a_class_of_ones_own_collates_rows(packed: Packed) -> None:
