@@ -41,7 +41,7 @@ from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
-from dataprep.pipeline.storage.checked import Watch, array_in, watching
+from dataprep.pipeline.storage.checked import CheckedFiles, array_in, watching
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY, map_keys
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -208,7 +208,7 @@ class Selections:
                     return True
         return False
 
-    def _contents(self, parts: Sequence[_Keys], watch: Watch) -> _Contents:
+    def _contents(self, parts: Sequence[_Keys], watch: CheckedFiles) -> _Contents:
         """Return the contents of the documents of parts, and which of them were kept."""
         found = _Contents()
         for keys in parts:
@@ -259,7 +259,7 @@ def _without(numbers: Numbers, place: Path, part: TokenizedManifest) -> Numbers:
     return kept
 
 
-def _keys_of(part: _Keys, is_meant: Mask, watch: Watch) -> NDArray[Any]:
+def _keys_of(part: _Keys, is_meant: Mask, watch: CheckedFiles) -> NDArray[Any]:
     """Return the keys of some documents of a part."""
     found, first = [np.zeros(0, DOCUMENT_KEY)], 0
     for shard in part.part.shards:

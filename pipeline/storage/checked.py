@@ -54,7 +54,7 @@ def check_file(folder: Path, entry: AnyFile, between: Callable[[], None] | None 
     check_hash(path, entry, digest)
 
 
-class Watch:
+class CheckedFiles:
     """Files that were checked, and that nothing may write to while they are read."""
 
     def __init__(self) -> None:
@@ -75,12 +75,12 @@ class Watch:
 
 
 @contextmanager
-def watching() -> Iterator[Watch]:
-    """Watch the files that the body checks; CorruptError if one has changed when it ends.
+def watching() -> Iterator[CheckedFiles]:
+    """CheckedFiles the files that the body checks; CorruptError if one has changed when it ends.
 
     What is made of other bytes may fail in any way: then too the change is what went wrong.
     """
-    watch = Watch()
+    watch = CheckedFiles()
     try:
         yield watch
     except Exception:

@@ -27,7 +27,7 @@ from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.storage.checked import Watch, map_array, read_array
+from dataprep.pipeline.storage.checked import CheckedFiles, map_array, read_array
 from dataprep.pipeline.storage.entries import DocumentShard, FileEntry
 
 DOCUMENT_KEY = np.dtype([("content", "<u8", (2,)), ("group", "<u8")])
@@ -136,7 +136,7 @@ def read_keys(folder: Path, shard: DocumentShard) -> NDArray[Any]:
     return read_array(folder, _entry(folder, shard), DOCUMENT_KEY, shard.num_documents)
 
 
-def map_keys(folder: Path, shard: DocumentShard, watch: Watch) -> NDArray[Any]:
+def map_keys(folder: Path, shard: DocumentShard, watch: CheckedFiles) -> NDArray[Any]:
     """Return the same, mapped after the file was checked: for more keys than memory holds."""
     entry = _entry(folder, shard)
     watch.check(folder, entry)

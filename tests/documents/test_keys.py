@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, models
 from conftest import RunCli
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.look.verify import verify
-from dataprep.pipeline.storage.checked import Watch
+from dataprep.pipeline.storage.checked import CheckedFiles
 from dataprep.pipeline.storage.entries import DocumentShard
 from dataprep.pipeline.storage.keys import (
     DOCUMENT_KEY,
@@ -127,7 +127,7 @@ def test_equal_texts_have_equal_contents_under_other_names_tokenizers_and_format
 def test_keys_can_be_mapped_and_are_read_only_if_whole(tmp_path: Path) -> None:
     keys = keyed(tmp_path, [{"text": "a"}, {"text": "b"}])
     (shard,) = shards_of(tmp_path / "in")
-    assert map_keys(tmp_path / "in", shard, Watch()).tobytes() == keys.tobytes()
+    assert map_keys(tmp_path / "in", shard, CheckedFiles()).tobytes() == keys.tobytes()
     assert content_of_hex(hex_of_content(keys["content"])).tolist() == keys["content"].tolist()
     path = next((tmp_path / "in" / "keys").iterdir())
     data = bytearray(path.read_bytes())
@@ -136,7 +136,7 @@ def test_keys_can_be_mapped_and_are_read_only_if_whole(tmp_path: Path) -> None:
     with pytest.raises(CorruptError, match="is damaged"):
         read_keys(tmp_path / "in", shard)
     with pytest.raises(CorruptError, match="is damaged"):
-        map_keys(tmp_path / "in", shard, Watch())
+        map_keys(tmp_path / "in", shard, CheckedFiles())
 
 
 def test_numbers_are_the_texts_that_they_become(tmp_path: Path) -> None:
