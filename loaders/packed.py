@@ -105,7 +105,7 @@ class PackedDataset:
         """Write row rows[i] of the dataset into row places[i] of `out`; both must be in range."""
         if not len(rows):
             return
-        found = self._shards.fetch(self._stored(rows))
+        found = self._shards.fetch(self._in_shards(rows))
         stop_if_closed()
         try:
             fastest_expand()(found, self.layout, request, out, places)
@@ -127,7 +127,7 @@ class PackedDataset:
 
     def will_need(self, rows: Offsets) -> None:
         """Start to read rows that are needed soon."""
-        self._shards.will_need(self._stored(rows))
+        self._shards.will_need(self._in_shards(rows))
 
     def select(self, which: Numbers) -> PackedDataset:
         """Return a dataset of some of the rows, which reads the same files: see `selection`."""
@@ -140,11 +140,11 @@ class PackedDataset:
 
     def locate(self, row: int) -> tuple[int, int]:
         """Return the number of the shard that holds a row, and its place there."""
-        number = int(self._stored(np.array([row]))[0])
+        number = int(self._in_shards(np.array([row]))[0])
         shard = int(np.searchsorted(self._starts, number, side="right")) - 1
         return shard, number - int(self._starts[shard])
 
-    def _stored(self, rows: Offsets) -> Offsets:
+    def _in_shards(self, rows: Offsets) -> Offsets:
         """Return which rows of the shards these are."""
         return rows if self.chosen is None else self.chosen.of(rows)
 
