@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.pipeline.run.duplicates import first_of_each
-from dataprep.pipeline.storage.checked import CheckedFiles
+from dataprep.pipeline.storage.checked import FilesRead
 from dataprep.pipeline.storage.keys import DOCUMENT_KEY, map_keys
 from dataprep.pipeline.storage.manifest import TokenizedManifest, read_manifest
 from support.inprocess import tokenize_here, write_lines
@@ -84,7 +84,7 @@ def test_equal_records_are_found_by_the_keys_of_their_datasets(tmp_path: Path) -
         manifest = read_manifest(tmp_path / name)
         assert isinstance(manifest, TokenizedManifest)
         return [
-            map_keys(tmp_path / name, shard, CheckedFiles())["content"] for shard in manifest.shards
+            map_keys(tmp_path / name, shard, FilesRead())["content"] for shard in manifest.shards
         ]
 
     old = keys_of("old", [{"text": t} for t in ("a", "b", "a")], tokenizer="bytes")
