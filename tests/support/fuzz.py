@@ -1,6 +1,6 @@
 """Bytes that somebody else wrote, given to whatever reads them: only declared errors may come.
 
-    TARGETS     jsonl, npy, zst, manifest, state, config: bytes -> nothing, or a DataprepError
+    TARGETS     jsonl, parquet, zst, manifest, state …: bytes -> nothing, or a DataprepError
     mutants     a valid example ─► flipped, cut, doubled, spliced with words that formats know
 
 `coverage` gives the same targets to atheris, for as long as it is told.
@@ -11,13 +11,16 @@ from __future__ import annotations
 import io
 import json
 import random
+import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import zstandard
 
 from dataprep.configs.load import load_config
@@ -56,8 +59,9 @@ def read_npy(data: bytes) -> None:
     _read_all("a.npy", data, frozenset({"codes"}))
 
 
-def read_zst(data: bytes) -> None:
-    _read_all("a.jsonl.zst", data, frozenset({"text"}))
+def read_texts(ending: str) -> Target:
+    """Return the target that reads the key `text` of files with this ending."""
+    return lambda data: _read_all(f"a.{ending}", data, frozenset({"text"}))
 
 
 def read_config(data: bytes) -> None:
@@ -103,7 +107,8 @@ def read_state(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     "jsonl": read_jsonl,
     "npy": read_npy,
-    "zst": read_zst,
+    "zst": read_texts("jsonl.zst"),
+    **{ending: read_texts(ending) for ending in ("parquet", "arrow", "csv", "tar")},
     "config": read_config,
     "manifest": read_manifest,
     "changed manifest": read_changed_manifest,
@@ -121,6 +126,12 @@ def examples(target: str) -> list[bytes]:
     if target == "zst":
         frame = zstandard.ZstdCompressor(write_checksum=True).compress(lines)
         return [frame, frame * 2, zstandard.ZstdCompressor().compress(lines * 100)]
+    if target in ("parquet", "arrow"):
+        return _tables(target)
+    if target == "csv":
+        return [b'text,n\n"a ""q""\n x",2\nb,3\n', b"\xef\xbb\xbfn,text\r\n1,a\r\n"]
+    if target == "tar":
+        return [_tar({f"{i}.{end}": b'{"text": "a"}' for i in range(3) for end in ("json", "txt")})]
     if target == "npy":
         arrays = np.arange(24).reshape(4, 6), np.zeros((0, 3), np.int32), np.array([[1.5]])
         return [_npy(array) for array in arrays]
@@ -142,6 +153,34 @@ def _whole_manifest() -> bytes:
 def _npy(array: Any) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
+    return file.getvalue()
+
+
+def _tables(ending: str) -> list[bytes]:
+    table = pa.table({"text": ["a", "é"] * 20, "l": [[1, 2]] * 40, "s": [{"x": 1}] * 40})
+    found = []
+    for write in {
+        "parquet": (partial(pq.write_table, row_group_size=15, write_page_checksum=True),),
+        "arrow": (partial(_arrow, pa.ipc.new_stream), partial(_arrow, pa.ipc.new_file)),
+    }[ending]:
+        file = io.BytesIO()
+        write(table, file)
+        found.append(file.getvalue())
+    return found
+
+
+def _arrow(new: Callable[..., Any], table: Any, file: Any) -> None:
+    with new(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=15)
+
+
+def _tar(members: Mapping[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
     return file.getvalue()
 
 
