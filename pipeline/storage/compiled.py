@@ -1,7 +1,7 @@
 """Functions that numba compiles at their first call, and keeps for the next process.
 
 `loaders` imports its own whenever it can. What runs once, offline, begins without: to load numba
-takes as long as NumPy takes for some millions of numbers (`Kernels`).
+takes as long as NumPy takes for fifty million varints (`Kernels`).
 """
 
 from __future__ import annotations
