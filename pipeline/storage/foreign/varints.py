@@ -22,7 +22,7 @@ from dataprep.pipeline.storage.compiled import Kernels
 from dataprep.pipeline.types import Offsets
 
 MOST_BYTES = 10  # of a number of 64 bits
-KERNELS = Kernels("dataprep.pipeline.storage.foreign.kernels", pays_after=1 << 25)
+KERNELS = Kernels("dataprep.pipeline.storage.foreign.kernels", pays_after=1 << 26)
 _TABLE_LIMIT = 1 << 21
 _AT_ONCE = 1 << 16  # numbers, so that what is computed of them stays near
 # Which of four bytes are there, by how many there are.
