@@ -112,8 +112,8 @@ def bands_of(settings: MelSettings) -> Floats:
 
 def mels_of(hertz: float) -> float:
     """
-    >>> mels_of(200), mels_of(1000), round(mels_of(6400), 9)
-    (3.0, 15.0, 42.0)
+    >>> [round(mels_of(hertz), 9) for hertz in (200, 1000, 6400)]
+    [3.0, 15.0, 42.0]
     """
     return hertz / _LINEAR if hertz < _KNEE else _KNEE / _LINEAR + log(hertz / _KNEE) / _STEP
 
