@@ -20,10 +20,13 @@ TASKS = {
     "Make datasets": {
         "init": "Look at data, and write a commented config for run.",
         "run": "The whole chain of a config, as its data grows: what cron calls.",
+        "estimate": "Tokens, rows, disk, time and cost of a config, from a sample.",
         "encode": "Pictures, videos and sounds to discrete codes.",
         "tokenize": "Raw corpora to tokenized shards, with masks and a manifest.",
         "pack": "Tokenized documents to rows of a fixed length.",
         "export": "A dataset to the files of another trainer.",
+        "finalize": "Publish what the elements of a task array have made (--task).",
+        "submit": "Jobs of Slurm or Kubernetes that make the datasets of a config.",
         "forget": "Take documents out of what run made, in a new generation.",
         "clean": "Remove unfinished work and what only old generations need.",
     },

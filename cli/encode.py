@@ -20,8 +20,10 @@ from dataprep.cli.options import (
     Overwrite,
     Quiet,
     Set,
+    Task,
     Verbose,
 )
+from dataprep.cli.sharing import share_and_show, share_of
 from dataprep.cli.show import (
     Progress,
     echo,
@@ -36,12 +38,12 @@ from dataprep.cli.show import (
     speed_of,
     summary_of,
 )
-from dataprep.configs.base import Fit, Loudness, OnError, Resize
+from dataprep.configs.base import ExecutorName, Fit, Loudness, OnError, Resize
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.load import load_config
 from dataprep.configs.modalities import ModalitiesConfig
 from dataprep.pipeline.caches import default_cache
-from dataprep.pipeline.encode import encode, planned
+from dataprep.pipeline.encode import encode, encode_share, planned
 from dataprep.pipeline.encode.plan import Planned
 from dataprep.pipeline.encode.preview import EncodePreview, preview_of
 from dataprep.pipeline.errors import counted
@@ -63,7 +65,10 @@ SECTIONS = {
     "What to make of it": ("encoder", "weights", "into", "list_encoders", "convert_weights"),
     "What to write": ("out", "shard_records", "overwrite", "dry_run"),
     "Records that are bad": ("on_error", "max_errors", "allow_empty"),
-    "How to work": (*CONFIG_SECTION, "workers", "task_timeout"),
+    "How to work": (
+        *(*CONFIG_SECTION, "workers", "task_timeout"),
+        *("executor", "ray_address", "task"),
+    ),
     "What to say": MESSAGES_SECTION,
 }
 
@@ -108,6 +113,9 @@ def encode_command(
     allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
     workers: Annotated[int | None, flag("workers")] = None,
     task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
+    executor: Annotated[ExecutorName | None, flag("executor")] = None,
+    ray_address: Annotated[str | None, flag("ray_address", metavar="ADDRESS")] = None,
+    task: Task = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     list_encoders: Annotated[
@@ -152,6 +160,18 @@ def encode_command(
     )
     if verbose and not quiet:
         say_settings(settings)
+    if task is not None:
+        share = share_of(task, overwrite=overwrite, dry_run=dry_run)
+        share_and_show(
+            lambda report: encode_share(
+                settings, share, cache_dir=default_cache(), report=report, reads=config or ()
+            ),
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+            log_format=log_format,
+        )
+        return
     if dry_run:
         found, done = planned(settings, default_cache(), overwrite=overwrite, reads=config or ())
         show_plan(found, done, as_json=as_json)
@@ -247,7 +267,7 @@ def show_outcome(outcome: Outcome, manifest: EncodedManifest, progress: Progress
     show_next(*next_command(outcome.out, manifest))
 
 
-def next_command(out: Path, manifest: EncodedManifest) -> list[str]:
+def next_command(out: Path | str, manifest: EncodedManifest) -> list[str]:
     """Return the command that tokenizes these codes; it needs no flags for their encoder."""
     into, kind = str(manifest.config.get("into")), manifest.encoder.kind
     others = [

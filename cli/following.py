@@ -11,7 +11,9 @@ SEQ_LEN = 4096  # where nobody said another
 SPELLED = ("inputs", "seq_len", "out")  # said by flags, whoever said them before
 
 
-def packing_of(out: Path, pack: PackConfig, files: Sequence[str], sets: Sequence[str]) -> list[str]:
+def packing_of(
+    out: Path | str, pack: PackConfig, files: Sequence[str], sets: Sequence[str]
+) -> list[str]:
     """Return the command that packs a dataset, as config files and --set say it under `pack`.
 
     >>> packing_of(Path("tok"), PackConfig(), ["c.yaml"], [])

@@ -40,13 +40,18 @@ def forget_command(
     Their tokens become padding without loss; all other rows stay as they are. What was forgotten
     stays away when it comes in again. Older generations hold it until dataprep clean removes them.
     """
-    found = forget(Path(out), read_requests(documents))
+    requests = read_requests(documents)
+    found = forget(Path(out), requests)
     if as_json:
         print_json(asdict(found))
     elif not quiet:
         for folder, generation in found.generations.items():
             echo(f"{folder}: generation {generation}")
-        echo(f"{counted(len(found.documents), 'document')} taken out")
+        had_gone = sum(document.had_gone for document in found.documents)
+        before = f", {had_gone:,} before" if had_gone else ""
+        for note in found.notes[:MOST_NAMED]:
+            echo(f"note: {note}")
+        echo(f"{counted(len(found.documents) - had_gone, 'document')} taken out{before}")
         for request in found.not_found[:MOST_NAMED]:
             echo(f"not found: {request}")
         more = len(found.not_found) - MOST_NAMED
@@ -59,4 +64,7 @@ def forget_command(
                 f"{folder} still holds the codes of all media: to be rid of one, take it from the "
                 "inputs, run with on_changed: rebuild, and clean with --keep 1"
             )
+        if found.not_found:
+            asked = counted(len(requests), "request")
+            echo(f"{len(found.not_found):,} of {asked} not found")
         show_next("dataprep", "clean", out, "--keep", "1")

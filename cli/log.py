@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -10,8 +11,9 @@ from pathlib import Path
 import typer
 
 from dataprep.cli.options import Dataset, Json, OnlyShown
-from dataprep.cli.show import echo, print_json
+from dataprep.cli.show import columns, echo, print_json
 from dataprep.cli.streams import visible
+from dataprep.cli.tables import table
 from dataprep.pipeline.errors import counted, short
 from dataprep.pipeline.look.history import Incoming, Published, history_of
 from dataprep.pipeline.run.datasets import datasets_of_run
@@ -21,6 +23,8 @@ from dataprep.pipeline.storage.places import dataset_folder
 MOST_NAMED = 2  # sources in a line
 LONGEST_NAME = 60  # characters of one
 FINGERPRINT = len("sha256:") + 12  # characters that are shown
+HEADS = ("", "published", "documents", "tokens", "rows", "fingerprint")
+LEAST_ROOM = 40  # columns, however narrow the terminal
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -46,10 +50,33 @@ def log_command(dataset: Dataset, as_json: Json = False, quiet: OnlyShown = Fals
         if several:
             echo(folder if each else f"{folder}: unfinished, it has no manifest yet")
         if each:
-            show_table([*map(columns_of, each)], has_title=not quiet)
+            show_history(each, has_title=not quiet)
 
 
-def columns_of(one: Published) -> tuple[str, ...]:
+def show_history(found: Sequence[Published], *, has_title: bool) -> None:
+    """Print a line of figures for each generation, and beneath it what came in."""
+    rows = [HEADS, *map(figures_of, found)]
+    if all(one.rows is None for one in found):
+        rows = [(*row[:4], *row[5:]) for row in rows]
+    title, *lines = table(rows, max(columns(), LEAST_ROOM), left=(1, len(rows[0]) - 1))
+    if has_title:
+        echo(title)
+    indent = " " * len(f"{found[-1].generation}  ")
+    for one, line in zip(found, lines, strict=True):
+        echo(line)
+        for sentence in sentences_of(one):
+            for part in textwrap.wrap(
+                sentence,
+                max(columns(), LEAST_ROOM),
+                initial_indent=indent,
+                subsequent_indent=f"{indent}  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            ):
+                echo(part)
+
+
+def figures_of(one: Published) -> tuple[str, ...]:
     time = datetime.fromisoformat(one.time).astimezone()
     return (
         str(one.generation),
@@ -58,7 +85,6 @@ def columns_of(one: Published) -> tuple[str, ...]:
         f"{one.tokens:,}",
         "" if one.rows is None else f"{one.rows:,}",
         one.fingerprint[:FINGERPRINT],
-        "; ".join(sentences_of(one)),
     )
 
 
@@ -79,13 +105,3 @@ def _told(part: Incoming) -> str:
     place = f" instead of {part.instead_of}" if part.instead_of else ""
     where = f"{part.part}{place}: " if part.part else ""
     return f"{where}{counted(part.documents, 'document')} of {names}{rest}"
-
-
-def show_table(lines: Sequence[tuple[str, ...]], *, has_title: bool) -> None:
-    heads = ("", "published", "documents", "tokens", "rows", "fingerprint", "came in")
-    has_rows = any(line[4] for line in lines)
-    chosen = [i for i in range(len(heads)) if i != 4 or has_rows]
-    widths = [max(len(line[i]) for line in (heads, *lines)) for i in range(len(heads))]
-    for line in (heads, *lines) if has_title else lines:
-        cells = (f"{line[i]:{'>' if i in (0, 2, 3, 4) else '<'}{widths[i]}}" for i in chosen)
-        echo("  ".join(cells).rstrip())

@@ -51,6 +51,15 @@ Overwrite = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done and write nothing.")
 ]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="I/N|auto",
+        help="Do the jobs of element I of N of a task array, from 0, and publish nothing: dataprep "
+        "finalize does. auto: as Slurm or a Kubernetes Indexed Job says.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 OnlyShown = Annotated[

@@ -19,8 +19,10 @@ from dataprep.cli.options import (
     Overwrite,
     Quiet,
     Set,
+    Task,
     Verbose,
 )
+from dataprep.cli.sharing import share_and_show, share_of
 from dataprep.cli.show import (
     Progress,
     free_bytes,
@@ -32,12 +34,20 @@ from dataprep.cli.show import (
     speed_of,
     summary_of,
 )
-from dataprep.configs.base import Compat, Compression, Overflow, Side, StrategyName, TurnsKept
+from dataprep.configs.base import (
+    Compat,
+    Compression,
+    ExecutorName,
+    Overflow,
+    Side,
+    StrategyName,
+    TurnsKept,
+)
 from dataprep.configs.load import load_config
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.recipes import Outcome
-from dataprep.pipeline.pack import pack, planned
+from dataprep.pipeline.pack import pack, pack_share, planned
 from dataprep.pipeline.pack.strategies import Counts
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.provenance import LOST
@@ -54,7 +64,10 @@ SECTIONS = {
     "What to write": (
         *("out", "shard_rows", "shard_bytes", "compression", "overwrite", "dry_run"),
     ),
-    "How to work": (*CONFIG_SECTION, "workers", "task_timeout"),
+    "How to work": (
+        *(*CONFIG_SECTION, "workers", "task_timeout"),
+        *("executor", "ray_address", "task"),
+    ),
     "What to say": MESSAGES_SECTION,
 }
 
@@ -104,6 +117,9 @@ def pack_command(
     allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
     workers: Annotated[int | None, flag("workers")] = None,
     task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
+    executor: Annotated[ExecutorName | None, flag("executor")] = None,
+    ray_address: Annotated[str | None, flag("ray_address", metavar="ADDRESS")] = None,
+    task: Task = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -123,6 +139,16 @@ def pack_command(
     )
     if verbose and not quiet:
         say_settings(settings)
+    if task is not None:
+        share = share_of(task, overwrite=overwrite, dry_run=dry_run)
+        share_and_show(
+            lambda report: pack_share(settings, share, report=report, reads=config or ()),
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+            log_format=log_format,
+        )
+        return
     if dry_run:
         counts, num_bytes, outcome = planned(settings, overwrite=overwrite, reads=config or ())
         show_plan(counts, num_bytes, outcome, settings, as_json=as_json)
@@ -198,7 +224,7 @@ def show_outcome(outcome: Outcome, progress: Progress) -> None:
         f"{_not_selected(counts)}; {speed_of(outcome, progress)}"
     )
     if counts["documents_truncated"] or counts["documents_dropped"]:
-        typer.echo(f"truncated and dropped documents are listed in {outcome.out / LOST}")
+        typer.echo(f"truncated and dropped documents are listed in {outcome.out}/{LOST}")
     if counts["rows"]:
         show_next("dataprep", "inspect", outcome.out, "--row", "0")
 

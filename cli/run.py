@@ -12,7 +12,6 @@ import typer
 from dataprep.cli.help import Flags, choice, in_sections
 from dataprep.cli.options import (
     MESSAGES_SECTION,
-    DryRun,
     Json,
     Log,
     Quiet,
@@ -21,6 +20,7 @@ from dataprep.cli.options import (
 )
 from dataprep.cli.show import Progress, columns, echo, print_json, say_settings, scaled
 from dataprep.cli.tables import table
+from dataprep.configs.base import ExecutorName
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.caches import default_cache
@@ -42,8 +42,8 @@ EXAMPLE = "Example: dataprep run dataprep.yaml"
 IfLocked = Literal["fail", "wait", "skip"]
 flag = Flags(RunConfig)
 SECTIONS = {
-    "What to do": ("config", "only", "dry_run", "why"),
-    "How to work": ("sets", "out", "workers", "if_locked"),
+    "What to do": ("config", "only", "why"),
+    "How to work": ("sets", "out", "workers", "executor", "ray_address", "if_locked"),
     "What to say": ("metrics", *MESSAGES_SECTION),
 }
 
@@ -65,13 +65,20 @@ def run_command(
             "web/tokenized; may be given several times.",
         ),
     ] = None,
-    dry_run: DryRun = False,
     why: Annotated[
-        bool, typer.Option("--why", help="Say what each step would do, and the reason.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            "--why",
+            help="Say what each step would do and the reason, and write nothing; two names of one "
+            "flag.",
+        ),
     ] = False,
     sets: Set = None,
     out: Annotated[str | None, flag("out")] = None,
     workers: Annotated[int | None, flag("workers")] = None,
+    executor: Annotated[ExecutorName | None, flag("executor")] = None,
+    ray_address: Annotated[str | None, flag("ray_address", metavar="ADDRESS")] = None,
     if_locked: Annotated[
         IfLocked,
         choice(
@@ -94,13 +101,12 @@ def run_command(
     New input files become a new generation of each dataset; old shards stay as they are. Run it
     again to continue after an interruption. Where nothing is new, nothing is done.
     """
-    settings = load_config(
-        RunConfig, files=config, sets=sets or (), flags={"out": out, "workers": workers}
-    )
+    flags = {"out": out, "workers": workers, "executor": executor, "ray_address": ray_address}
+    settings = load_config(RunConfig, files=config, sets=sets or (), flags=flags)
     if verbose and not quiet:
         say_settings(settings)
     chain = StepChain(config=settings, cache_dir=default_cache(), only=only or ())
-    if dry_run or why:
+    if why:
         todos, failure = foresee_all(chain)
         show_plan(todos, as_json=as_json)
         if failure is not None:
@@ -110,11 +116,13 @@ def run_command(
         check_metrics(Path(metrics))
     try:
         made = run_shown(chain, if_locked == "wait", quiet, verbose, log_format)
-    except LockedError:
+    except LockedError as locked:
         if if_locked != "skip":
             raise
-        if not quiet:
-            echo(f"another run holds {settings.out}; nothing done", err=True)
+        if as_json:
+            print_json({"skipped": str(locked), "steps": []})
+        elif not quiet:
+            Progress(quiet=False, log_format=log_format).say(f"skipped: {locked}")
         return
     if metrics is not None:
         with disk_errors_named(Path(metrics)):
@@ -214,38 +222,30 @@ def _cells(done: Done) -> tuple[str, ...]:
 
 
 def python_lines(steps: Sequence[Done], chain: StepChain) -> list[str]:
-    """Return the lines of Python that load what was packed: the first length, the first split."""
-    packed = [done for done in steps if "rows" in done.counts]
-    if not packed:
-        return []
-    first = packed[0].todo.step
-    assert first.pack is not None
-    alike = [
-        done
-        for done in packed
-        if done.todo.step.split == first.split
-        and done.todo.step.pack is not None
-        and done.todo.step.pack.seq_len == first.pack.seq_len
-        and done.counts["rows"]
-    ]
+    """Return the lines of Python that load what was packed: the first length and split that have
+    rows, by the shares of the mixture; none if there is nothing to load."""
+    packed = [done for done in steps if done.counts.get("rows")]
     shares = chain.config.mixture
     weights = {
-        done.todo.step.corpus: shares.get(
-            done.todo.step.corpus, 0 if shares else done.counts["rows"]
+        done.todo.step.corpus: (
+            str(done.out),
+            shares.get(done.todo.step.corpus, 0) if shares else done.counts["rows"],
         )
-        for done in alike
+        for done in packed
+        if _kind_of_rows(done) == _kind_of_rows(packed[0])
     }
-    if len(alike) == 1:
-        data = repr(str(alike[0].out))
-    else:
-        pairs = [
-            f"{done.todo.step.corpus!r}: ({str(done.out)!r}, {weights[done.todo.step.corpus]})"
-            for done in alike
-            if weights[done.todo.step.corpus]
-        ]
-        data = "{" + ", ".join(pairs) + "}"
+    if len(weights) > 1:
+        weights = {name: pair for name, pair in weights.items() if pair[1]}
+    if not weights:
+        return []
+    ((only, _), *more) = weights.values()
     return [
         "import dataprep",
-        f"loader = dataprep.DataLoader({data}, batch_size=8)",
+        f"loader = dataprep.DataLoader({weights if more else only!r}, batch_size=8)",
         "batch = next(iter(loader))",
     ]
+
+
+def _kind_of_rows(done: Done) -> tuple[str, int | None]:
+    step = done.todo.step
+    return step.split, step.pack.seq_len if step.pack else None

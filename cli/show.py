@@ -18,10 +18,12 @@ import yaml
 from pydantic import BaseModel
 
 from dataprep.cli.streams import NEWLINES, json_line, visible, wants_json
+from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.publish import ERRORS
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.storage.kinds import size_of
+from dataprep.pipeline.storage.objects import is_remote
 from dataprep.pipeline.storage.reasons import Reason
 from dataprep.pipeline.types import Source
 
@@ -86,7 +88,7 @@ def show_findings(outcome: Outcome) -> None:
     more = len(reasons) - MOST_REASONS
     rest = f" and {counted(more, 'more reason')}" if more > 0 else ""
     if outcome.manifest.counts["documents_quarantined"]:
-        print(f"  quarantined records{rest}: {outcome.out / ERRORS}")
+        print(f"  quarantined records{rest}: {outcome.out}/{ERRORS}")
     elif reasons:
         print(f"  dropped records{rest} are listed by --on-error quarantine alone")
     for note in outcome.found.notes:
@@ -106,15 +108,16 @@ def _found(outcome: Outcome) -> dict[str, Any]:
     reasons = [asdict(reason) for reason in _reasons(outcome)[:MOST_REASONS]]
     is_listed = outcome.manifest.counts["documents_quarantined"] > 0
     return {
-        **({"errors": str(outcome.out / ERRORS)} if is_listed else {}),
+        **({"errors": f"{outcome.out}/{ERRORS}"} if is_listed else {}),
         **({"reasons": reasons} if reasons else {}),
         "notes": list(outcome.found.notes),
     }
 
 
 def free_bytes(out: str) -> int:
-    """Return what is free where `out` is, or will be."""
-    place = os.path.abspath(os.path.expanduser(out))
+    """Return what is free where `out` is, or will be; for a bucket, where its shards are written
+    before they go there."""
+    place = os.path.abspath(os.path.expanduser(default_cache() if is_remote(out) else out))
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     return shutil.disk_usage(place).free
@@ -315,7 +318,7 @@ class Progress:
             self.say(values["left_out"])
         self.say(
             f"{what} in {counted(values['tasks'], 'task')}{resumed}; "
-            f"{counted(values['workers'], 'worker')}{how}",
+            f"{counted(values['workers'], 'worker') if values['workers'] else 'on Ray'}{how}",
             **values,
         )
         for note in values.get("notes", ()):

@@ -146,7 +146,10 @@ def _by_state(folder: str, step: int | None, settings: LoaderSettings) -> Step:
     if not datasets:
         raise ConflictError(f"{path} is the state of a loader of other datasets than {folder}")
     later = f"step {number} comes after the state: shown as if nothing changes at {replay.step}"
-    counts = {name: len(dataset) for name, dataset in datasets.items()}
+    counts = {
+        name: [shard.num_records for shard in dataset.about.shards]
+        for name, dataset in datasets.items()
+    }
     return Step(
         step=number,
         rows=replay.rows_of(number, counts),

@@ -21,8 +21,10 @@ from dataprep.cli.options import (
     Overwrite,
     Quiet,
     Set,
+    Task,
     Verbose,
 )
+from dataprep.cli.sharing import share_and_show, share_of
 from dataprep.cli.show import (
     Progress,
     print_json,
@@ -33,13 +35,13 @@ from dataprep.cli.show import (
     speed_of,
     summary_of,
 )
-from dataprep.configs.base import Compat, EngineName, OnError, SpecialInTextMode
+from dataprep.configs.base import Compat, EngineName, ExecutorName, OnError, SpecialInTextMode
 from dataprep.configs.load import load_config
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.jobs.recipes import Outcome
-from dataprep.pipeline.tokenize import planned, tokenize
+from dataprep.pipeline.tokenize import planned, tokenize, tokenize_share
 
 EXAMPLE = (
     "Example: dataprep tokenize 'data/*.jsonl' --tokenizer gpt2/tokenizer.json "
@@ -60,7 +62,10 @@ SECTIONS = {
     ),
     "What to write": ("out", "shard_bytes", "overwrite", "dry_run"),
     "Records that are bad": ("on_error", "max_errors", "allow_empty"),
-    "How to work": (*CONFIG_SECTION, "workers", "engine", "task_timeout"),
+    "How to work": (
+        *(*CONFIG_SECTION, "workers", "engine", "task_timeout"),
+        *("executor", "ray_address", "task"),
+    ),
     "What to say": MESSAGES_SECTION,
 }
 CHAT = (
@@ -134,6 +139,9 @@ def tokenize_command(
     allow_duplicates: Annotated[bool | None, flag("allow_duplicates", "--allow-duplicates")] = None,
     workers: Annotated[int | None, flag("workers")] = None,
     task_timeout: Annotated[float | None, flag("task_timeout", metavar="SECONDS")] = None,
+    executor: Annotated[ExecutorName | None, flag("executor")] = None,
+    ray_address: Annotated[str | None, flag("ray_address", metavar="ADDRESS")] = None,
+    task: Task = None,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -173,6 +181,18 @@ def tokenize_command(
         _check_chat(config or (), sets or ())
     if verbose and not quiet:
         say_settings(settings)
+    if task is not None:
+        share = share_of(task, overwrite=overwrite, dry_run=dry_run)
+        share_and_show(
+            lambda report: tokenize_share(
+                settings, share, cache_dir=default_cache(), report=report, reads=config or ()
+            ),
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+            log_format=log_format,
+        )
+        return
     if dry_run:
         from dataprep.cli.previews import show_plan  # and all that shows documents
 

@@ -28,6 +28,8 @@ Auto = Literal["auto"]
 OnError = Literal["fail", "skip", "quarantine"]
 Compat = Literal["none", "lwm"]
 
+ExecutorName = Literal["local", "ray"]
+
 # tokenize
 SpecialInTextMode = Literal["parse", "text", "error"]
 EngineName = Literal["auto", "tokenizers", "fastokens", "gigatoken", "splintr"]
@@ -179,3 +181,14 @@ TASK_TIMEOUT: Any = Field(
     description="seconds without a sign of life before a worker is killed and its task tried "
     "again; default: 3600",
 )
+
+# The same keys for every command that runs workers on several machines.
+EXECUTOR: Any = Field(
+    "local", description="what runs the workers: processes of this machine, or a cluster of Ray"
+)
+RAY_ADDRESS: Any = Field(
+    None,
+    description="with executor ray: the address of the cluster, or auto; default: RAY_ADDRESS, "
+    "else a cluster that is started on this machine",
+)
+OF_RAY = Needs("executor", "executor ray", lambda config: config.executor == "ray")

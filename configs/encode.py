@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
 from dataprep.configs.augment import AugmentConfig
 from dataprep.configs.base import (
     COLOUR,
+    EXECUTOR,
     IS_PATH,
+    OF_RAY,
+    RAY_ADDRESS,
     TASK_TIMEOUT,
     Addresses,
     AllowDuplicates,
     Count,
+    ExecutorName,
     FilePath,
     Fit,
     Loudness,
     MaxErrors,
     MaxRatio,
     Model,
+    Needs,
     OnError,
     Resize,
     TaskTimeout,
@@ -34,6 +40,8 @@ Colour = Annotated[str, Field(pattern=COLOUR)]
 class EncodeConfig(Model):
     """Raw pictures, videos or sounds to a dataset of codes."""
 
+    goes_with: ClassVar[Mapping[str, Needs]] = {"ray_address": OF_RAY}
+
     inputs: Addresses = Field(
         (), description="folders, files, tars, tables or globs of media, in order"
     )
@@ -44,7 +52,9 @@ class EncodeConfig(Model):
     settings: Settings = Field(
         default_factory=dict, description="settings of the encoder: --set settings.NAME=VALUE"
     )
-    out: FilePath = Field("", description="folder to write the dataset to")
+    out: FilePath = Field(
+        "", description="folder to write the dataset to, also in a bucket: s3://, gs://, az://"
+    )
 
     column: str | None = Field(
         None, description="which column of a table has the media; default: image or audio"
@@ -121,6 +131,8 @@ class EncodeConfig(Model):
     allow_empty: bool = Field(False, description="do not fail if there are no records")
     workers: Workers | None = Field(None, description="number of processes; default: one per core")
     task_timeout: TaskTimeout = TASK_TIMEOUT
+    executor: ExecutorName = EXECUTOR
+    ray_address: str | None = RAY_ADDRESS
 
     @model_validator(mode="after")
     def _fps_or_frames(self) -> EncodeConfig:

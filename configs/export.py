@@ -58,7 +58,9 @@ class ExportConfig(Model):
         "none", description="with nanogpt: llm.c writes the header of llm.c and modded-nanogpt"
     )
 
-    out: FilePath = Field("", description="folder to write the files to")
+    out: FilePath = Field(
+        "", description="folder to write the files to, also in a bucket: s3://, gs://, az://"
+    )
     shard_bytes: ShardBytes = Field(
         256 << 20, description="join shards of the dataset into one file up to this size"
     )

@@ -9,11 +9,15 @@ from pydantic import Field, field_validator, model_validator
 
 from dataprep.configs.base import (
     COUNT_NAME,
+    EXECUTOR,
+    OF_RAY,
+    RAY_ADDRESS,
     TASK_TIMEOUT,
     AllowDuplicates,
     Compat,
     Compression,
     Count,
+    ExecutorName,
     FilePath,
     Model,
     Needs,
@@ -81,6 +85,7 @@ class PackConfig(Model):
     """Tokenized documents to fixed-length rows."""
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
+        "ray_address": OF_RAY,
         "overflow": _strategies_but("concat"),
         "turns": Needs("overflow", "overflow turns", lambda config: config.overflow == "turns"),
         "truncate_side": Needs(
@@ -99,7 +104,9 @@ class PackConfig(Model):
     select: SelectConfig | None = Field(
         None, description="pack some of the documents; default: all"
     )
-    out: FilePath = Field("", description="folder to write the dataset to")
+    out: FilePath = Field(
+        "", description="folder to write the dataset to, also in a bucket: s3://, gs://, az://"
+    )
 
     seq_len: int = Field(
         0,  # nobody's choice: whoever packs must make one
@@ -161,3 +168,5 @@ class PackConfig(Model):
         None, description="number of processes; default: one per core, fewer for little data"
     )
     task_timeout: TaskTimeout = TASK_TIMEOUT
+    executor: ExecutorName = EXECUTOR
+    ray_address: str | None = RAY_ADDRESS

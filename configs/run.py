@@ -31,6 +31,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 OnChanged = Literal["error", "rebuild", "ignore"]
 Dedup = Literal["none", "exact"]
 
+OF_ALL_STEPS = ("workers", "executor", "ray_address")  # said once, but in a section of its own
 ONLY_CORPUS = "data"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -118,9 +119,9 @@ class RunConfig(TokenizeConfig):
         own = self.corpora.get(name)
         if own is not None:
             shared = merged(shared, own.model_dump(exclude_unset=True))
-        for section in ("encode", "pack"):
-            if "workers" in shared:
-                shared[section] = {"workers": shared["workers"], **shared.get(section, {})}
+        of_all = {key: shared[key] for key in OF_ALL_STEPS if key in shared}
+        for section in ("encode", "pack") if of_all else ():
+            shared[section] = {**of_all, **shared.get(section, {})}
         # Always keyed by content, so that what was forgotten is known when it comes in again.
         keys = {"keys": self.split_by if self.splits else "content"}
         return TokenizeConfig.model_validate({**shared, **keys})

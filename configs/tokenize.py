@@ -13,7 +13,10 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from dataprep.configs.base import (
+    EXECUTOR,
     IS_PATH,
+    OF_RAY,
+    RAY_ADDRESS,
     TASK_TIMEOUT,
     AllowDuplicates,
     Auto,
@@ -23,6 +26,7 @@ from dataprep.configs.base import (
     DocumentKeys,
     End,
     EngineName,
+    ExecutorName,
     FilePath,
     LossMasks,
     MaxErrors,
@@ -158,6 +162,7 @@ class TokenizeConfig(Model):
     _bounded = model_validator(mode="after")(_is_bounded_once)
 
     goes_with: ClassVar[Mapping[str, Needs]] = {
+        "ray_address": OF_RAY,
         "fields_index": Needs("fields_from", "fields_from", _has_fields_from),
         "fields": Needs("fields_from", "fields_from: null", lambda config: not config.fields_from),
     }
@@ -170,7 +175,9 @@ class TokenizeConfig(Model):
     tokenizer: NameOrPath = Field(
         "", description="tokenizer.json, a folder with one, a hub name, a .model, or bytes"
     )
-    out: FilePath = Field("", description="folder to write the dataset to")
+    out: FilePath = Field(
+        "", description="folder to write the dataset to, also in a bucket: s3://, gs://, az://"
+    )
 
     fields: str = Field(
         "text",
@@ -289,6 +296,8 @@ class TokenizeConfig(Model):
         None, description="number of processes; default: one per core, fewer for little data"
     )
     task_timeout: TaskTimeout = TASK_TIMEOUT
+    executor: ExecutorName = EXECUTOR
+    ray_address: str | None = RAY_ADDRESS
     encode: EncodeConfig = Field(
         default_factory=lambda: EncodeConfig(), description="settings of dataprep encode"
     )

@@ -39,8 +39,8 @@ def prepare(folder: Path) -> Path:
     dataprep.tokenize(
         inputs=sample_path("text.jsonl"), tokenizer=tokenizer, out=folder / "tokenized"
     )
-    packed = dataprep.pack(inputs=folder / "tokenized", seq_len=SEQ_LEN, out=folder / "packed")
-    return packed.out
+    dataprep.pack(inputs=folder / "tokenized", seq_len=SEQ_LEN, out=folder / "packed")
+    return folder / "packed"
 
 
 def serve(packed: Path, address: str, host: int) -> None:

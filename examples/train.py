@@ -50,8 +50,8 @@ def prepare(folder: Path) -> Path:
         tokenizer=sample_path("tokenizer.json"),
         out=folder / "tokenized",
     )
-    packed = dataprep.pack(inputs=folder / "tokenized", seq_len=SEQ_LEN, out=folder / "packed")
-    return packed.out
+    dataprep.pack(inputs=folder / "tokenized", seq_len=SEQ_LEN, out=folder / "packed")
+    return folder / "packed"
 
 
 def make_mesh() -> Mesh:

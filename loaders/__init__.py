@@ -16,16 +16,27 @@ From the folder to the trainer, one line a file:
     shards          rows -> bytes: shards checked against the manifest, then mapped
     paging          files mapped as one stretch of memory, pages asked for ahead of time
     watch           mapped files that change while they are in use
+    remote        datasets in object stores, for a loader
+    ranged          single rows of them, by ranges of bytes
+    fetched         their shards, mapped when they have come
+    cache           a folder of such shards, shared by processes, with a bound
+    forecast        which shards are needed when
+    fetching        the thread that brings them
     bus_errors      reads of a file that was cut short, where numba is installed
     gather          bytes -> heads, tokens and tails of many rows at once
     expand          those -> dense arrays: tokens, segments, positions, masks
-    expand_numba    the same, compiled, where numba is installed
+    expand_documents  the same of documents, each alone in its row
+    expand_numba    both, compiled, where numba is installed
+    kernels         the loops of that over rows
+    document_kernels  and over documents
     batching      batches whose shape follows from the lengths of documents
     pieces          documents -> pieces that fit a row
     groups          pieces of similar length -> the batches of an epoch
-    document_rows   pieces -> dense arrays, as `expand` makes them
+    document_rows   the pieces of a dataset as rows
     sources       what rows are read from: a packed dataset, or documents
     order         a shuffle that is computed: position -> row
+    blocks        the same, which needs few shards at a time
+    shares        rows dealt out to datasets in exact shares
     mixture       several datasets by exact shares: position -> dataset and row
     schedule      step -> places of that sequence, for batch sizes that may change
     plans         step -> the rows of a batch, and its shape
@@ -47,8 +58,9 @@ From the folder to the trainer, one line a file:
     torch         the same datasets for torch
     compat        the data classes of LWM, xlstm-jax and MaxText over `DataLoader`
 
-Imports numpy, msgspec, and of dataprep only `pipeline`'s ground floor and `storage`; array_record
-for documents and compressed rows, jax only for a mesh, numba if it is there, torch only in
+Imports numpy, msgspec, obstore for object stores, and of dataprep only the ground floor and
+`storage` of `pipeline` (`compat` also `synthetic`, which is made up); array_record for documents
+and compressed rows, jax only for a mesh, numba if it is there, torch only in
 `dataprep.loaders.torch`.
 """
 

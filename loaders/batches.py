@@ -38,6 +38,7 @@ from dataprep.pipeline.types import Offsets
 if TYPE_CHECKING:
     from jax.sharding import Mesh, PartitionSpec
 
+    from dataprep.loaders.fetching import Fetching
     from dataprep.loaders.place import Placement
 
 AnyBatch = dict[str, Any]  # of numpy arrays, or of jax arrays on a mesh
@@ -65,7 +66,7 @@ class BatchReader:
         """Start to read the wanted rows of a batch, if reads have come from the disk of late."""
         if not self._watch.reads():
             return
-        datasets, rows = self._wanted(step, wanted)
+        datasets, rows = self.wanted(step, wanted)
         for number, member in enumerate(self._members):
             mine = rows[datasets == number]
             if len(mine):
@@ -73,7 +74,7 @@ class BatchReader:
 
     def read(self, step: int, columns: tuple[int, int], wanted: Offsets | None = None) -> Batch:
         """Return columns [start, stop) of the wanted rows of a batch (ascending; None: all)."""
-        datasets, rows = self._wanted(step, wanted)
+        datasets, rows = self.wanted(step, wanted)
         start, width = columns[0], columns[1] - columns[0]
         opened = [member.at(step) for member in self._members]
         requests = [self._request(start, width, dataset.masks) for dataset in opened]
@@ -89,7 +90,7 @@ class BatchReader:
                 array[:, missing] = 0
         return self._view.name(out, start)
 
-    def _wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
+    def wanted(self, step: int, wanted: Offsets | None) -> tuple[Offsets, Offsets]:
         """Return the dataset and the row for each of the wanted rows; those behind the last are
         empty."""
         datasets, rows = self._plan.rows(step)
@@ -134,8 +135,11 @@ class BatchMaker:
         self.reader, self.plan, self._placement = reader, plan, placement
         self._cuts = whole_rows and placement is not None and placement.splits_columns
         self._announced = -1
+        self.fetching: Fetching | None = None  # what fetches shards ahead of the batches
 
     def __call__(self, step: int) -> AnyBatch:
+        if self.fetching is not None:
+            self.fetching.at(step)
         if step != self._announced:
             self._announce(step)
         self._announce(step + 1)  # so that the disk is read while this batch is made
@@ -153,6 +157,8 @@ class BatchMaker:
     def part(self, step: int, index: Any, count: Any) -> Batch:
         """Return one of `count` equal parts of the rows of a batch, on no mesh."""
         index, count = whole_number("index", index), whole_number("count", count, least=1)
+        if self.fetching is not None:
+            self.fetching.at(step)
         rows = self.plan.shape(step)[0]
         size, rest = divmod(raised(rows, count if self.plan.adds_rows else 1), count)
         if rest or not 0 <= index < count:
@@ -205,6 +211,10 @@ class BatchMaker:
     def _announce(self, step: int) -> None:
         self.reader.will_need(step, self._rows(step))
         self._announced = step
+
+    def wanted(self, step: int) -> tuple[Offsets, Offsets]:
+        """Return the dataset and the row for each row of a batch that this host reads."""
+        return self.reader.wanted(step, self._rows(step))
 
     def _rows(self, step: int) -> Offsets | None:
         """Return the rows of a batch that this host reads; None: all."""

@@ -22,6 +22,8 @@ from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Offsets
 
+MOST = (1 << 31) - 1  # of a row, and of a batch
+
 Overflow = Literal["error", "split", "truncate", "drop"]
 
 
@@ -225,10 +227,15 @@ def raised(number: Any, multiple: int) -> Any:
 
 def _check(batching: Any, *names: str) -> None:
     """Make numbers plain ints of at least 1, and check the choice of overflow."""
+    may_lack = {field.name for field in fields(batching) if field.default is None}
     for name in names:
         value = getattr(batching, name)
-        if value is not None:
-            object.__setattr__(batching, name, whole_number(name, value, least=1))
+        if value is None and name in may_lack:
+            continue
+        number = whole_number(name, value, least=1)
+        if number > MOST:
+            raise ConfigError(f"{name} must be at most {MOST:,}, got {shown(number)}")
+        object.__setattr__(batching, name, number)
     if batching.overflow not in get_args(Overflow):
         choices = ", ".join(get_args(Overflow))
         raise ConfigError(f"overflow {shown(batching.overflow)} is not one of {choices}")

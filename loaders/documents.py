@@ -25,12 +25,13 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.loaders.ranged import RangedRecords, check_local
 from dataprep.loaders.selection import Chosen, Numbers, drawn, selected
-from dataprep.loaders.shards import open_proven
+from dataprep.loaders.shards import Shards, open_proven
 from dataprep.loaders.whole import Verify, check_places, prove
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.checked import read_array
+from dataprep.pipeline.storage.checked import array_in, read_array
 from dataprep.pipeline.storage.documents import (
     Documents,
     decode_documents,
@@ -40,10 +41,13 @@ from dataprep.pipeline.storage.documents import (
 from dataprep.pipeline.storage.entries import Json
 from dataprep.pipeline.storage.manifest import TokenizedManifest, json_of
 from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.storage.objects import is_remote
 from dataprep.pipeline.threads.exits import stopped_at_exit
+from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.types import Offsets
 
 Document = dict[str, NDArray[Any]]
+INDEXES_AT_ONCE = 32  # requests for them
 OPEN_RECORDS = 64  # decoded records to keep; each is at most a megabyte for short documents
 
 
@@ -52,6 +56,7 @@ class _OpenFiles:
     """The files of a dataset, opened when they are first asked for."""
 
     index: Callable[[int], NDArray[Any]]  # of a shard
+    bring: Callable[[Sequence[int]], None]  # many indexes at once, where each is a request
     record: Callable[[int, int], Documents]  # of a shard, by its number
 
 
@@ -65,9 +70,11 @@ class TokenizedDataset:
         verify: Verify = "lazy",
         chosen: Chosen | None = None,
         files: _OpenFiles | None = None,
+        fetched: Shards | None = None,
     ) -> None:
-        """`chosen`: which documents it has; None: all. `files`: its files, if they are open."""
-        self.folder = folder
+        """`chosen`: which documents it has; None: all. `files`: its files, if they are open.
+        `fetched`: what reads whole records, if it is not the files."""
+        self.folder, self.fetched = folder, fetched
         self.verify: Verify = verify
         self.about = about
         self.chosen = chosen
@@ -75,6 +82,7 @@ class TokenizedDataset:
         self.fingerprint = own if chosen is None else chosen.fingerprint(own)
         self._shards = about.shards
         self._starts = offsets_of([shard.num_documents for shard in self._shards])
+        self._entry = index_dtype(about.masks)
         self._masks = [MASKS[name].array for name in about.masks]
         self._has_weights = about.counts.get(MASKS["weight"].count, 0) > 0
         self._files = files or _open_files(folder, about, verify)
@@ -83,6 +91,7 @@ class TokenizedDataset:
 
     def prove(self) -> None:
         """Raise a CorruptError unless every shard and index is as it was written."""
+        check_local(self.folder)
         for shard in self._shards:
             for entry in (shard, shard.index):
                 prove(self.folder, entry)
@@ -131,7 +140,9 @@ class TokenizedDataset:
     def select(self, which: Numbers) -> TokenizedDataset:
         """Return a dataset of some of the documents: see `selection`."""
         chosen = selected(which, len(self), self.chosen)
-        return TokenizedDataset(self.folder, self.about, self.verify, chosen, self._files)
+        return TokenizedDataset(
+            self.folder, self.about, self.verify, chosen, self._files, self.fetched
+        )
 
     def draw(self, count: int, *, seed: int, start: int = 0) -> list[Document]:
         """Return so many documents in the order of a seed, from its place `start` on."""
@@ -141,20 +152,35 @@ class TokenizedDataset:
     def lengths(self) -> NDArray[np.uint32]:
         """Return the number of tokens of every document, from the index alone."""
         if self.chosen is not None:
-            found: NDArray[np.uint32] = self.entries(np.arange(len(self)))[1]["length"]
-            return found
+            return self.lengths_of(np.arange(len(self))).astype(np.uint32)
+        self._files.bring(range(len(self._shards)))
         parts = [self._files.index(i)["length"] for i in range(len(self._shards))]
         return np.concatenate([np.zeros(0, np.uint32), *parts])
 
     def entries(self, documents: Offsets) -> tuple[Offsets, NDArray[Any]]:
         """Return the shard of each of these documents, which must be in range, and its entry of
         the index there."""
+        return self._indexed(documents, None)
+
+    def lengths_of(self, documents: Offsets) -> Offsets:
+        """Return the number of tokens of each of these documents, which must be in range."""
+        return self._indexed(documents, "length")[1].astype(np.int64)
+
+    def _indexed(self, documents: Offsets, field: str | None) -> tuple[Offsets, NDArray[Any]]:
+        """Return the shard of each document, and a field of its entry; None: all of it."""
         own = documents if self.chosen is None else self.chosen.of(documents)
         shards = np.searchsorted(self._starts, own, side="right") - 1
-        found = np.empty(len(own), index_dtype(self.about.masks))
-        for number in np.unique(shards).tolist():
-            which = np.flatnonzero(shards == number)
-            found[which] = self._files.index(number)[own[which] - self._starts[number]]
+        found = np.empty(len(own), self._entry if field is None else self._entry[field])
+        order = np.argsort(shards, kind="stable")
+        counts = np.bincount(shards)
+        present, start = np.flatnonzero(counts), 0
+        self._files.bring(present.tolist())
+        for number, stop in zip(present.tolist(), counts[present].cumsum().tolist(), strict=True):
+            which = order[start:stop]
+            index = self._files.index(number)
+            column = index if field is None else index[field]
+            found[which] = column[own[which] - self._starts[number]]
+            start = stop
         return shards, found
 
     def locate(self, document: int) -> tuple[int, int]:
@@ -180,10 +206,19 @@ class TokenizedDataset:
 
 
 def _open_files(folder: Path, about: TokenizedManifest, verify: Verify) -> _OpenFiles:
+    if is_remote(folder):
+        records = RangedRecords(folder, about.shards)
+        index = cache(partial(_fetch_index, records, about))
+        return _OpenFiles(
+            index=index,
+            bring=partial(_bring, index, set()),
+            record=lru_cache(maxsize=OPEN_RECORDS)(partial(_fetch_record, records, about)),
+        )
     check_places(folder, [entry for shard in about.shards for entry in (shard, shard.index)])
     reader = lru_cache(maxsize=256)(lambda i: open_proven(folder, about.shards[i], verify))
     return _OpenFiles(
         index=cache(partial(_open_index, folder, about, verify)),
+        bring=lambda shards: None,
         record=lru_cache(maxsize=OPEN_RECORDS)(partial(_read_record, folder, about, reader)),
     )
 
@@ -191,6 +226,26 @@ def _open_files(folder: Path, about: TokenizedManifest, verify: Verify) -> _Open
 def _open_index(folder: Path, about: TokenizedManifest, verify: Verify, shard: int) -> NDArray[Any]:
     entry, dtype = about.shards[shard], index_dtype(about.masks)
     return read_array(folder, entry.index, dtype, entry.num_documents, is_hashed=verify != "off")
+
+
+def _fetch_index(records: RangedRecords, about: TokenizedManifest, shard: int) -> NDArray[Any]:
+    entry, dtype = about.shards[shard], index_dtype(about.masks)
+    path, data = records.index(shard)
+    return array_in(path, data, dtype, entry.num_documents)
+
+
+def _bring(index: Callable[[int], NDArray[Any]], here: set[int], shards: Sequence[int]) -> None:
+    missing = [shard for shard in shards if shard not in here]
+    in_threads(index, missing, INDEXES_AT_ONCE)
+    here.update(missing)
+
+
+def _fetch_record(
+    records: RangedRecords, about: TokenizedManifest, shard: int, record: int
+) -> Documents:
+    sizes = np.array(about.shards[shard].record_bytes, np.int64)
+    (data,) = records.read(shard, sizes, [record])
+    return decode_documents(data, about.token_dtype, about.masks)
 
 
 def _read_record(

@@ -75,6 +75,8 @@ def expand(
     rows: RowBytes, layout: RowLayout, request: Request, out: Arrays, places: Offsets
 ) -> None:
     """Write row i into row places[i] of `out`; raise a CorruptError if a row contradicts itself."""
+    if not len(rows):
+        return
     if request.tokens:
         _expand_tokens(rows, layout, request, out.tokens, places)
     if not (request.segments or request.positions or request.masks or request.weights):

@@ -1,10 +1,11 @@
-"""The same as `expand`, compiled by numba: one pass, so that each row is in the cache once.
+"""The same as `expand` and `expand_documents`, compiled by numba: one pass over all rows.
 
     a row     head │ tokens │ ends 3 7 │ loss runs 1 3 5 7 8
     out       tokens, segments, positions and masks of one row, then the next row
 
-The results equal those of `expand` to the bit. Numba compiles at the first call on a machine, which
-takes some seconds, and keeps the code beside this file or in the user's cache.
+Each row is in the cache once, and the results equal those of NumPy to the bit. The loops are those
+of `kernels` and `document_kernels`. Numba compiles at the first call on a machine, which takes some
+seconds, and keeps the code beside these files or in the user's cache.
 """
 
 from __future__ import annotations
@@ -13,35 +14,31 @@ from typing import Any
 
 import numpy as np
 
+from dataprep.loaders import document_kernels, kernels
 from dataprep.loaders.expand import (
-    ABSENT,
     BAD_ENDS,
     BAD_HEAD,
     BAD_RUNS,
     BAD_WEIGHT,
-    LARGEST_WEIGHT,
-    LEAST_WEIGHT,
-    LOSS,
     Arrays,
     Request,
 )
+from dataprep.loaders.expand_documents import DocumentLayout, MisfitError, check_sizes
 from dataprep.loaders.gather import RowBytes
+from dataprep.loaders.pieces import Places
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.storage.compiled import compiled
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.masks import weights_of
-from dataprep.pipeline.storage.riegeli import BLOCK_BYTES, BLOCK_HEADER_BYTES, PAYLOAD_BYTES
-from dataprep.pipeline.storage.rows import BITS, RowLayout
+from dataprep.pipeline.storage.rows import RowLayout
 from dataprep.pipeline.types import Offsets
 
 # Every float16 by its bits: numba has no such type.
 _WEIGHTS = weights_of(np.arange(1 << 16)).astype(np.float32)
-_FITS, _BAD_HEAD, _BAD_ENDS, _BAD_RUNS, _BAD_WEIGHT = range(5)
 _CAUSES = {
-    _BAD_HEAD: BAD_HEAD,
-    _BAD_ENDS: BAD_ENDS,
-    _BAD_RUNS: BAD_RUNS,
-    _BAD_WEIGHT: BAD_WEIGHT,
+    kernels.BAD_HEAD: BAD_HEAD,
+    kernels.BAD_ENDS: BAD_ENDS,
+    kernels.BAD_RUNS: BAD_RUNS,
+    kernels.BAD_WEIGHT: BAD_WEIGHT,
 }
 
 
@@ -49,232 +46,61 @@ def expand(
     rows: RowBytes, layout: RowLayout, request: Request, out: Arrays, places: Offsets
 ) -> None:
     """Write row i into row places[i] of `out`; raise a CorruptError if a row contradicts itself."""
-    stop = request.start + request.width + max(request.tokens, default=0)
-    tokens = np.empty(stop - request.start if request.tokens else 0, layout.tokens)
     largest = int(rows.size.max(initial=layout.tail_start)) - layout.tail_start
     tail = np.empty(max(0, largest) // layout.ends.itemsize, layout.ends)
-    head = np.empty(2 + len(layout.masks), U32)
-    cause = _expand(
+    head, tokens = _room(len(layout.masks), layout.tokens, request)
+    cause = kernels.expand_rows(
         (rows.memory, rows.first, rows.size, rows.in_blocks),
         places,
         (layout.capacity, layout.head_bytes, layout.tail_start),
         (request.start, request.width),
         tuple((array, array.view(np.uint8)) for array in (head, tokens, tail)),
-        (
-            (out.tokens, np.array(request.tokens, np.int64)),
-            (out.segments, np.array(request.segments, np.int64)),
-            (out.positions, np.array(request.positions, np.int64)),
-            (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
-            (out.weights, np.array(request.weights, np.int64).reshape(-1, 2)),
-        ),
+        _targets(request, out),
         (np.array(layout.numbers, np.int64), _WEIGHTS, request.first_loss),
     )
-    if cause != _FITS:
+    if cause != kernels.FITS:
         raise CorruptError(_CAUSES[cause])
 
 
-@compiled
-def _move(source: Any, place: Any, out: Any, start: Any, count: Any) -> None:
-    # A loop over slices: neither their assignment nor a loop over the whole is vectorised.
-    target, values = out[start : start + count], source[place : place + count]
-    for i in range(len(target)):
-        target[i] = values[i]
+def expand_documents(
+    stored: RowBytes,
+    found: Places,
+    layout: DocumentLayout,
+    request: Request,
+    out: Arrays,
+    places: Offsets,
+) -> None:
+    """Write piece i into row places[i] of `out`; raise a MisfitError if it does not fit its
+    record."""
+    check_sizes(stored, layout)
+    tail = np.empty(int(stored.size.max(initial=0)) // U32.itemsize, U32)
+    head, tokens = _room(len(layout.numbers), layout.tokens, request)
+    entries = found.entry.view(U32).reshape(len(places), found.entry.itemsize // U32.itemsize)
+    fits = document_kernels.expand_documents(
+        (stored.memory, stored.first, stored.size, stored.in_blocks),
+        (entries, found.start, found.length),
+        places,
+        (request.start, request.width),
+        tuple((array, array.view(np.uint8)) for array in (head, tokens, tail)),
+        _targets(request, out),
+        (layout.places, layout.columns, layout.numbers, _WEIGHTS, layout.pad, request.first_loss),
+    )
+    if not fits:
+        raise MisfitError
 
 
-@compiled
-def _copy(memory: Any, first: Any, offset: Any, in_blocks: bool, out: Any) -> None:
-    """Fill `out` from byte `offset` of the payload at `first`, leaving out block headers.
-
-    For one row what `riegeli.locate` and `riegeli.stretches_after` do.
-    """
-    count = len(out)
-    if not in_blocks:
-        _move(memory, first + offset, out, 0, count)
-        return
-    inside = first % BLOCK_BYTES - BLOCK_HEADER_BYTES + offset
-    place = first + offset + inside // PAYLOAD_BYTES * BLOCK_HEADER_BYTES
-    left = PAYLOAD_BYTES - inside % PAYLOAD_BYTES
-    done = 0
-    while done < count:
-        size = min(left, count - done)
-        _move(memory, place, out, done, size)
-        done += size
-        place += size + BLOCK_HEADER_BYTES
-        left = PAYLOAD_BYTES
+def _room(num_masks: int, dtype: Any, request: Request) -> tuple[Any, Any]:
+    """Return memory for the head of one row, and for the tokens of it that are asked for."""
+    width = request.width + max(request.tokens) if request.tokens else 0
+    return np.empty(2 + num_masks, U32), np.empty(width, dtype)
 
 
-@compiled
-def _ascend(ends: Any, start: Any, capacity: Any) -> bool:
-    for i in range(len(ends)):
-        if ends[i] < start or ends[i] > capacity:
-            return False
-        start = ends[i]
-    return True
-
-
-@compiled
-def _clip(place: Any, width: Any) -> Any:
-    return min(max(place, 0), width)
-
-
-@compiled
-def _number(out: Any, left: Any, ends: Any, column: Any) -> None:
-    """Write the segment ids of one row, from `column` on."""
-    width = len(out)
-    done = _clip(left - column, width)
-    out[:done] = 0
-    for i in range(len(ends)):
-        stop = _clip(np.int64(ends[i]) - column, width)
-        out[done:stop] = i + 1
-        done = stop
-    out[done:] = 0
-
-
-@compiled
-def _count(out: Any, left: Any, ends: Any, column: Any) -> None:
-    """Write the positions of one row, from `column` on."""
-    width = len(out)
-    done = _clip(left - column, width)
-    out[:done] = 0
-    begin = left - column
-    for i in range(len(ends)):
-        end = np.int64(ends[i]) - column
-        stop = _clip(end, width)
-        piece, position = out[done:stop], np.int32(done - begin)
-        for j in range(len(piece)):
-            piece[j] = position + np.int32(j)
-        done, begin = stop, end
-    out[done:] = 0
-
-
-@compiled
-def _count_all(segments: Any, positions: Any, row: Any, left: Any, ends: Any, start: Any) -> None:
-    """Write the segment ids and positions of one row."""
-    for k in range(len(segments[1])):
-        _number(segments[0][k, row], left, ends, start + segments[1][k])
-    for k in range(len(positions[1])):
-        _count(positions[0][k, row], left, ends, start + positions[1][k])
-
-
-@compiled
-def _mark(out: Any, runs: Any, column: Any) -> None:
-    """Write a mask of one row, from `column` on."""
-    width = len(out)
-    done = 0
-    for i in range(len(runs)):
-        stop = _clip(np.int64(runs[i]) - column, width)
-        out[done:stop] = i % 2 == 1
-        done = stop
-
-
-@compiled
-def _weigh(out: Any, runs: Any, bits: Any, table: Any, column: Any) -> None:
-    """Write the weights of one row, from `column` on."""
-    width = len(out)
-    done = 0
-    for i in range(len(runs)):
-        stop = _clip(np.int64(runs[i]) - column, width)
-        out[done:stop] = table[bits[i]]
-        done = stop
-
-
-@compiled
-def _set_firsts(masks: Any, row: Any, left: Any, ends: Any, bits: Any, start: Any) -> None:
-    """Write the loss of the first token of each document of one row."""
-    begin = left
-    for i in range(len(ends)):
-        for k in range(len(masks[1])):
-            column = begin - start - masks[1][k, 1]
-            if masks[1][k, 0] == LOSS and 0 <= column < masks[0].shape[2]:
-                masks[0][k, row, column] = (bits[i // BITS] >> (i % BITS)) & 1 == 1
-        begin = np.int64(ends[i])
-
-
-@compiled
-def _set_absent(masks: Any, row: Any, value: Any) -> None:
-    out, wanted = masks
-    for k in range(len(wanted)):
-        if wanted[k, 0] == ABSENT:
-            out[k, row, :] = value
-
-
-@compiled
-def _mark_all(
-    masks: Any,
-    weights: Any,
-    row: Any,
-    counts: Any,
-    tail: Any,
-    start: Any,
-    capacity: Any,
-    kinds: Any,
-) -> int:
-    """Write the masks of one row; return _FITS, or what is wrong with the first bad mask."""
-    _set_absent(masks, row, False)
-    _set_absent(weights, row, 1)
-    numbers, table, _ = kinds
-    place = 0
-    for mask in range(len(counts)):
-        count = np.int64(counts[mask])
-        runs = tail[place : place + count]
-        bits = tail[place + count : place + count * numbers[mask]]
-        place += count * numbers[mask]
-        if len(runs) == 0 or runs[-1] != capacity or not _ascend(runs, 0, capacity):
-            return _BAD_RUNS
-        for i in range(len(bits)):
-            if bits[i] < LEAST_WEIGHT or bits[i] > LARGEST_WEIGHT:
-                return _BAD_WEIGHT
-        for k in range(len(masks[1])):
-            if masks[1][k, 0] == mask:
-                _mark(masks[0][k, row], runs, start + masks[1][k, 1])
-        for k in range(len(weights[1])):
-            if weights[1][k, 0] == mask:
-                _weigh(weights[0][k, row], runs, bits, table, start + weights[1][k, 1])
-    return _FITS
-
-
-@compiled
-def _expand(
-    rows: Any, places: Any, layout: Any, columns: Any, room: Any, out: Any, kinds: Any
-) -> int:
-    """Write all rows; return _FITS, or what is wrong with the first bad row.
-
-    `room` is memory for the head, the tokens and the tail of one row, each with its bytes; `out` is
-    the tokens, segments, positions, masks and weights of the batch, each with its shifts; `kinds`
-    is how many numbers a run of each mask has, the table of weights, and whether the first token of
-    a document has loss as the document says.
-    """
-    memory, firsts, sizes, in_blocks = rows
-    capacity, head_bytes, tail_start = layout
-    start, width = columns
-    (head, head8), (line, line8), (tail, tail8) = room
-    tokens, segments, positions, masks, weights = out
-    token_bytes = line.itemsize * start
-    for i in range(len(firsts)):
-        first, row = firsts[i], places[i]
-        if len(line):
-            _copy(memory, first, head_bytes + token_bytes, in_blocks, line8)
-            for k in range(len(tokens[1])):
-                _move(line, tokens[1][k], tokens[0][k, row], 0, width)
-        if len(segments[1]) + len(positions[1]) + len(masks[1]) + len(weights[1]) == 0:
-            continue
-        _copy(memory, first, 0, in_blocks, head8)
-        num_ends = np.int64(head[0])
-        num_bits = (num_ends + BITS - 1) // BITS
-        count = num_ends + num_bits
-        for k in range(2, len(head)):
-            count += np.int64(head[k]) * kinds[0][k - 2]
-        if tail_start + count * tail.itemsize != sizes[i]:
-            return _BAD_HEAD
-        _copy(memory, first, tail_start, in_blocks, tail8[: count * tail.itemsize])
-        left, ends = np.int64(head[1]), tail[:num_ends]
-        if not _ascend(ends, left, capacity):
-            return _BAD_ENDS
-        _count_all(segments, positions, row, left, ends, start)
-        bits, runs = tail[num_ends : num_ends + num_bits], tail[num_ends + num_bits :]
-        cause = _mark_all(masks, weights, row, head[2:], runs, start, capacity, kinds)
-        if cause != _FITS:
-            return cause
-        if kinds[2]:
-            _set_firsts(masks, row, left, ends, bits, start)
-    return _FITS
+def _targets(request: Request, out: Arrays) -> tuple[Any, ...]:
+    """Return the arrays of a batch, each with what is asked for of it."""
+    return (
+        (out.tokens, np.array(request.tokens, np.int64)),
+        (out.segments, np.array(request.segments, np.int64)),
+        (out.positions, np.array(request.positions, np.int64)),
+        (out.masks, np.array(request.masks, np.int64).reshape(-1, 2)),
+        (out.weights, np.array(request.weights, np.int64).reshape(-1, 2)),
+    )

@@ -16,6 +16,7 @@ width: four bytes each.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.loaders.batching import Grouped, columns_of
-from dataprep.loaders.order import shuffle_lists
+from dataprep.loaders.order import OrderKey, shuffle_lists
 from dataprep.loaders.pieces import Pieces
 from dataprep.loaders.schedule import Remainder
 from dataprep.pipeline.ragged import offsets_of, ranges
@@ -64,24 +65,31 @@ class LengthGroups:
         """Return the shapes that there are, the longest rows first."""
         return [(r.rows, r.width) for r in self.runs if r.first_batch < self.num_batches]
 
-    def batch(self, number: int, epoch: int, *, key: OrderKey | None) -> Offsets:
-        """Return the pieces of a batch, of which the last of an epoch may have fewer than rows.
+    def batches(self, which: Sequence[tuple[int, int]], *, key: OrderKey | None) -> list[Offsets]:
+        """Return the pieces of batches, given by (epoch, number in it), of which the last of an
+        epoch may have fewer than rows.
 
         `key`: what the order follows from; None: it is that of the dataset.
         """
+        ranks = [self._ranks(number) for _, number in which]
+        counts = [len(own) for own in ranks]
+        epochs = np.repeat([epoch for epoch, _ in which], counts)
+        return np.split(self._at(np.concatenate(ranks), epochs, key), np.cumsum(counts)[:-1])
+
+    def _ranks(self, number: int) -> Offsets:
         run = self._run_of(number)
         stop = run.stop - (number - run.first_batch) * run.rows
-        return self._at(np.arange(max(0, stop - run.rows), stop), epoch, key)
+        return np.arange(max(0, stop - run.rows), stop)
 
     def _run_of(self, batch: int) -> ShapeRun:
         return self.runs[bisect_right(self.runs, batch, key=lambda run: run.first_batch) - 1]
 
-    def _at(self, ranks: Offsets, epoch: int, key: OrderKey | None) -> Offsets:
-        """Return the pieces of these ranks."""
+    def _at(self, ranks: Offsets, epochs: Offsets, key: OrderKey | None) -> Offsets:
+        """Return the pieces of these ranks, each in its epoch."""
         group = np.searchsorted(self._firsts, ranks, side="right") - 1
         place = ranks - self._firsts[group]
         if key is not None:
-            number = epoch % (1 << 40) * len(self._widths) + group  # of the group in its epoch
+            number = epochs % (1 << 40) * len(self._widths) + group  # of the group in its epoch
             place = shuffle_lists(
                 place,
                 number,
@@ -101,7 +109,9 @@ class LengthGroups:
         places = sum(
             n * run.rows * (run.width + capacity) for n, run in zip(numbers, self.runs, strict=True)
         )
-        left = self._pieces.locate(self._at(np.arange(self.left_out), 0, key)).length
+        left = self._pieces.lengths_of(
+            self._at(np.arange(self.left_out), np.zeros(1, np.int64), key)
+        )
         tokens = sum(int(lengths.sum()) for _, lengths in self._pieces.lengths()) - int(left.sum())
         return {
             "batches": self.num_batches,
@@ -110,15 +120,6 @@ class LengthGroups:
             "padding": places - tokens,
             "pieces_left_out": self.left_out,
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderKey:
-    """What an order follows from."""
-
-    seed: int
-    name: str
-    generation: int | None
 
 
 def _count_widths(pieces: Pieces, batching: Grouped, more: int) -> tuple[Offsets, Offsets]:

@@ -12,6 +12,7 @@ what a checkpoint holds.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 import weakref
 from collections.abc import Awaitable, Mapping
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dataprep.loaders.batches import AnyBatch, make_batches, make_placement
 from dataprep.loaders.batching import BatchSize
+from dataprep.loaders.blocks import Shuffle
 from dataprep.loaders.checkpoints import read_state, write_state
 from dataprep.loaders.ends import check_flags, last_step
-from dataprep.loaders.generations import GenerationsOf, check_generations, shown_numbers
+from dataprep.loaders.generations import GenerationsOf, check_generations
 from dataprep.loaders.iterator import LoaderIterator
 from dataprep.loaders.meter import Meter
 from dataprep.loaders.mixture import Exhausted, epochs_before
@@ -47,30 +49,32 @@ if TYPE_CHECKING:
 class DataLoader:
     """Batches of a packed dataset, of a tokenized one, or of several mixed.
 
-    data        a folder, an open dataset, or {name: (folder, weight)}; a weight is a share of rows,
-                or {step: share} for shares that change
+    data        a folder, s3://… or another address of one in a store, an open dataset, or
+                {name: (folder, weight)}; a weight is a share of rows, or {step: share}
     batch_size  rows of all hosts together, or {step: rows} for sizes that change; of documents
                 ByTokens, Buckets or Longest
     mesh, spec  where batches are placed; rows are split over the whole mesh unless spec says
                 otherwise. Without a mesh, batches are numpy arrays
     placed      False: the rows and columns that the devices of this host hold, as numpy arrays, for
                 trainers that place them themselves (jax.make_array_from_process_local_data)
-    shuffle     whether each epoch has an order of its own; seed decides which
+    shuffle     whether each epoch has an order of its own; seed decides which. "blocks": shards are
+                permuted, then rows within windows of `window_shards` of them
+    cache       the folder for shards of datasets in stores, and the most bytes that it may have
+    cache_bytes (64 GiB). Remote data of more than 64 GiB are shuffled in blocks, or as shuffle says
     epochs      how often each dataset is read; None: for ever. A batch may span two epochs
     generation  of datasets that grow: a number, "latest", or {step: number or "latest"} to move on
                 to a newer one at a step; for a mixture also {name: any of these}. Batches before
                 the step stay as they are; from it on, a new order over all rows of the newer
                 generation begins, and its epochs are counted from there
-    view        the names of the arrays: default, lwm, lwm_bos, maxtext, xlstm, hf, seq2seq,
-                preference, or a function of your own
-    remainder   the rows at the end that do not fill a batch: drop them, or pad with empty rows;
-                there is an end only with epochs, but of ByTokens and Buckets every epoch has one
+    view        the names of the arrays: default, lwm, lwm_bos, maxtext, xlstm,
+                xlstm_unshifted, hf, seq2seq, preference, or a function of your own
+    remainder   rows at the end that do not fill a batch: drop them, or pad with empty rows; an end
+                is there only with epochs, but of ByTokens and Buckets every epoch has one
     prefetch    how many batches to make ahead in a thread; 0: none
     max_steps   how many batches to make at most
     max_steps_per_epoch
-                how many batches an epoch has at most: its first rows, after which the next epoch
-                begins, in an order of its own. Of a mixture, that many batches of each dataset; of
-                sizes that change, batches of the last size
+                how many batches an epoch has at most: its first rows, then the next begins. Of a
+                mixture, that many batches of each dataset; of sizes that change, of the last size
     exhausted   when a dataset of a mixture has been read `epochs` times: stop, repeat it until all
                 have been, or drop it. Without epochs none is ever used up: all are read for ever
     verify      when the hash of a shard is checked: lazy, before it is first read; open, all now;
@@ -86,7 +90,10 @@ class DataLoader:
         mesh: Mesh | None = None,
         spec: PartitionSpec | None = None,
         placed: bool = True,
-        shuffle: bool = True,
+        shuffle: Shuffle = True,
+        window_shards: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_bytes: int | None = None,
         seed: int = 0,
         epochs: int | None = None,
         generation: GenerationsOf | None = None,
@@ -104,6 +111,9 @@ class DataLoader:
             data,
             batch_size=batch_size,
             shuffle=shuffle,
+            window_shards=window_shards,
+            cache=cache,
+            cache_bytes=cache_bytes,
             seed=seed,
             epochs=epochs,
             generation=generation,
@@ -119,6 +129,7 @@ class DataLoader:
         self.datasets = {n: dataset_of(one.datasets[-1]) for n, one in self._members.items()}
         members, placement = [*self._members.values()], make_placement(mesh, spec, placed=placed)
         self._make = make_batches(members, planned.plan, view, placement)
+        self._make.fetching = planned.remotes.fetching(planned, self._make, self)
         self.seq_len = max(width for _, width in self.shapes) - planned.more_columns
         self._meter = Meter()
         self._step = 0
@@ -161,20 +172,7 @@ class DataLoader:
         return self._make(self._checked(step))
 
     def __repr__(self) -> str:
-        data = " + ".join(
-            f"{name}={one.folder}" if name else str(one.folder)
-            for name, one in self.datasets.items()
-        )
-        opened = self.datasets_at(self._step).items()
-        numbers = {name: one.about.generation for name, one in opened if one.about.parts}
-        grown = f", generation={shown_numbers(numbers)}" if numbers else ""
-        steps = "" if self._num_steps is None else f"/{self._num_steps}"
-        order = f"seed={self._mixture.seed}" if self._mixture.shuffled else "shuffle=False"
-        size = self._planned.batching or self._sizes.size(self._step)
-        return (
-            f"<DataLoader {data}: step={self._step}{steps}, batch_size={size}, "
-            f"seq_len={self.seq_len}, {order}{grown}>"
-        )
+        return f"<DataLoader {self._planned.told(self._step, self.seq_len)}>"
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -268,6 +266,8 @@ class DataLoader:
         """Hand out no more batches, and end the thread that makes them ahead."""
         self._closed = True
         self._stop()
+        if self._make.fetching is not None:
+            self._make.fetching.close()
 
     def _stop(self) -> None:
         """End the thread that makes batches ahead; the next batch starts another."""

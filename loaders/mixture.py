@@ -7,14 +7,10 @@
     of     w c w w c w c w | w …                        5 and 3 of every 8
 
 A phase begins where weights change, where a dataset is used up and drops out, or where a newer
-generation of it takes over. Within a phase, `Shares` says which dataset each place is dealt to, by
+generation of it takes over. Within a phase, `shares` says which dataset each place is dealt to, by
 arithmetic on its number alone. Each dataset goes on where the phase before left it, in its own
 order; a newer generation begins anew, in an order over all of its rows. So the dataset and the row
 at any place follow from the place alone.
-
-The first dataset takes its share of all places, evenly spread; the second takes its share of what
-is left, and so on. After any number of places each of D datasets is within 1 + log2 D rows of its
-share, and at every multiple of the sum of the weights it is exact.
 
 An epoch may be cut short (`epoch_rows`): it has the first so many rows of its order.
 
@@ -22,6 +18,8 @@ An epoch may be cut short (`epoch_rows`): it has the first so many rows of its o
 
 Weights are shares of rows. All rows have the same number of tokens, padding included, so they are
 shares of tokens too as far as the datasets are equally well packed.
+
+The order of a dataset is that of `order`, or, where it has `blocks`, theirs.
 """
 
 from __future__ import annotations
@@ -30,17 +28,18 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
-from typing import Literal, TypeVar
+from math import lcm
+from typing import Literal
 
 import numpy as np
 
-from dataprep.loaders.order import in_order, shuffle
+from dataprep.loaders.blocks import ShardBlocks
+from dataprep.loaders.order import OrderKey, in_order, shuffle
+from dataprep.loaders.shares import Shares, lowest_terms
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Offsets
 
 Exhausted = Literal["stop", "repeat", "drop"]
-Count = TypeVar("Count", int, Offsets)  # one number, or an array of them
 
 _MAX_SUM = 1 << 31  # of weights, so that no product exceeds 64 bits
 
@@ -52,6 +51,7 @@ class Stage:
     first_row: int
     num_rows: int
     generation: int | None = None  # what its order is keyed by; None: the one that it began with
+    blocks: ShardBlocks | None = None  # None: shuffled globally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,66 +62,18 @@ class Component:
     num_rows: int
     weights: dict[int, Fraction]  # by the row from which on they hold; 0 is the first
     later: tuple[Stage, ...] = ()  # newer generations that take over, in order
+    blocks: ShardBlocks | None = None  # of the first generation
 
     def stage_at(self, row: int) -> Stage:
         """Return the generation that holds from a row of the sequence on."""
         begun = [stage for stage in self.later if stage.first_row <= row]
-        return begun[-1] if begun else Stage(first_row=0, num_rows=self.num_rows)
+        if begun:
+            return begun[-1]
+        return Stage(first_row=0, num_rows=self.num_rows, blocks=self.blocks)
 
     def renewed_after(self, row: int) -> int | None:
         """Return the first row after this one at which a newer generation takes over."""
         return next((stage.first_row for stage in self.later if stage.first_row > row), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Rows dealt out to datasets in exact shares."""
-
-    weights: tuple[int, ...]  # in lowest terms; 0: takes no row
-
-    def deal(self, rows: Offsets) -> tuple[Offsets, Offsets]:
-        """Return the dataset of each row, and how many of that dataset's rows come before it.
-
-        >>> datasets, ranks = Shares(weights=(5, 3)).deal(np.arange(8))
-        >>> datasets
-        array([0, 1, 0, 0, 1, 0, 1, 0])
-        >>> ranks
-        array([0, 0, 1, 2, 1, 3, 2, 4])
-        """
-        datasets = np.empty(len(rows), np.int64)
-        ranks = np.empty(len(rows), np.int64)
-        open_rows, index, rest = np.arange(len(rows)), rows, sum(self.weights)
-        for dataset, weight in enumerate(self.weights):
-            before = _taken(index, weight, rest)
-            takes = _taken(index + 1, weight, rest) > before
-            mine = open_rows[takes]
-            datasets[mine], ranks[mine] = dataset, before[takes]
-            open_rows, index = open_rows[~takes], (index - before)[~takes]
-            rest -= weight
-            if not len(open_rows):
-                break
-        return datasets, ranks
-
-    def count(self, dataset: int, num_rows: int) -> int:
-        """Return how many of the first `num_rows` rows a dataset takes."""
-        if not self.weights[dataset]:
-            return 0
-        rest = sum(self.weights)
-        for weight in self.weights[:dataset]:
-            num_rows -= _taken(num_rows, weight, rest)
-            rest -= weight
-        return _taken(num_rows, self.weights[dataset], rest)
-
-    def reach(self, dataset: int, count: int) -> int:
-        """Return after how many rows a dataset has taken `count`; its weight must not be 0."""
-        low, high = 0, (count + 2) * sum(self.weights)
-        while low < high:
-            middle = (low + high) // 2
-            if self.count(dataset, middle) >= count:
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +97,7 @@ class Mixture:
     epoch_rows: int | None = None  # of each dataset, at most; None: all of them
     epochs: int | None = None  # this and the next decided phases and num_rows
     exhausted: Exhausted = "stop"
+    window_shards: int | None = None  # of `blocks`; None: shuffled globally
 
     def locate(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         """Return the dataset and the row in it, for the places [start, stop)."""
@@ -181,11 +134,14 @@ class Mixture:
             mine, stage = datasets == number, one.stage_at(phase.first_row)
             places = _within_epochs(ranks[mine], stage, self.epoch_rows)
             epochs[mine] = places // stage.num_rows
+            seed, name, moved = self.seed, one.name, stage.generation
             if not self.shuffled:
                 rows[mine] = in_order(places, stage.num_rows)
-                continue
-            seed, name, moved = self.seed, one.name, stage.generation
-            rows[mine] = shuffle(places, stage.num_rows, seed=seed, name=name, generation=moved)
+            elif stage.blocks is None:
+                rows[mine] = shuffle(places, stage.num_rows, seed=seed, name=name, generation=moved)
+            else:
+                key = OrderKey(seed=seed, name=name, generation=moved)
+                rows[mine] = stage.blocks.rows(places, key)
         return epochs, rows
 
 
@@ -224,6 +180,7 @@ def plan_mixture(
     shuffled: bool,
     seed: int,
     epoch_rows: int | None = None,
+    window_shards: int | None = None,
 ) -> Mixture:
     """Find all phases, and where the sequence ends."""
     changes = sorted(
@@ -264,6 +221,7 @@ def plan_mixture(
         epoch_rows=epoch_rows,
         epochs=epochs,
         exhausted=exhausted,
+        window_shards=window_shards,
     )
 
 
@@ -332,19 +290,3 @@ def _weights_at(components: Sequence[Component], row: int, used_up: set[int]) ->
             f"1/{sum(weights)}); give them with fewer digits"
         )
     return weights
-
-
-def _taken(rows: Count, weight: int, total: int) -> Count:
-    """Return weight / total of the rows, rounded; computed so that 64 bits are enough."""
-    periods, rest = rows // total, rows % total
-    return periods * weight + (rest * weight + total // 2) // total
-
-
-def lowest_terms(weights: Sequence[int]) -> tuple[int, ...]:
-    """Divide weights by what all of them can be divided by.
-
-    >>> lowest_terms([6, 4])
-    (3, 2)
-    """
-    common = max(1, gcd(*weights))
-    return tuple(weight // common for weight in weights)

@@ -1,6 +1,6 @@
 """Folders -> open datasets, and the weights that they are mixed with.
 
-    "data/packed"                           one dataset, or an open one
+    "data/packed"                           one dataset, or an open one; "s3://…" too
     {"web": ("data/web", 0.7),              several, each with its share of rows
      "code": ("data/code", {0: 0.3, 1000: 0.5})}        or with shares that change at a step
 
@@ -32,7 +32,9 @@ from dataprep.loaders.generations import (
 )
 from dataprep.loaders.mixture import Component, Stage
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.remote import Address, Remotes
 from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
+from dataprep.loaders.selection import Chosen
 from dataprep.loaders.sources import AnyDataset, RowSource
 from dataprep.loaders.whole import Verify, check_verify
 from dataprep.pipeline.errors import ConfigError
@@ -44,6 +46,7 @@ from dataprep.pipeline.storage.manifest import (
     PackedManifest,
     TokenizedManifest,
 )
+from dataprep.pipeline.storage.objects import cleaned, is_remote
 from dataprep.pipeline.storage.parts import check_parts_there, read_generation
 from dataprep.pipeline.storage.places import dataset_folder
 
@@ -63,12 +66,18 @@ def open_dataset(
     of none.
     """
     check_verify(verify)
-    path = _path_of(folder)
+    path = _place_of(folder)
     wanted = None if generation is None else checked_generation(generation)
     return _opened(path, read_generation(path, wanted), verify)
 
 
-def _opened(folder: Path, manifest: Manifest, verify: Verify) -> TokenizedDataset | PackedDataset:
+def _opened(
+    folder: Path,
+    manifest: Manifest,
+    verify: Verify,
+    remotes: Remotes | None = None,
+    chosen: Chosen | None = None,
+) -> TokenizedDataset | PackedDataset:
     if isinstance(manifest, EncodedManifest):
         raise ConfigError(
             f"{folder} holds codes; run dataprep tokenize and dataprep pack on it first"
@@ -79,6 +88,8 @@ def _opened(folder: Path, manifest: Manifest, verify: Verify) -> TokenizedDatase
             f"{manifest.sources[0].path}"
         )
     check_parts_there(folder, manifest)
+    if remotes is not None and is_remote(folder):
+        return remotes.open(folder, manifest, verify, chosen)
     if isinstance(manifest, TokenizedManifest):
         return TokenizedDataset(folder, manifest, verify)
     return PackedDataset(folder, manifest, verify)
@@ -95,11 +106,17 @@ def open_packed(
 
 
 def open_member(
-    data: Data, schedule: Schedule | None, verify: Verify, rows_of: RowsOf
+    data: Data,
+    schedule: Schedule | None,
+    verify: Verify,
+    rows_of: RowsOf,
+    remotes: Remotes | None = None,
 ) -> MixedDataset:
     """Open every generation of a dataset that a loader reads; one that is open already is read as
-    it is, unless generations are asked for."""
+    it is, unless generations are asked for, or it is to be fetched (`remotes`)."""
     own = data if isinstance(data, PackedDataset | TokenizedDataset) else None
+    if own is not None and remotes is not None and is_remote(own.folder):
+        own = _opened(own.folder, own.about, verify, remotes, own.chosen)
     if own is not None and verify == "open":
         own.prove()
     if own is not None and schedule is None:
@@ -109,16 +126,20 @@ def open_member(
             f"generation {shown(schedule)} of what was selected from {own.folder}: it is of one "
             "generation; open that generation, select, and leave generation out"
         )
-    folder = own.folder if own is not None else _path_of(data)
+    folder = own.folder if own is not None else _place_of(data)
     manifests = manifests_of(folder, schedule)
     datasets: list[RowSource] = []
     for step, manifest in manifests.items():
         if own is not None and own.about == manifest:
             datasets.append(rows_of(own))
-        elif isinstance(manifest, PackedManifest) and step != max(manifests):
+        elif (
+            isinstance(manifest, PackedManifest)
+            and step != max(manifests)
+            and not is_remote(folder)
+        ):
             datasets.append(open_past(folder, manifest, verify))
         else:
-            datasets.append(rows_of(_opened(folder, manifest, verify)))
+            datasets.append(rows_of(_opened(folder, manifest, verify, remotes)))
     return MixedDataset(steps=tuple(manifests), datasets=tuple(datasets))
 
 
@@ -156,6 +177,7 @@ def open_mix(
     sizes: BatchSizes,
     verify: Verify,
     rows_of: RowsOf,
+    remotes: Remotes,
 ) -> tuple[dict[str, MixedDataset], list[Component]]:
     """Open all datasets; they are sorted by name, whatever order they were given in."""
     mix: Mix = data if isinstance(data, Mapping) else {"": (data, 1)}
@@ -169,7 +191,8 @@ def open_mix(
     schedules = schedules_of(generation, sorted(mix))
     weights = {name: _weights_by_row(name, mix[name][1], sizes) for name in sorted(mix)}
     members = {
-        name: open_member(mix[name][0], schedules[name], verify, rows_of) for name in sorted(mix)
+        name: open_member(mix[name][0], schedules[name], verify, rows_of, remotes)
+        for name in sorted(mix)
     }
     _check_alike(members)
     components = [
@@ -212,13 +235,13 @@ def _named(dataset: RowSource) -> str:
     return f"{grown}{dataset.folder}"
 
 
-def _path_of(folder: Any) -> Path:
+def _place_of(folder: Any) -> Path:
     if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
         raise ConfigError(
             "data is the folder of a dataset, an open dataset or {name: (folder, weight)}, "
             f"got {shown(folder)}"
         )
-    return dataset_folder(folder)
+    return Address(cleaned(os.fspath(folder))) if is_remote(folder) else dataset_folder(folder)
 
 
 def _weights_by_row(

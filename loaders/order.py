@@ -12,9 +12,9 @@ relies on its results: change nothing here without a new name in `_keys`.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,16 @@ from dataprep.pipeline.types import Offsets
 Words = NDArray[np.uint64]
 
 _ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderKey:
+    """What an order follows from: datasets of one seed differ by their names, `generation` is that
+    of a dataset which a loader moved on to; None is the one that it began with."""
+
+    seed: int
+    name: str
+    generation: int | None
 
 
 def in_order(positions: Offsets, num_rows: int) -> Offsets:
@@ -69,6 +79,8 @@ def shuffle_lists(
     array([0, 2, 1, 2, 0, 1])
     """
     keys = _keys(seed, f"lists of {name}", generation)
+    if len(lists) and (lists == lists[0]).all():
+        lists, sizes = lists[:1], sizes[:1]
     return _shuffled(places.astype(np.uint64), lists.astype(np.uint64), sizes, keys)
 
 
@@ -93,9 +105,10 @@ def _permute(places: Words, epochs: Words, num_rows: Words, keys: Words) -> Word
     width = _roots(num_rows - np.uint64(1)) + np.uint64(1)
     height = (num_rows + width - np.uint64(1)) // width
     left, right = np.divmod(places, width)
+    salts = _mix(epochs * np.uint64(0x9E3779B97F4A7C15) + keys[:, None])  # u64[rounds, epochs]
     for i in range(0, _ROUNDS, 2):
-        left = _add(left, _hash(right, epochs, keys[i]), height)
-        right = _add(right, _hash(left, epochs, keys[i + 1]), width)
+        left = _add(left, _mix(salts[i] ^ right), height)
+        right = _add(right, _mix(salts[i + 1] ^ left), width)
     found: Words = left * width + right
     return found
 
@@ -110,13 +123,8 @@ def _roots(values: Words) -> Words:
 def _add(values: Words, noise: Words, limit: Words) -> Words:
     """Return (value + n) mod limit, where n is the noise scaled to [0, limit)."""
     total = values + ((noise >> np.uint64(32)) * limit >> np.uint64(32))
-    return np.where(total >= limit, total - limit, total)
-
-
-def _hash(values: Words, epochs: Words, key: Any) -> Words:
-    """Return 64 random-looking bits for each value."""
-    x = _mix(epochs * np.uint64(0x9E3779B97F4A7C15) + key)
-    return _mix(x ^ values)
+    below: Words = np.minimum(total, total - limit)  # less than 0 is a large number
+    return below
 
 
 def _mix(x: Words) -> Words:

@@ -125,6 +125,10 @@ class PackedDataset:
         """Raise a CorruptError unless every shard is as it was written."""
         self._shards.prove_all()
 
+    def stored(self, rows: Offsets) -> tuple[Shards, Offsets]:
+        """Return what reads these rows, and their numbers there."""
+        return self._shards, self._in_shards(rows)
+
     def will_need(self, rows: Offsets) -> None:
         """Start to read rows that are needed soon."""
         self._shards.will_need(self._in_shards(rows))

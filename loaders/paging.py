@@ -47,10 +47,11 @@ _PAGE = mmap.PAGESIZE
 class MappedFiles:
     """Read-only memory of files; each must be a whole number of pages long."""
 
-    def __init__(self, files: Sequence[tuple[Path, int]]) -> None:
+    def __init__(self, files: Sequence[tuple[Path, int]], *, reserved: int = 0) -> None:
+        """`reserved`: so many bytes of addresses behind the files, for those that come later."""
         self._map = mmap.mmap(
             -1,
-            max(sum(size for _, size in files), _PAGE),
+            max(sum(size for _, size in files) + reserved, _PAGE),
             flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE,
             prot=0,
         )
@@ -64,6 +65,16 @@ class MappedFiles:
             place += size
         # Rows are read at random: reading ahead would read a hundred times what is asked for.
         self._map.madvise(mmap.MADV_RANDOM)
+
+    def map_at(self, place: int, path: Path, size: int) -> None:
+        """Map a file over a part that was reserved."""
+        _map_file(path, self._address + place, size)
+        self._map.madvise(mmap.MADV_RANDOM, place, size)
+
+    def unmap_at(self, place: int, size: int) -> None:
+        """Take a file away; nobody may read there any more."""
+        flags = _MAP_FIXED | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        _libc().mmap(self._address + place, size, 0, flags, -1, 0)
 
     def guard(self) -> bool:
         """Have reads of what is gone return zeros and tear this; return False where they cannot.
@@ -100,6 +111,23 @@ class MappedFiles:
         if not _advise_all(extents):
             for start, length in extents.tolist():
                 self._map.madvise(mmap.MADV_WILLNEED, start - self._address, length)
+
+
+class SparseArray:
+    """Numbers that take memory once they are written, until they are freed."""
+
+    def __init__(self, count: int, dtype: Any) -> None:
+        self._size = np.dtype(dtype).itemsize
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        self._map = mmap.mmap(-1, max(count * self._size, _PAGE), flags=flags)
+        self.values: NDArray[Any] = np.frombuffer(self._map, dtype, count)
+
+    def free(self, first: int, stop: int) -> None:
+        """Give back the pages that have these numbers only: they are not defined any more."""
+        begin = -(-first * self._size // _PAGE) * _PAGE
+        end = stop * self._size // _PAGE * _PAGE
+        if end > begin:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
 
 class DiskWatch:

@@ -42,6 +42,16 @@ class Places(NamedTuple):
     shard: Offsets  # i64[p], of the document
     entry: NDArray[Any]  # of the index, of the document
 
+    @property
+    def begin(self) -> Offsets:
+        """Their first tokens in the records that hold them."""
+        return self.entry["start"] + self.start
+
+    def runs(self, mask: str) -> tuple[Offsets, Offsets]:
+        """Return the first of the runs of a mask that the document touches, and their number."""
+        first, count = (self.entry[f"{mask}_{part}"].astype(np.int64) for part in ("first", "runs"))
+        return first, count
+
 
 class Pieces:
     """The pieces of a dataset; `counts` says what became of its documents."""
@@ -64,6 +74,18 @@ class Pieces:
 
     def locate(self, pieces: Offsets) -> Places:
         """Return where these pieces are."""
+        document, start = self._parts(pieces)
+        shard, entry = self._dataset.entries(document)
+        length = self._cut(entry["length"].astype(np.int64) - start)
+        return Places(document, start, length, shard, entry)
+
+    def lengths_of(self, pieces: Offsets) -> Offsets:
+        """Return the tokens of these pieces."""
+        document, start = self._parts(pieces)
+        return self._cut(self._dataset.lengths_of(document) - start)
+
+    def _parts(self, pieces: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the document of each piece, and its first token there."""
         documents = len(self) - int(self._extra[-1])
         is_rest = pieces >= documents
         document = pieces if self._kept is None else self._kept[np.where(is_rest, 0, pieces)]
@@ -74,16 +96,15 @@ class Pieces:
             document = document.copy()
             document[is_rest] = self._long[owner]
             start[is_rest] = (number - self._extra[owner] + 1) * self._stride
-        shard, entry = self._dataset.entries(document)
-        length = entry["length"].astype(np.int64) - start
-        if self._most is not None:
-            np.minimum(length, self._most, out=length)
-        return Places(document, start, length, shard, entry)
+        return document, start
+
+    def _cut(self, lengths: Offsets) -> Offsets:
+        return lengths if self._most is None else np.minimum(lengths, self._most)
 
     def lengths(self) -> Iterator[tuple[int, Offsets]]:
         """Yield the tokens of all pieces, many at a time, with the number of the first."""
         for first in range(0, len(self), AT_ONCE):
-            yield first, self.locate(np.arange(first, min(first + AT_ONCE, len(self)))).length
+            yield first, self.lengths_of(np.arange(first, min(first + AT_ONCE, len(self))))
 
     @property
     def _stride(self) -> int:
@@ -95,8 +116,8 @@ class Pieces:
         found, tokens, longest = [np.zeros(0, np.int64)], 0, 0
         for first in range(0, len(self._dataset), AT_ONCE):
             numbers = np.arange(first, min(first + AT_ONCE, len(self._dataset)))
-            lengths = self._dataset.entries(numbers)[1]["length"]
-            tokens += int(lengths.sum(dtype=np.int64))
+            lengths = self._dataset.lengths_of(numbers)
+            tokens += int(lengths.sum())
             longest = max(longest, int(lengths.max()))
             if self._most is not None:
                 found.append(numbers[lengths > self._most])
@@ -104,7 +125,7 @@ class Pieces:
 
     def _deal_with_long(self, batching: Batching) -> None:
         assert self._most is not None
-        lengths = self._dataset.entries(self._long)[1]["length"].astype(np.int64)
+        lengths = self._dataset.lengths_of(self._long)
         total, num = int(lengths.sum()), len(self._long)
         if batching.overflow == "error":
             first = int(self._long[0])

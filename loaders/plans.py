@@ -19,14 +19,16 @@ import numpy as np
 from dataprep.loaders.batching import AnyBatching, Longest, columns_of
 from dataprep.loaders.document_rows import DocumentRows
 from dataprep.loaders.generations import MixedDataset
-from dataprep.loaders.groups import LengthGroups, OrderKey
+from dataprep.loaders.groups import LengthGroups
 from dataprep.loaders.mixture import Mixture
+from dataprep.loaders.order import OrderKey
 from dataprep.loaders.schedule import BatchSizes
 from dataprep.loaders.sources import RowSource
 from dataprep.pipeline.types import Offsets
 
 PADDING = -1  # in place of the number of a dataset: there is no row, fill with padding
 _BLOCK_ROWS = 4096  # rows whose order is computed at once
+_BATCH_ROWS = 4096  # rows of batches by lengths that are found at once
 _SHAPES_SHOWN = 1 << 12  # more are not counted one by one
 
 Shape = tuple[int, int]  # rows and columns
@@ -123,7 +125,7 @@ def _longest(equal: EqualRows, members: Sequence[MixedDataset], step: int) -> in
     for number, member in enumerate(members):
         source, own = member.at(step), rows[datasets == number]
         if len(own) and isinstance(source, DocumentRows):
-            longest = max(longest, int(source.pieces.locate(own).length.max()))
+            longest = max(longest, int(source.pieces.lengths_of(own).max()))
     return longest
 
 
@@ -135,15 +137,38 @@ class GroupedRows:
     def __init__(self, mixture: Mixture, members: Sequence[MixedDataset]) -> None:
         self._mixture, self._members = mixture, members
         self._order = lru_cache(maxsize=8)(mixture.locate_epochs)
+        self._at_once = max(1, _BATCH_ROWS // max(rows for _, (rows, _) in self.shapes()))
+        self._found: dict[int, list[tuple[int, Offsets]]] = {}  # by the first of so many steps
 
     def rows(self, step: int) -> tuple[Offsets, Offsets]:
-        dataset, groups, epoch, batch = self._find(step)
-        pieces = groups.batch(batch, epoch, key=self._key(dataset, step))
-        datasets = np.full(groups.shape(batch)[0], PADDING, np.int64)
+        limit = self._mixture.num_rows
+        step = step if limit is None else min(step, limit - 1)  # the next is asked for early
+        place = step % self._at_once
+        first = step - place
+        found = self._found.get(first)
+        if found is None:
+            stop = first + self._at_once
+            found = self._pieces(range(first, stop if limit is None else min(stop, limit)))
+            last = [*self._found.items()][-1:]  # a step and the next are asked for in turn
+            self._found = dict([*last, (first, found)])
+        dataset, pieces = found[place]
+        datasets = np.full(self.shape(step)[0], PADDING, np.int64)
         datasets[: len(pieces)] = dataset
         rows = np.zeros(len(datasets), np.int64)
         rows[: len(pieces)] = pieces
         return datasets, rows
+
+    def _pieces(self, steps: range) -> list[tuple[int, Offsets]]:
+        """Return the dataset and the pieces of some batches; one alone takes nearly as long."""
+        every = [self._find(step) for step in steps]
+        lots: dict[tuple[int, LengthGroups, OrderKey | None], list[int]] = {}
+        for place, (step, (dataset, groups, _, _)) in enumerate(zip(steps, every, strict=True)):
+            lots.setdefault((dataset, groups, self._key(dataset, step)), []).append(place)
+        found: dict[int, tuple[int, Offsets]] = {}
+        for (dataset, groups, key), places in lots.items():
+            batches = groups.batches([every[place][2:] for place in places], key=key)
+            found |= {i: (dataset, own) for i, own in zip(places, batches, strict=True)}
+        return [found[place] for place in range(len(steps))]
 
     def shape(self, step: int) -> Shape:
         _, groups, _, batch = self._find(step)

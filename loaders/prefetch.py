@@ -59,6 +59,7 @@ class Prefetch(Generic[Ahead]):
         self._process = 0  # that it was started in
         self._at_work: Bell | None = None  # while something is made: rung at its end
         self._is_caught = False  # by a fork, in the middle of making something
+        self._is_gone = False
         self._thread = threading.Thread(target=self._run, name="dataprep-prefetch", daemon=True)
 
     def start(self) -> None:
@@ -105,6 +106,8 @@ class Prefetch(Generic[Ahead]):
 
     def close(self, timeout: float | None = None) -> None:
         """End the thread, and wait for that; what was made and not asked for is thrown away."""
+        if self._is_gone:  # what is needed below may be gone, too, as the interpreter ends
+            return
         self._closed = True
         self._room.ring()
         self._news.ring()
@@ -112,6 +115,7 @@ class Prefetch(Generic[Ahead]):
             self._thread.join(timeout)
         self._made.clear()
         atexit.unregister(self._close_at_exit)
+        self._is_gone = self._started and not self._thread.is_alive()
 
     def _close_at_exit(self) -> None:
         leave()  # so that nobody who asks in another thread takes this for the end of the data

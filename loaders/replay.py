@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from dataprep.loaders.mixture import Component, Mixture, Phase, Shares, Stage, epochs_before
+from dataprep.loaders.blocks import ShardBlocks
+from dataprep.loaders.mixture import Component, Mixture, Phase, Stage, epochs_before
 from dataprep.loaders.schedule import MAX_ROWS, BatchSizes, shown
+from dataprep.loaders.shares import Shares
 from dataprep.loaders.state import BATCH, parse_state
 from dataprep.pipeline.errors import ConfigError, ConflictError, short
 from dataprep.pipeline.typed import convert_as
@@ -29,6 +31,7 @@ _Size = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 _Rows = Annotated[int, msgspec.Meta(ge=0, le=MAX_ROWS)]
 _Weight = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 Read = tuple[_Number, str]  # generation and fingerprint of a dataset
+ShardRows = Sequence[int]  # of a dataset
 
 
 class _Known(msgspec.Struct):
@@ -36,12 +39,13 @@ class _Known(msgspec.Struct):
 
     step: _Number
     seed: int
-    shuffle: bool
+    shuffle: bool | Literal["blocks"]
     batch_size: dict[str, _Size]
     datasets: dict[str, dict[str, tuple[_Number, str]]]
     phases: list[tuple[_Number, list[_Weight]]]
     rows: _Rows | None
     epoch_rows: Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)] | None = None
+    window_shards: _Size | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ class Replay:
     read: Mapping[str, Mapping[int, Read]]  # by the names of datasets, by the step from which on
     seed: int
     shuffled: bool
+    window_shards: int | None  # None: not in blocks
     sizes: BatchSizes
     phases: tuple[Phase, ...]
     epoch_rows: int | None
@@ -68,10 +73,10 @@ class Replay:
         """Return which generation of each dataset a step reads."""
         return {name: own[max(s for s in own if s <= step)] for name, own in self.read.items()}
 
-    def rows_of(self, step: int, rows: Mapping[str, int]) -> list[tuple[str, int | None]]:
+    def rows_of(self, step: int, rows: Mapping[str, ShardRows]) -> list[tuple[str, int | None]]:
         """Return (dataset, row in it) for each row of a batch; None where `rows`, which has the
-        number of rows by dataset, in the generation of the step, does not have it. Padding is left
-        out."""
+        number of rows of each shard by dataset, in the generation of the step, does not have it.
+        Padding is left out."""
         first, names = self.sizes.first_row(step), list(self.read)
         stop = first + self.sizes.size(step)
         stop = stop if self.num_rows is None else min(stop, self.num_rows)
@@ -79,25 +84,27 @@ class Replay:
         found = zip(*(array.tolist() for array in dealt), strict=True)
         return [(names[i], row if names[i] in rows else None) for i, row in found]
 
-    def epochs_at(self, step: int, rows: Mapping[str, int]) -> dict[str, float]:
+    def epochs_at(self, step: int, rows: Mapping[str, ShardRows]) -> dict[str, float]:
         """Return how often the datasets that `rows` has were read by the batches before a step."""
         epochs = epochs_before(self._mixture(rows), self.sizes.first_row(step))
         return {name: epochs[name] for name in rows}
 
-    def _mixture(self, rows: Mapping[str, int]) -> Mixture:
+    def _mixture(self, rows: Mapping[str, ShardRows]) -> Mixture:
         """Return the mixture, as it is where datasets have so many rows; one whose rows are not
         known counts as one row."""
         return Mixture(
             components=tuple(
                 Component(
                     name=name,
-                    num_rows=rows.get(name, 1),
+                    num_rows=sum(rows.get(name, (1,))),
                     weights={0: Fraction(1)},
+                    blocks=self._blocks(rows.get(name, (1,))),
                     later=tuple(
                         Stage(
                             first_row=self.sizes.first_row(step),
-                            num_rows=rows.get(name, 1),
+                            num_rows=sum(rows.get(name, (1,))),
                             generation=generation,
+                            blocks=self._blocks(rows.get(name, (1,))),
                         )
                         for step, (generation, _) in own.items()
                         if step
@@ -111,6 +118,9 @@ class Replay:
             seed=self.seed,
             epoch_rows=self.epoch_rows,
         )
+
+    def _blocks(self, rows: ShardRows) -> ShardBlocks | None:
+        return None if self.window_shards is None else ShardBlocks(rows, self.window_shards)
 
 
 def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
@@ -139,7 +149,8 @@ def replay_of(state: Mapping[str, Any] | bytes | str) -> Replay:
         step=known.step,
         read=read,
         seed=known.seed,
-        shuffled=known.shuffle,
+        shuffled=known.shuffle is not False,
+        window_shards=known.window_shards,
         sizes=sizes,
         phases=_phases(known.phases, [{sizes.first_row(s) for s in own} for own in read.values()]),
         epoch_rows=known.epoch_rows,

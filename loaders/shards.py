@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles
+from dataprep.loaders.ranged import RangedShards
 from dataprep.loaders.watch import Watch
 from dataprep.loaders.whole import Verify, check_places, prove, prove_bytes
 from dataprep.pipeline.errors import ConfigError, CorruptError
@@ -36,6 +37,7 @@ from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
+from dataprep.pipeline.storage.objects import is_remote
 from dataprep.pipeline.storage.parts import check_parts_there
 from dataprep.pipeline.storage.riegeli import check_footer, locate, record_starts
 from dataprep.pipeline.types import Offsets
@@ -66,6 +68,8 @@ def open_shards(
     folder: Path, manifest: PackedManifest, least: int, verify: Verify = "lazy"
 ) -> Shards:
     """Open all shards of a packed dataset; `least` is the size in bytes of the smallest row."""
+    if is_remote(folder):
+        return RangedShards(folder, manifest, least, verify)
     check_places(folder, [entry for shard in manifest.shards for entry in (shard, shard.index)])
     sizes = [read_index(folder, shard, least, verify) for shard in manifest.shards]
     is_mapped = manifest.compression == "none"
@@ -148,7 +152,8 @@ class MappedShards:
         # The block headers inside of a row are not counted: at most its last bytes are left out.
         first, size = self._first[rows], self._size[rows].astype(np.int64)
         if part is not None:
-            first, size = locate(first, part[0])[0], part[1]
+            start = np.minimum(part[0], size)  # an index may say more than the row has
+            first, size = locate(first, start)[0], np.minimum(part[1], size - start)
         self._files.will_need(first, size)
 
     def _prove(self, number: int) -> None:
@@ -178,6 +183,10 @@ class ReadShards:
         self._size = np.concatenate([np.zeros(0, np.uint32), *sizes])
 
     def fetch(self, rows: Offsets) -> RowBytes:
+        own, owner = np.unique(rows, return_inverse=True)  # documents may share a record
+        return self._fetch(own).part(owner)
+
+    def _fetch(self, rows: Offsets) -> RowBytes:
         payloads: list[bytes] = [b""] * len(rows)
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
         for number in np.unique(numbers).tolist():

@@ -16,6 +16,8 @@ Where batches follow from the lengths of documents, `batch` has what decides the
     "batch": {"kind": "ByTokens", "max_tokens": 16384, "multiple_of": 128, …, "more_columns": 0}
 
 Of ByTokens and Buckets, a batch takes the place of a row in `batch_size`, `phases` and `rows`.
+
+Where rows are shuffled in blocks, the state has "shuffle": "blocks", "window_shards": 32.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def make_state(
         version=VERSION,
         step=step,
         seed=mixture.seed,
-        shuffle=mixture.shuffled,
+        **_order_of(mixture),
         batch_size={str(s): size for s, size in sizes.before(step).items()},
         **({} if batch is None else {BATCH: dict(batch)}),
         datasets=dict(datasets),
@@ -67,6 +69,12 @@ def make_state(
         epochs=mixture.epochs,
         exhausted=mixture.exhausted,
     )
+
+
+def _order_of(mixture: Mixture) -> dict[str, Any]:
+    if mixture.window_shards is None:
+        return {"shuffle": mixture.shuffled}
+    return {"shuffle": "blocks", "window_shards": mixture.window_shards}
 
 
 def parse_state(state: Mapping[str, Any] | bytes | str) -> State:
@@ -91,7 +99,8 @@ def parse_state(state: Mapping[str, Any] | bytes | str) -> State:
 _FIXES = {
     "datasets": "open the dataset that the state is of, or start anew",
     "seed": "set the seed that the state has",
-    "shuffle": "set shuffle as the state has it",
+    "shuffle": "set shuffle as the state has it (true: 'global')",
+    "window_shards": "set window_shards as the state has it",
     BATCH: "set batch_size, and a view of as many columns, as the state has them",
     "epoch_rows": "set max_steps_per_epoch, and the last batch_size, as the state has them",
     "batch_size": "sizes may change from a step on: batch_size={sizes}",

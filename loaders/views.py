@@ -13,6 +13,7 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
     xlstm     inputs, targets, {inputs,targets}_{position,segmentation}, all of S + 1 columns: the
               targets are the whole row, the inputs the same after an EOS; targets have segment 0
               without loss, and the first token of a document is a target if the document says so
+    xlstm_unshifted    the same, but inputs are the whole row, too
     hf        input_ids, labels (-100 without loss), position_ids, all of S + 1 columns, since the
               models shift the labels; attention_mask only where every row is one document: any
               mask keeps transformers from finding the documents of a row by their position_ids
@@ -40,7 +41,17 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.entries import TokenizerEntry
 from dataprep.pipeline.storage.masks import MASKS
 
-ViewName = Literal["default", "lwm", "lwm_bos", "maxtext", "xlstm", "hf", "seq2seq", "preference"]
+ViewName = Literal[
+    "default",
+    "lwm",
+    "lwm_bos",
+    "maxtext",
+    "xlstm",
+    "xlstm_unshifted",
+    "hf",
+    "seq2seq",
+    "preference",
+]
 UserView = Callable[[Batch], Batch]
 SidedView = Seq2Seq | Preference
 
@@ -231,6 +242,7 @@ VIEWS: dict[ViewName, Table] = {
 }
 
 VIEWS["lwm_bos"] = replace(VIEWS["lwm"], starts_with_bos="input_tokens")
+VIEWS["xlstm_unshifted"] = replace(VIEWS["xlstm"], after_eos="")
 
 
 class Described(Protocol):

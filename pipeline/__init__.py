@@ -3,7 +3,8 @@
     ground       types  errors  files  caches  hashes  ragged  typed
     guards       what may be opened, shown, given twice; on the ground floor, too
     threads      several at once, and at the interpreter's exit; on the ground floor, too
-    storage      arrays ↔ bytes ↔ manifest           ◄── loaders import it and the ground only
+    storage      arrays ↔ bytes ↔ manifest           ◄── loaders import these two rooms and the
+    synthetic    made-up texts, pictures, sounds      ┘  ground only
        │
     sources      raw records in: JSON, Parquet, text, CSV, tars, the hub
     media        pictures, videos, sounds in, read and checked

@@ -80,9 +80,14 @@ def sealed(data: bytes) -> bytes:
 def read_sealed(path: Path) -> bytes | None:
     """Return what was sealed; None if the file is missing or damaged."""
     try:
-        data, _, seal = read_bounded(path, MAX_SEALED).rpartition(b"\n")
+        return unsealed(read_bounded(path, MAX_SEALED))
     except (FileNotFoundError, NotADirectoryError, NotRegularError, TooLargeError):
         return None
+
+
+def unsealed(whole: bytes) -> bytes | None:
+    """Return what was sealed; None if it is damaged."""
+    data, _, seal = whole.rpartition(b"\n")
     return data if hash_bytes(data).encode() == seal else None
 
 
@@ -215,8 +220,8 @@ class NewFile:
     def __init__(self, path: Path, *, head_bytes: int = 0) -> None:
         """`head_bytes` at the start are left for `write_head`."""
         self._path, self._temp = path, temporary(path)
-        self._hash, self._num_bytes, self._head_bytes = xxhash.xxh3_128(), head_bytes, head_bytes
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._head, self._hash, self._num_bytes = bytes(head_bytes), xxhash.xxh3_128(), head_bytes
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(self._temp, flags, 0o666)
         self._close = weakref.finalize(self, os.close, self._descriptor)
 
@@ -237,26 +242,42 @@ class NewFile:
 
     def write_head(self, head: bytes) -> None:
         """Write the bytes at the start, which are known last."""
-        assert len(head) == self._head_bytes, "the head has another size"
-        whole, rest = xxhash.xxh3_128(head), xxhash.xxh3_128()
-        place = len(head)
-        while data := os.pread(self._descriptor, CHUNK_BYTES, place):
-            whole.update(data)
-            rest.update(data)
-            place += len(data)
-        if rest.digest() != self._hash.digest():
-            raise lost(self._temp)
+        assert len(head) == len(self._head), "the head has another size"
         self._write_at(memoryview(head), 0)
-        self._hash = whole
+        self._head = head
 
     def commit(self) -> Written:
         """Make the file durable under its name, if it is what was written."""
         self.close()
-        found = written_at(self._temp)
-        if (found.num_bytes, found.xxh3_128) != (self._num_bytes, self._hash.hexdigest()):
+        found = written_at(self._temp, self._checked_hash)
+        if found.num_bytes != self._num_bytes:
             raise lost(self._temp)
         commit(self._temp, self._path)
         return found
+
+    def commit_if_new(self) -> None:
+        """Commit, unless a file of these bytes is there: who has it open goes on reading it."""
+        assert not self._head, "the hash is of what comes after the head"
+        if self._path.is_file() and hash_file(self._path) == self._hash.hexdigest():
+            self.close()
+            self._temp.unlink()
+        else:
+            self.commit()
+
+    def _checked_hash(self, path: Path) -> str:
+        """Return the hash of the file, which is read once; raise if it is not what was written."""
+        whole, rest = xxhash.xxh3_128(), xxhash.xxh3_128()
+        states = (whole, rest) if self._head else (whole,)
+        buffer = memoryview(bytearray(CHUNK_BYTES))
+        with open(path, "rb") as file:
+            head = file.read(len(self._head))
+            whole.update(head)
+            while count := file.readinto(buffer):
+                for state in states:
+                    state.update(buffer[:count])
+        if head != self._head or states[-1].digest() != self._hash.digest():
+            raise lost(path)
+        return whole.hexdigest()
 
     def close(self) -> None:
         self._close()
@@ -300,6 +321,8 @@ def local_paths(address: str) -> list[str]:
     >>> local_paths("simplecache::s3://bucket/a.jsonl"), local_paths("dir://b/c.jsonl::/data")
     ([], ['/data', '/data/b/c.jsonl'])
     """
+    if "::" not in address and "://" not in address:  # nearly all, and there may be a million
+        return [os.path.expanduser(address)] if address else []
     links = links_of(address)
     found: list[str] = []
     is_local = "://" not in links[-1]  # else, and before others, it is a protocol's name

@@ -34,6 +34,7 @@ from dataprep.pipeline.sources import read_piece
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
+from dataprep.pipeline.tokenize.told import task_plan
 from dataprep.pipeline.tokenize.worker import run_task
 
 SPEC = "[vision],caption"
@@ -102,7 +103,7 @@ def bench(name: str, path: Path, config: dict[str, Any], total: int, out: Path) 
         out.mkdir(parents=True)
         make_tasks_folder(out)
         for task in plan.tasks:
-            run_task(task, plan, engine, out, lambda message: None)()
+            run_task(task_plan(plan, task), plan, engine, out, lambda message: None)()
 
     seconds = best(whole)
     reading = best(lambda: read_all(plan, rules_of(plan, 0)))

@@ -17,6 +17,7 @@ import pytest
 from dataprep.pipeline.sample import sample_path
 from support.forks import ForkServer
 from support.installed import COMMAND
+from support.stores import S3, s3_server
 
 # A timing never decides a test: machines are noisy.
 hypothesis.settings.register_profile("here", deadline=None)
@@ -89,6 +90,13 @@ def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # A command whose files may not grow would leave cut bytecode, for all that follow it.
         patch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         yield path
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    """An S3 server on this machine; it starts when the first test wants it."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

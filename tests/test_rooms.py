@@ -26,7 +26,8 @@ GROUND = {
 # Rooms that a room may import, besides itself and the ground; `configs` is allowed where named.
 ABOVE: dict[str, set[str]] = {
     "storage": set(),
-    "sources": {"storage"},
+    "synthetic": set(),
+    "sources": {"storage", "synthetic"},
     "media": {"storage", "sources", "configs"},
     "engine": set(),
     "encoders": {"sources", "configs"},
@@ -54,7 +55,7 @@ ABOVE: dict[str, set[str]] = {
 # What stands beside the pipeline.
 BESIDE: dict[str, set[str]] = {
     "configs": set(),
-    "loaders": {"storage"},
+    "loaders": {"storage", "synthetic"},
     "cli": {
         *("configs", "loaders", "sample", "engine", "encoders", "storage", "jobs"),
         *("tokenize", "pack", "encode", "run", "look", "export"),

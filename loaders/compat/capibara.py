@@ -69,6 +69,7 @@ class CapibaraDataLoader:
         }
         self.config = settings_of(config, told)
         self.tokenizer = tokenizer
+        whole_number("num_workers", self.config.num_workers, least=0)
         self._data = data_of(self.config)
         self._seed, self._remainder = whole_number("seed", seed), remainder
         self._epoch = 0

@@ -121,11 +121,31 @@ def _loader(config: Any, data: Data | Mix, mesh: Any, **options: Any) -> DataLoa
 def _data(files: str, mixture: str) -> Data | Mix:
     """Return a folder, or a mixture as MaxText writes one."""
     if mixture:
-        named = json.loads(Path(mixture).read_text(encoding="utf-8"))
-        return {name: (one["path"], one["weight"]) for name, one in named.items()}
+        return _mixture_in(Path(mixture))
+    if not files or any(mark in files for mark in "*?["):
+        raise ConfigError(
+            f"grain_train_files or grain_eval_files is {files!r}: give the folder of a packed "
+            "dataset (dataprep pack), or FOLDER,WEIGHT;FOLDER,WEIGHT; without evaluation, set "
+            "eval_interval=-1"
+        )
     if ";" not in files:
         return files
     return {f"{i:04d}": pair for i, pair in enumerate(_pairs(files))}
+
+
+def _mixture_in(path: Path) -> Mix:
+    """
+    {"web": {"path": "data/web", "weight": 0.7}, …}
+    """
+    try:
+        named = json.loads(path.read_text(encoding="utf-8"))
+        return {name: (one["path"], one["weight"]) for name, one in named.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        kind = type(error).__name__
+        raise ConfigError(
+            f"{path} is not a mixture ({kind}: {error}); write "
+            '{"NAME": {"path": FOLDER, "weight": NUMBER}, …}'
+        ) from None
 
 
 def _pairs(files: str) -> Iterator[tuple[str, str]]:

@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.encode.recipe import encode, plan_of, planned
+    from dataprep.pipeline.encode.recipe import encode, encode_share, plan_of, planned
 
-__all__ = ["encode", "plan_of", "planned"]
+__all__ = ["encode", "encode_share", "plan_of", "planned"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ Every batch has the encoder's batch size. Sounds are encoded one by one.
 from __future__ import annotations
 
 from collections import defaultdict
+from traceback import extract_tb
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.encoders import AudioEncoder, Encoder, ImageEncoder, frame_size
 from dataprep.pipeline.encoders.interface import Codes
-from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.errors import DataprepError, lacks_memory
 from dataprep.pipeline.media import Decoded
 from dataprep.pipeline.media.decode import Frame
 
@@ -76,7 +77,7 @@ class SoundEncoding:
     def add(self, record: int, decoded: Decoded, /) -> int:
         assert decoded.waveform is not None
         codes = _call(self._encoder, decoded.waveform)
-        _check(codes, (self._encoder.num_codebooks, codes.shape[-1]), self._encoder)
+        _check(codes, (self._encoder.num_codebooks, *codes.shape[1:2]), self._encoder)
         if not codes.size:
             raise ValueError("is too short: the encoder gives no code for it")
         self._codes[record] = codes
@@ -90,14 +91,25 @@ class SoundEncoding:
 
 
 def _call(encoder: Any, media: NDArray[Any]) -> Codes:
+    """Return its codes; what a plugin does wrong is a fault neither of the record nor of ours."""
     try:
-        codes: Codes = encoder.encode(media)
-    except ValueError as error:  # else it would count as a fault of the record
-        raise DataprepError(f"encoder {_name(encoder)} failed: {error}") from error
+        codes: Codes = np.asarray(encoder.encode(media))
+    except Exception as error:
+        if isinstance(error, DataprepError) or lacks_memory(error):
+            raise
+        at = extract_tb(error.__traceback__)[-1]
+        raise DataprepError(
+            f"encoder {_name(encoder)} failed: {type(error).__name__}: {error} "
+            f"({at.filename}, line {at.lineno})"
+        ) from error
+    if codes.dtype.kind not in "iu":
+        raise DataprepError(
+            f"encoder {_name(encoder)} gave codes of type {codes.dtype}, expected whole numbers"
+        )
     return codes
 
 
-def _check(codes: Codes, shape: tuple[int, int], encoder: Encoder) -> None:
+def _check(codes: Codes, shape: tuple[int, ...], encoder: Encoder) -> None:
     """Check what a plugin gave: a code out of range would become another token."""
     if codes.shape != shape:
         raise DataprepError(

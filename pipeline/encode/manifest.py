@@ -17,6 +17,7 @@ from dataprep.pipeline.encoders import Encoder, find_encoder
 from dataprep.pipeline.jobs.accounts import entry_of, notes_on_sources, sums_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
+from dataprep.pipeline.jobs.stored import at_hand
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSource
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
@@ -26,7 +27,7 @@ from dataprep.pipeline.typed import decode_as
 
 NAME = "codes"
 # Config keys that do not concern the dataset.
-UNRECORDED = {"out", "workers", "task_timeout", "inputs"}
+UNRECORDED = {"out", "workers", "task_timeout", "executor", "ray_address", "inputs"}
 DISTRIBUTIONS = {"PIL": "pillow"}  # packages that are imported under another name
 
 
@@ -69,7 +70,7 @@ def _reasons(found: Sequence[CommittedCodes]) -> list[Reason]:
 
 
 def _error_lines(c: CommittedCodes) -> str:
-    c.marker.files["errors"].check_at(c.errors)
+    c.marker.files["errors"].check_at(at_hand(c.errors, c.marker.files["errors"]))
     lines = c.errors.read_text("utf-8")
     c.marker.files["errors"].check_untouched_at(c.errors)
     return lines

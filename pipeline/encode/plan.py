@@ -50,7 +50,7 @@ DEFAULT_COLUMN: dict[Modality, str] = {"vision": "image", "audio": "audio"}
 NEUTRAL = frozenset(
     {
         *("inputs", "out", "workers", "task_timeout", "allow_empty", "max_errors", "max_ratio"),
-        *("allow_duplicates", "encoder", "weights", "settings"),
+        *("allow_duplicates", "encoder", "weights", "settings", "executor", "ray_address"),
     }
 )
 

@@ -19,6 +19,7 @@ from typing import Any
 from dataprep.pipeline.encode.tables import CodesMarker, write_table
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.files import NewFile, Written, sync_folder
+from dataprep.pipeline.jobs.stored import at_hand, keep_stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +53,14 @@ def retyped(committed: CommittedCodes, common: Any) -> CommittedCodes:
     """Return the shard, written again if its types are not the common ones."""
     if _parse_schema(committed.marker.schema).equals(common):
         return committed
-    committed.file.check_at(committed.path)
+    committed.file.check_at(at_hand(committed.path, committed.file))
     path = committed.path.with_suffix(".retyped.parquet")
     file = NewFile(path)
     write_table(_cast(committed.path, common), file)
     committed.file.check_untouched_at(committed.path)  # not while it was read either
     written = file.commit()
     sync_folder(path.parent)
+    keep_stored(path, written, instead_of=committed.path)
     return replace(committed, path=path, file=written)
 
 

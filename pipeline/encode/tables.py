@@ -127,7 +127,7 @@ def prepare_commit(
             cursor=cursor,
             final=final,
         )
-        write_marker(stem, number, marker)
+        write_marker(stem, number, marker, paths)
 
     return commit
 

@@ -64,8 +64,22 @@ def open_encoder(
         raise ConfigError(f"encoder {name} needs weights; name their file with --weights")
     if weights is not None and not spec.takes_weights:
         raise ConfigError(f"encoder {name} takes no weights; leave out --weights")
+    _refuse_unknown(spec, settings or {})
     values = validate(spec.settings, settings or {}, f"the settings of encoder {name}")
     return spec.open(values, weights)
+
+
+def _refuse_unknown(spec: EncoderSpec, settings: Mapping[str, Any]) -> None:
+    """Raise for a setting that a plugin would pass over: pydantic does, unless told."""
+    if "extra" in spec.settings.model_config:
+        return
+    fields = spec.settings.model_fields
+    known = {*fields, *(field.alias for field in fields.values() if field.alias)}
+    for key in settings:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise ConfigError(f"encoder {spec.name} has no setting {key!r}; {hint}")
 
 
 def find_weights(path: str | None, cache_dir: Path | None) -> Weights | None:

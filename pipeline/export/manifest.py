@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.export.format import MAIN
 from dataprep.pipeline.export.plan import Exported, ExportTask
+from dataprep.pipeline.export.sequences import TokensManifest
 from dataprep.pipeline.export.worker import ExportMarker, paths_of, task_name
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Findings, Move
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.entries import DatasetSource, ExportShard, FileEntry
+from dataprep.pipeline.storage.fetched import name_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, ExportedManifest, files_of
+from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.readme import EXPORT_TEXT, README
 
 # Keys that do not decide what is written.
@@ -38,6 +41,7 @@ def identity_of(config: ExportConfig, exported: Exported) -> Identity:
 def make_draft(
     exported: Exported, tasks: Sequence[ExportTask], markers: Markers[ExportMarker], work: Path
 ) -> Draft:
+    own = exported.manifest
     every = [(task, markers.of(task.index)[0]) for task in tasks]
     full = [(task, marker) for task, marker in every if not marker.is_empty]
     manifest = _manifest(exported, [marker for _, marker in full], [m for _, m in every])
@@ -52,8 +56,20 @@ def make_draft(
         folders=tuple(sorted(folders)),
         moves=moves,
         texts={name: [text] for name, text in _texts(exported, manifest).items()},
-        found=Findings(notes=tuple(exported.format.notes(exported.facts, manifest.counts))),
+        found=Findings(
+            notes=(*exported.format.notes(exported.facts, manifest.counts), *_left(own))
+        ),
     )
+
+
+def _left(manifest: TokensManifest) -> Iterator[str]:
+    """Yield that masks are left out which only packing makes use of."""
+    for mask in manifest.masks:
+        if not MASKS[mask].is_packed and manifest.counts.get(MASKS[mask].count, 1):
+            yield (
+                f"where {mask} are is left out, since no trainer reads it; to have conversations "
+                f"cut between {mask}: dataprep pack --overflow {mask}, and export the rows"
+            )
 
 
 def _texts(exported: Exported, manifest: ExportedManifest) -> dict[str, str]:
@@ -87,7 +103,7 @@ def _manifest(
         token_dtype=exported.format.token_type(facts),
         sources=(
             DatasetSource(
-                path=str(exported.folder),
+                path=name_of(exported.folder),
                 bytes=sum(shard.num_bytes for shard in own.shards),
                 fingerprint=own.fingerprint,
                 records=own.counts["rows" if facts.is_packed else "documents_written"],

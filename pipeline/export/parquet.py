@@ -31,6 +31,12 @@ def lists(values: NDArray[Any], offsets: Offsets) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values))
 
 
+def _encodings(schema: Any) -> dict[str, str]:
+    """Return the encodings of columns of numbers, by their paths in the file."""
+    columns = [field for field in schema if not pa.types.is_boolean(field.type.value_type)]
+    return {f"{field.name}.list.element": "BYTE_STREAM_SPLIT" for field in columns}
+
+
 class ParquetFile:
     """Writes sequences as rows."""
 
@@ -64,12 +70,14 @@ class ParquetFile:
     def _open(self, schema: Any) -> None:
         if self._writer is None:
             # Ids are of many values and hardly sorted: dictionaries and statistics are in vain.
-            # The lowest level of zstd takes no longer than snappy, and half the bytes.
+            # Their high bytes are mostly zero: apart from the low ones, zstd takes half the time
+            # for three quarters of the bytes. Its lowest level takes no longer than snappy.
             self._writer = pq.ParquetWriter(
                 self._file,
                 schema,
                 use_dictionary=False,
                 write_statistics=False,
+                column_encoding=_encodings(schema),
                 compression="zstd",
                 compression_level=1,
             )

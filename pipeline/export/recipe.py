@@ -64,8 +64,11 @@ def foreseen(
     return exported, len(plan_of(exported).tasks), outcome
 
 
-def usage_of(out: Path, manifest: ExportedManifest) -> list[str]:
+def usage_of(out: Path | str, manifest: ExportedManifest) -> list[str]:
     """Return what to tell the trainer that reads the export in `out`."""
+    if isinstance(out, str):
+        copied = Path("DIR")
+        return [f"copy {out} to a folder DIR; then:", *usage_of(copied, manifest)]
     return list(EXPORTS[manifest.format].usage(out, manifest))
 
 
@@ -88,6 +91,7 @@ def _begin(exported: Exported, work: Path, report: Report) -> Work[ExportMarker]
     return Work(
         worker="dataprep.pipeline.export.worker",
         markers=markers,
+        sizes=[1.0] * len(plan.tasks),
         num_workers=num_workers,
         task_timeout=config.task_timeout,
         describe=lambda i: f"shards {plan.tasks[i].start} to {plan.tasks[i].stop} of {plan.folder}",

@@ -27,7 +27,7 @@ from dataprep.pipeline.look.row_rules import (
     dense_masks,
     segment_lengths,
 )
-from dataprep.pipeline.ragged import IntegerLists, offsets_of, ranges
+from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.storage.arrayrecord import read_records
 from dataprep.pipeline.storage.checked import read_array, whole_while
 from dataprep.pipeline.storage.documents import U32, check_documents, decode_documents
@@ -146,7 +146,7 @@ def _rows(
     places = None
     if (sizes < layout.capacity).any():
         firsts = np.arange(len(sizes)) * layout.capacity + rows.left_padding
-        places = ranges(firsts, sizes)
+        places = list(zip(firsts.tolist(), (firsts + sizes).tolist(), strict=True))
     dense = dict(zip(layout.masks, dense_masks(rows, layout), strict=True))
     found = Sequences(
         tokens=_taken(rows.tokens, places),
@@ -159,10 +159,10 @@ def _rows(
     return found
 
 
-def _taken(dense: NDArray[Any], places: Offsets | None) -> NDArray[Any]:
-    """Return the values at these places of all rows; None: all values."""
+def _taken(dense: NDArray[Any], places: Sequence[tuple[int, int]] | None) -> NDArray[Any]:
+    """Return the values of all rows from place to place, one pair for each; None: all values."""
     flat = dense.reshape(-1)
-    return flat if places is None else flat.take(places)
+    return flat if places is None else np.concatenate([flat[a:b] for a, b in places])
 
 
 def _check_rows(rows: Sequences, loss: NDArray[np.bool_], path: Path) -> None:

@@ -74,7 +74,8 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     report.flush()
 
     def commit() -> None:
-        write_marker(stem, 0, ExportMarker(counts=dict(counts), files=writer.commit()))
+        marker = ExportMarker(counts=dict(counts), files=writer.commit())
+        write_marker(stem, 0, marker, paths)
 
     return commit
 

@@ -46,15 +46,15 @@ class XlstmFiles:
             is_cut = sequences.tokens[sequences.offsets[1:] - 1] == self._eos
         lengths = np.diff(sequences.offsets) - is_cut
         starts, stops = pieces_of(sequences.offsets[:-1], lengths, self._most)
-        data, size = sequences.tokens.astype(ID).tobytes(), ID.itemsize
+        data, size = sequences.tokens.astype(ID).view(np.uint8).data, ID.itemsize
         places = zip((starts * size).tolist(), (stops * size).tolist(), strict=True)
-        self._writer.write(*(data[start:stop] for start, stop in places))
+        self._writer.write(*[bytes(data[start:stop]) for start, stop in places])
         ends = {} if sequences.lengths is not None else {"ends_missing": int((~is_cut).sum())}
         return {
             "records": len(starts),
             "tokens": int(lengths.sum()),
             "ends_cut": int(is_cut.sum()),
-            "ends_lost": int(np.count_nonzero(is_cut & (lengths % self._most == 0))),
+            "ends_lost": int((is_cut & (lengths > 0) & (lengths % self._most == 0)).sum()),
             "left_out": int(np.count_nonzero(lengths == 0)),
             "documents_split": num_cut(lengths, self._most),
             **ends,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 # The extras of pyproject.toml whose packages errors ask for, without versions.
 EXTRAS = {
+    "ray": ("ray",),
     "sentencepiece": ("sentencepiece",),
     "vision": ("pillow",),
     "video": ("av",),

@@ -39,6 +39,9 @@ def _shown(given: str, path: str) -> str:
 
 def _identity(path: str) -> object:
     """Return what is the same for every spelling of a file: its members, and its place."""
+    if "::" not in path and "://" not in path:  # nearly all, and there may be a million
+        (place,) = local_paths(path) or [path]
+        return (id_of(place) or place,)
     *members, last = links_of(path) if os.path.exists(path) else links_of(identity_of(path))
     local = local_paths(path)
     named = [

@@ -8,7 +8,14 @@ overlap     an output folder that is, holds or lies in what is read
 plans       plans as files, by which workers know what to do
 tasks       tasks, named by the content that they read
 foresee     what a run would find in the output folder, for --dry-run
+sites       where a dataset is made: a folder here, or one in a bucket
+buckets     a bucket with a staging folder here; placing: how the dataset is published there
+claims      whose turn it is in a bucket, which has no locks
+stored      what workers commit goes to the bucket; joined: another machine takes part
+shares      which jobs an element of a task array does; elements: how it does them
+finalize    publish what elements have made
 executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
+cluster     the same on a cluster of Ray; slots: a worker on one of its machines
 crew        who gets which job, who is stuck; trail: what a worker is doing; pipes: messages
 handed      memory that workers share with their parent; kept: workers for the next run
 poison      records that kill their worker; deaths: how workers die

@@ -70,7 +70,7 @@ def examples_of(markers: Iterable[Tallied]) -> list[Example]:
 
 def bad_by_task(markers: Markers[Any], left: Sequence[int]) -> dict[int, tuple[int, list[Example]]]:
     """Return how many records were bad in each task that is done, and the first of them."""
-    done = {task: markers.of(task) for task in set(range(markers.num_tasks)) - set(left)}
+    done = {task: markers.of(task) for task in set(markers.own) - set(left)}
     return {task: (num_bad(shards), examples_of(shards)) for task, shards in done.items()}
 
 

@@ -6,6 +6,7 @@
 
 A shard counts only when its marker exists and is whole. A task is done when its last shard has a
 marker. A run that is continued trusts no file: `trusted_markers` compares all with their markers.
+Where the dataset is made in a bucket, files and markers go there as well (`stored`).
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from dataprep.pipeline.files import Written, lost, read_sealed, sync_folder, temporary, write_sealed
+from dataprep.pipeline.jobs.stored import TASKS, stored_work
 from dataprep.pipeline.threads.several import in_threads
 from dataprep.pipeline.typed import decode_as
 
-TASKS = "tasks"
 HASHING_THREADS = 8  # hashing and reading both let go of the interpreter
 
 
@@ -70,10 +71,19 @@ def marker_file(stem: Path, number: int) -> Path:
     return shard_file(stem, number, ".done")
 
 
-def write_marker(stem: Path, number: int, marker: Marker) -> None:
-    """Write the marker of a shard, whose files must be durable under their names."""
+def write_marker(stem: Path, number: int, marker: Marker, paths: Mapping[str, Path]) -> None:
+    """Write the marker of a shard, whose files must be durable under their names: their paths, by
+    role."""
     sync_folder(stem.parent)
-    write_sealed(marker_file(stem, number), msgspec.json.encode(marker))
+    path, data = marker_file(stem, number), msgspec.json.encode(marker)
+    stored = stored_work(stem.parent.parent)
+    if stored is None:
+        write_sealed(path, data)
+        return
+    stored.commit(path, data, {paths[role]: written for role, written in marker.files.items()})
+    write_sealed(path, data)
+    for role in marker.files:
+        paths[role].unlink()
 
 
 def read_markers(stem: Path, kind: type[M]) -> list[M]:
@@ -103,17 +113,17 @@ def remove_leftovers(stem: Path, number: int, endings: Iterable[str]) -> None:
 class Markers(Generic[M]):
     """The markers of all tasks, for the parent; each is read once."""
 
-    def __init__(self, stems: Sequence[Path], kind: type[M]) -> None:
+    def __init__(
+        self, stems: Sequence[Path], kind: type[M], own: Sequence[int] | None = None
+    ) -> None:
+        """`own` are the tasks that this process is to do; None: all."""
         self._stems, self._kind = stems, kind
+        self.own = range(len(stems)) if own is None else own
         self._done: dict[int, list[M]] = {}
 
-    @property
-    def num_tasks(self) -> int:
-        return len(self._stems)
-
     def left(self) -> list[int]:
-        """Return the tasks that are not done."""
-        return [i for i in range(len(self._stems)) if not self._is_done(i)]
+        """Return those of its own tasks that are not done."""
+        return [i for i in self.own if not self._is_done(i)]
 
     def of(self, task: int) -> list[M]:
         """Return the markers of a task that is done."""
@@ -123,16 +133,20 @@ class Markers(Generic[M]):
             raise lost(marker_file(self._stems[task], len(found)))
         return self._done[task]
 
+    def take(self, task: int, found: list[M]) -> None:
+        """Keep the markers of a task, which were read just now, if it is done."""
+        if is_done(found):
+            self._done[task] = found
+
     def hold_nothing(self) -> bool:
         """Return whether nothing was committed, or only shards with nothing in them."""
-        found = (marker for stem in self._stems for marker in read_markers(stem, self._kind))
+        stems = [self._stems[i] for i in self.own]
+        found = (marker for stem in stems for marker in read_markers(stem, self._kind))
         return all(marker.is_empty for marker in found)
 
     def _is_done(self, task: int) -> bool:
         if task not in self._done:
-            found = read_markers(self._stems[task], self._kind)
-            if is_done(found):
-                self._done[task] = found
+            self.take(task, read_markers(self._stems[task], self._kind))
         return task in self._done
 
 
@@ -142,23 +156,31 @@ def trusted_markers(
     endings: Mapping[str, str],
     *,
     is_wanted: Callable[[M], bool] = lambda marker: True,
+    own: Sequence[int] | None = None,
+    rehash: bool = True,
 ) -> Markers[M]:
     """Return the markers, after those that are not wanted, and those of shards that are not as
     they were committed, are removed, with all after them in their tasks.
 
-    `endings` are those of the files of a shard, by role.
+    `endings` are those of the files of a shard, by role. `own` are the tasks of this process, whose
+    markers are looked at; None: all. Without `rehash`, a file that nothing seems to have touched
+    since it was hashed is taken to be whole.
     """
     found = _marker_numbers(stems)
+    # Markers that came from a store were compared with it when they came.
+    is_stored = bool(stems) and stored_work(stems[0].parent.parent) is not None
+    is_as_written = Written.is_at if rehash else Written.is_untouched_at
 
     def is_whole(stem: Path, number: int, marker: M) -> bool:
-        return all(
-            written.is_at(shard_file(stem, number, endings[role]))
+        return is_stored or all(
+            is_as_written(written, shard_file(stem, number, endings[role]))
             for role, written in marker.files.items()
         )
 
-    def drop_untrusted(stem: Path) -> None:
-        usable = 0
-        for number, marker in enumerate(read_markers(stem, kind)):
+    def trusted(task: int) -> list[M]:
+        stem = stems[task]
+        every, usable = read_markers(stem, kind), 0
+        for number, marker in enumerate(every):
             if not (is_wanted(marker) and is_whole(stem, number, marker)):
                 break
             usable += 1
@@ -167,9 +189,13 @@ def trusted_markers(
         for number in sorted(found.get(stem.name, ()), reverse=True):
             if number >= usable:
                 marker_file(stem, number).unlink(missing_ok=True)
+        return every[:usable]
 
-    in_threads(drop_untrusted, stems, HASHING_THREADS)
-    return Markers(stems, kind)
+    markers = Markers(stems, kind, own)
+    marked = [i for i in markers.own if stems[i].name in found]
+    for task, usable in zip(marked, in_threads(trusted, marked, HASHING_THREADS), strict=True):
+        markers.take(task, usable)
+    return markers
 
 
 def _marker_numbers(stems: Sequence[Path]) -> dict[str, list[int]]:

@@ -25,6 +25,7 @@ class Death:
     hint: str = ""
     lacks_memory: bool = False
     may_be_poison: bool = True  # whether a record may be the reason
+    is_loss: bool = False  # its machine went, or what started it there: no try of a job
 
 
 STOPPED = Death(

@@ -1,4 +1,4 @@
-"""Run jobs on workers: EXECUTORS, one contract, so far one executor.
+"""Run jobs on workers: EXECUTORS, one contract.
 
 An executor runs all jobs of a worker module (see `worker`), retries those of a worker that died,
 was stopped or got stuck (see `poison`), passes messages on, and raises the error of the first job
@@ -10,7 +10,9 @@ that has one: in the order of the jobs, not of time.
     worker B    1 ██ ✝               SIGKILL: noticed at once
     worker C         1 ██ 3 …        B's jobs go to the next worker, three tries in all
 
-The local executor starts new interpreters with `multiprocess` and never forks (see `processes`).
+The local executor starts new interpreters with `multiprocess` and never forks (see `processes`);
+that of Ray does the same on the machines of a cluster (see `slots`), and gives out the largest jobs
+first, so that none of them is begun last.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dataprep.pipeline.errors import BY_NAME, DataprepError, ResourceError
 from dataprep.pipeline.guards import secrets
-from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew
+from dataprep.pipeline.jobs.crew import LOOK_SECONDS, Crew, Hand
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.kept import kept_workers
 from dataprep.pipeline.jobs.poison import Deaths
@@ -41,10 +43,16 @@ __all__ = [
     "JobError",
     "Message",
     "keeps_memory",
+    "options_of",
+    "run_crew",
     "run_local",
+    "signals_held_back",
     "usable_cores",
     "workers_worth",
 ]
+
+
+MOST_WORKERS = 1 << 16
 
 
 class JobError(Exception):
@@ -62,6 +70,7 @@ class Executor(Protocol):
         self,
         jobs: Sequence[int],
         *,
+        sizes: Sequence[float],  # of all jobs, by their numbers
         worker: str,  # the name of a module with `begin(work)`
         work: Path,
         environment: Mapping[str, str],  # set before a worker imports anything
@@ -76,6 +85,7 @@ class Executor(Protocol):
 def run_local(
     jobs: Sequence[int],
     *,
+    sizes: Sequence[float] = (),
     worker: str,
     work: Path,
     environment: Mapping[str, str],
@@ -84,9 +94,10 @@ def run_local(
     describe: Callable[[int], str],
     on_message: Callable[[Message], None],
 ) -> None:
-    """Run the jobs in processes on this machine, which end when this one does, however it ends."""
+    """Run the jobs in processes on this machine, which end when this one does, however it ends;
+    in their order, whatever their `sizes`."""
     # multiprocess takes 40 ms to import, which commands that run no jobs need not wait for.
-    with _signals_held_back():
+    with signals_held_back():
         from dataprep.pipeline.jobs.processes import WorkerProcess, wait_for
 
     known, kept = secrets.packed(), kept_workers()
@@ -109,6 +120,26 @@ def run_local(
     )
     addresses = Handed(known)
     try:
+        run_crew(crew, wait_for, on_message)
+    finally:
+        addresses.close()
+
+
+def run_ray(jobs: Sequence[int], **given: Any) -> None:
+    """Run the jobs on a cluster of Ray, or on one that is started on this machine."""
+    with signals_held_back():
+        from dataprep.pipeline.jobs.cluster import run_on_cluster
+
+    run_on_cluster(jobs, **given)
+
+
+def run_crew(
+    crew: Crew,
+    wait_for: Callable[[Iterable[Any], float], Iterable[Hand]],
+    on_message: Callable[[Message], None],
+) -> None:
+    """Run the jobs of a crew to their end; `wait_for` those that have something to say."""
+    try:
         while crew.is_busy():
             crew.hand_out()
             for process in wait_for(crew.processes, LOOK_SECONDS):
@@ -120,13 +151,12 @@ def run_local(
             crew.look_after()
     finally:
         crew.dismiss()
-        addresses.close()
     crew.raise_first_error()
 
 
 def _take_message(
     message: Message,
-    process: WorkerProcess,
+    process: Hand,
     crew: Crew,
     on_message: Callable[[Message], None],
 ) -> None:
@@ -148,7 +178,7 @@ def _take_message(
 
 
 @contextmanager
-def _signals_held_back() -> Iterator[None]:
+def signals_held_back() -> Iterator[None]:
     """Let Ctrl-C wait: packages import others in `try: … except:`, which would swallow it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python runs the handlers of signals in the main thread only
@@ -184,10 +214,20 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def workers_worth(num_bytes: float, bytes_per_worker: int) -> int:
+def most_workers(executor: str) -> int:
+    """Return how many workers there can be; a cluster knows that itself."""
+    return usable_cores() if executor == "local" else MOST_WORKERS
+
+
+def workers_worth(num_bytes: float, bytes_per_worker: int, most: int) -> int:
     """Return how many workers so much is worth: one for what takes as long as its start, at least
-    one, and at most one for each core."""
-    return int(min(usable_cores(), max(1, num_bytes / bytes_per_worker)))
+    one, and at most `most`."""
+    return int(min(most, max(1, num_bytes / bytes_per_worker)))
 
 
-EXECUTORS: Mapping[str, Executor] = {"local": run_local}
+def options_of(executor: str, ray_address: str | None, workers: int | None) -> dict[str, Any]:
+    """Return what only this executor takes."""
+    return {"address": ray_address, "asked": workers} if executor == "ray" else {}
+
+
+EXECUTORS: Mapping[str, Executor] = {"local": run_local, "ray": run_ray}

@@ -7,14 +7,9 @@ from typing import TypeVar
 
 from dataprep.pipeline.jobs.commits import Marker
 from dataprep.pipeline.jobs.overlap import refuse_overlap
-from dataprep.pipeline.jobs.ownership import check_ours, check_work
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe
-from dataprep.pipeline.jobs.workspace import (
-    check_out,
-    complete_manifest,
-    locked,
-    refuse_other_run,
-)
+from dataprep.pipeline.jobs.sites import site_of
+from dataprep.pipeline.jobs.workspace import complete_manifest, locked, refuse_other_run
 
 P = TypeVar("P")
 M = TypeVar("M", bound=Marker)
@@ -26,17 +21,20 @@ def foresee(
     """Return the outcome if the dataset is complete; raise as the run would before it starts."""
     if not recipe.out:  # a plan can be looked at before its output has a name
         return None
-    out = check_out(recipe.out)
+    site = site_of(recipe.out)
+    out, name = site.folder, str(site.out)
     identity, names = recipe.identity(plan), recipe.names(plan)
-    refuse_overlap(out, (*recipe.reads(plan), *reads), recipe.folders(plan))
-    if not out.is_dir():
+    refuse_overlap(site.out, (*recipe.reads(plan), *reads), recipe.folders(plan))
+    if not site.is_there():
         return None
-    with locked(out):
-        check_work(out)
-        complete = None if overwrite else complete_manifest(out, identity, names)
+    with locked(out, name=name):
+        site.look(identity, recipe.may_change)
+        complete = None if overwrite else complete_manifest(out, identity, names, name=name)
         if complete is not None:
-            return Outcome(out=out, manifest=complete, was_complete=True)
-        check_ours(out)
+            site.check_sizes(complete)
+            return Outcome(out=site.out, manifest=complete, was_complete=True)
+        site.check_ours()
         if not overwrite:
-            refuse_other_run(out, identity, names, may_change=recipe.may_change)
+            may_change = recipe.may_change
+            refuse_other_run(out, identity, names, may_change=may_change, name=name)
     return None

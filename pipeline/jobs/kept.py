@@ -12,7 +12,7 @@ environment that these need, and knows all the addresses (`secrets`) that may oc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ class KeptWorkers:
     def __init__(self, *, may_keep: bool) -> None:
         self._may_keep = may_keep
         self._resting: list[tuple[WorkerProcess, bytes]] = []  # with the addresses that it knows
+        self._open = ExitStack()
 
     def keep(self, process: WorkerProcess, known: bytes) -> bool:
         """Let a worker without a job rest; return whether it is kept."""
@@ -45,12 +46,22 @@ class KeptWorkers:
                 process.reap()
         return None
 
+    @contextmanager
+    def open(self) -> Iterator[ExitStack]:
+        """What is entered here stays open as long as workers are kept."""
+        if self._may_keep:
+            yield self._open
+        else:
+            with ExitStack() as stack:
+                yield stack
+
     def dismiss(self) -> None:
         """End all workers: they have nothing in hand."""
         for process, _ in self._resting:
             process.kill()
         while self._resting:
             self._resting.pop()[0].reap()
+        self._open.close()
 
 
 _NONE = KeptWorkers(may_keep=False)

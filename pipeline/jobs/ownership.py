@@ -30,10 +30,12 @@ MARK_TEXT = (
     b"Run the same command again to continue.\n"
 )
 REMOVED = "removed.json"
+TURN = "turn"  # what elements of a task array lock while they prepare
 FOLDERS = ("shards", "index", "provenance", "keys")
 # What runs write into their work folder and its folders, with .tmp behind it until it is whole.
 WORK_FILES = {
-    "": rf"({MARK}|[a-z]+(-\d+)?\.json)(\.tmp)?|tasks|rows|provenance|checked|texts",
+    "": rf"({MARK}|[a-z]+(-\d+)?\.json|tasks\.plan)(\.tmp)?|{TURN}"
+    r"|tasks|rows|provenance|checked|texts",
     "tasks": r"\d{6}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
     "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
     "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
@@ -52,7 +54,7 @@ def check_ours(out: Path) -> None:
         if (out / name).is_symlink():
             raise ConfigError(f"{out / name} is a link, which dataprep does not write through")
     is_finished, is_begun = (out / MANIFEST).exists(), (out / WORK / MARK).exists()
-    known = {WORK, *_listed_files(out)}
+    known = {WORK, *listed_files(out)}
     known |= {MANIFEST} if is_finished else set()
     known |= {temporary(out / MANIFEST).name} if is_begun else set()
     for name in _present(out, is_finished or is_begun):
@@ -83,7 +85,7 @@ def remove_dataset(out: Path) -> None:
         sync_folder(work)
         sync_folder(out)
     folders = _folders(out)
-    for name in (*_listed_files(out), temporary(out / MANIFEST).name):
+    for name in (*listed_files(out), temporary(out / MANIFEST).name):
         (out / name).unlink(missing_ok=True)
     for folder in folders:
         with suppress(OSError):  # it is not there, or holds a file of somebody else
@@ -109,7 +111,7 @@ def check_work(out: Path) -> None:
     if work.is_symlink() or (work.exists() and not work.is_dir()):
         raise ConfigError(f"{work} is not a folder of dataprep; move it away or name another --out")
     names = {path.name for path in work.iterdir()} if work.is_dir() else set()
-    if names <= {temporary(work / MARK).name}:  # a run was killed before its mark
+    if names <= {temporary(work / MARK).name, TURN}:  # a run was killed before its mark
         return
     if MARK not in names:
         raise ConfigError(
@@ -160,11 +162,11 @@ def _present(out: Path, is_ours: bool) -> Iterator[str]:
 
 def _folders(out: Path) -> list[str]:
     """Return the folders that may hold our files: an export has others."""
-    own = {name.partition("/")[0] for name in _listed_files(out) if "/" in name}
+    own = {name.partition("/")[0] for name in listed_files(out) if "/" in name}
     return [*FOLDERS, *sorted(own - {*FOLDERS})]
 
 
-def _listed_files(out: Path) -> list[str]:
+def listed_files(out: Path) -> list[str]:
     """Return the files of the dataset that is there, is being removed or is being published."""
     listed = [*_listed_by(out / MANIFEST), *_listed_by(out / WORK / REMOVED)]
     publication = find_publication(out / WORK)

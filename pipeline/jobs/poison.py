@@ -1,19 +1,20 @@
 """Records that kill their worker: found, remembered, and then treated as bad records.
 
-    try 1    task 7 dies on the records 3200 to 3941 of piece 0      .work/poison.json: suspects
-    try 2    they are run one by one; it dies on record 3517         .work/poison.json: suspects
-    try 3    it dies on record 3517 again, with no other worker      .work/poison.json: records
+    try 1    task 7 dies on the records 3200 to 3941 of piece 0  .work/poison-000007.json: suspects
+    try 2    they are run one by one; it dies on record 3517     .work/poison-000007.json: suspects
+    try 3    it dies on record 3517 again, with no other worker  .work/poison-000007.json: records
     try 4    record 3517 is bad: "a worker died of SIGSEGV on this record"
 
-The parent writes the file, workers read it before each task. What is written in the end depends
-only on which records are poison, not on when and how often workers died. The last try has the
-machine to itself, so that what many workers need is not taken for the fault of a record.
+The parent writes the file of a task, workers read it before they begin with that task. What is
+written in the end depends only on which records are poison, not on when and how often workers died.
+The last try has the machine to itself, so that what many workers need is not taken for the fault of
+a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dataprep.pipeline.errors import ResourceError
@@ -21,7 +22,7 @@ from dataprep.pipeline.jobs.deaths import Death
 from dataprep.pipeline.jobs.plans import find_plan, write_plan
 from dataprep.pipeline.jobs.trail import Doing, Place, Span
 
-POISON = "poison.json"
+POISON = "poison"  # what the names of the files begin with
 MAX_TRIES = 3
 MOST_IN_A_ROW = 3  # records that lacked memory, with none between them that went through
 
@@ -36,10 +37,10 @@ class PoisonRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poison:
-    """What is known so far, of all tasks; also the file."""
+    """What is known so far of a task; also its file."""
 
     records: tuple[PoisonRecord, ...] = ()
-    suspects: Mapping[int, Span] = field(default_factory=dict)  # by task
+    suspects: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +63,34 @@ class TaskPoison:
         return self.suspects is not None and self.suspects[0] <= place < self.suspects[1]
 
 
-def read_poison(work: Path) -> Poison:
+def poison_name(task: int) -> str:
+    """Return the name of the file of a task: poison-000007.json"""
+    return f"{POISON}-{task:06d}.json"
+
+
+def read_poison(work: Path, task: int) -> Poison:
     """Return what is known; if the file is damaged, workers die again and it is found again."""
-    return find_plan(work, Poison, POISON) or Poison()
+    return find_plan(work, Poison, poison_name(task)) or Poison()
+
+
+def has_poison(work: Path) -> bool:
+    """Return whether anything is known of any task."""
+    return any(work.glob(f"{POISON}-*.json"))
 
 
 def poison_of(work: Path, task: int) -> TaskPoison:
     """Return what is known of a task, for its worker."""
-    known = read_poison(work)
+    known = read_poison(work, task)
     return TaskPoison(
-        records={record.place: record for record in known.records if record.task == task},
-        suspects=known.suspects.get(task),
+        records={record.place: record for record in known.records}, suspects=known.suspects
     )
 
 
-def forget_poison(work: Path) -> None:
-    """Try every record again, as a run that stops at the first bad one does."""
-    (work / POISON).unlink(missing_ok=True)
+def forget_poison(work: Path, tasks: Iterable[int]) -> None:
+    """Try every record of these tasks again, as a run that stops at the first bad one does."""
+    if has_poison(work):
+        for task in tasks:
+            (work / poison_name(task)).unlink(missing_ok=True)
 
 
 class Deaths:
@@ -86,7 +98,6 @@ class Deaths:
 
     def __init__(self, work: Path) -> None:
         self._work = work
-        self._known = read_poison(work)
         self._by_task: dict[int, list[Place | None]] = {}  # since a record was found; where alone
         # Records that lacked memory since one went through: in each task, and in any.
         self._rows: dict[int | None, list[PoisonRecord]] = {}
@@ -108,7 +119,7 @@ class Deaths:
             self._blame(task, places[-1], name, death)
             places.clear()
         elif span:
-            self._write(suspects={**self._known.suspects, task: span})
+            self._write(task, replace(read_poison(self._work, task), suspects=span))
 
     def went_through(self) -> None:
         """Note that records of some task went through."""
@@ -121,28 +132,24 @@ class Deaths:
             reason=f"a worker {death.reason} on this record",
             lacks_memory=death.lacks_memory,
         )
-        self._write(records=(*self._known.records, record))
+        known = read_poison(self._work, task)
+        self._write(task, replace(known, records=(*known.records, record)))
         for key in (task, None) if death.lacks_memory else ():
             row = self._rows.setdefault(key, [])
             row.append(record)
             if len(row) > MOST_IN_A_ROW:
                 # It is the memory that is wrong, not so many records: they are as good as new.
-                self._write(records=tuple(r for r in self._known.records if r not in row))
+                for each in row:
+                    self._acquit(each)
                 raise ResourceError(_notice(name, death))
 
-    def _write(
-        self,
-        *,
-        records: tuple[PoisonRecord, ...] | None = None,
-        suspects: Mapping[int, Span] | None = None,
-    ) -> None:
-        known = self._known
-        self._known = replace(
-            known,
-            records=known.records if records is None else records,
-            suspects=known.suspects if suspects is None else suspects,
-        )
-        write_plan(self._work, self._known, POISON)
+    def _acquit(self, record: PoisonRecord) -> None:
+        known = read_poison(self._work, record.task)
+        others = tuple(each for each in known.records if each != record)
+        self._write(record.task, replace(known, records=others))
+
+    def _write(self, task: int, known: Poison) -> None:
+        write_plan(self._work, known, poison_name(task))
 
 
 def _notice(name: str, death: Death) -> str:

@@ -49,6 +49,7 @@ class WorkerProcess:
         self.jobs: deque[int] = deque()  # the older first
         self.is_closed = False  # it was told that there are no more jobs
         self.has_failed = False  # it has sent an error, so that it ends without having died
+        self.is_up = True  # jobs that it is given meanwhile wait for it
         self._killed_for: Death | None = None
         self._last_words = ""
         self.environment = environment
@@ -163,9 +164,12 @@ class WorkerProcess:
 
 
 def wait_for(workers: Iterable[WorkerProcess], timeout: float) -> list[WorkerProcess]:
-    """Wait until some of the workers have sent a message or have died, and return those."""
+    """Wait until some of the workers have sent a message or have died, and return those.
+
+    Without workers there is nothing to wait for: the last may have been kept for another run.
+    """
     by_sign = {sign: worker for worker in workers for sign in worker.signs()}
-    ready = connection.wait(list(by_sign), timeout)
+    ready = connection.wait(list(by_sign), timeout) if by_sign else []
     return list(dict.fromkeys(by_sign[sign] for sign in ready))
 
 

@@ -13,6 +13,7 @@ from dataprep.pipeline.jobs.executors import Message
 from dataprep.pipeline.jobs.limits import Limits, NameRecord, check_counts
 from dataprep.pipeline.jobs.progress import Example
 from dataprep.pipeline.jobs.publish import NOTHING_FOUND, Draft, Findings
+from dataprep.pipeline.jobs.shares import JobShare
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.manifest import Manifest
 
@@ -27,7 +28,7 @@ M = TypeVar("M", bound=Marker)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    out: Path
+    out: Path | str  # a str: the address of a folder in a bucket
     manifest: Manifest = field(repr=False)
     was_complete: bool  # there was nothing to do
     found: Findings = field(default=NOTHING_FOUND, repr=False)  # of this run
@@ -44,6 +45,7 @@ class Work(Generic[M]):
     num_workers: int
     task_timeout: float | None  # seconds without a sign of life; None: the default
     describe: Callable[[int], str]  # the name of a job in errors
+    sizes: Sequence[float]  # of all jobs, by their numbers: which take longer than others
     begun: Mapping[str, Any]  # what `report` gets when the run starts
     environment: Mapping[str, str] = field(default_factory=dict)
     on_message: Callable[[Message], None] = lambda message: None  # for messages other than progress
@@ -68,6 +70,9 @@ class Recipe(Generic[P, M]):
     limits: Limits = NO_LIMITS
     check: Callable[[Mapping[str, int], Limits], None] = check_counts  # refuse an empty result
     may_change: tuple[str, ...] = ()  # config keys that may change when a run is continued
+    executor: str = "local"  # of EXECUTORS
+    executor_options: Mapping[str, Any] = field(default_factory=dict)  # what only that one takes
+    share: JobShare | None = None  # what an element of a task array does; None: all
 
 
 class UntrustedWorkError(Exception):
@@ -76,3 +81,19 @@ class UntrustedWorkError(Exception):
     def __init__(self, cause: DataprepError) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+def done_by_others(
+    worker: str, markers: Markers[M], sizes: Sequence[float], describe: Callable[[int], str]
+) -> Work[M]:
+    """Return the work that others have done, with nothing prepared for workers."""
+    num_jobs, num_left = len(markers.own), len(markers.left())
+    return Work(
+        worker=worker,
+        markers=markers,
+        sizes=sizes,
+        num_workers=1,
+        task_timeout=None,
+        describe=describe,
+        begun={"tasks": num_jobs, "tasks_done": num_jobs - num_left},
+    )

@@ -77,7 +77,7 @@ def serve(
     """Run what the connection brings until it brings None: a worker module and the work folder, the
     numbers of jobs, REST, and so on."""
     gc.disable()  # imports leave no garbage
-    _die_with_parent(parent)
+    die_with_parent(parent)
     _die_first()
     _become_ordinary(keeps_safe_path)
     _print_to_stderr()
@@ -196,7 +196,7 @@ def _exit_without_parent() -> Iterator[None]:
         os._exit(1)
 
 
-def _die_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:

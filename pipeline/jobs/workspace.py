@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,28 +23,28 @@ from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.jobs.commits import TASKS, has_commits
-from dataprep.pipeline.jobs.ownership import (
-    check_ours,
-    check_plain,
-    make_work,
-    remove_dataset,
-)
-from dataprep.pipeline.storage.checked import check_size
-from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, files_of, read_manifest
+from dataprep.pipeline.jobs.commits import has_commits
+from dataprep.pipeline.jobs.ownership import REMOVED, TURN, check_ours, check_plain, make_work
+from dataprep.pipeline.jobs.stored import TASKS
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, read_manifest
 
 IDENTITY = "identity.json"
+DISTRUSTED = "distrusted.json"
 LONGEST_NAME = 100  # of a file in the work folder
-WORK_VERSION = 6  # of plans and markers: changes with them, so that no run reads those of others
+GLANCE_SECONDS = 2.0
+WORK_VERSION = 8  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 
 
 @contextmanager
-def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
+def locked(
+    out: Path, *, wait: bool = False, shared: bool = False, name: str = ""
+) -> Iterator[None]:
     """Lock the folder for this process; the kernel unlocks it, however the process ends.
 
-    `wait` for another run to end; else that is a LockedError.
+    `wait` for another run to end; else that is a LockedError. `shared`: with other elements of a
+    task array, not with any other run. `name` it otherwise in messages.
     """
     try:
         make_folder(out)
@@ -54,10 +55,12 @@ def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
         raise ConfigError(f"cannot use --out {out}: {error.strerror}; name another") from None
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            _lock(descriptor, wait=wait, shared=shared)
         except BlockingIOError:
             who = _holder(descriptor)
-            raise LockedError(f"another run holds {out}; wait for it or stop it ({who})") from None
+            raise LockedError(
+                f"another run holds {name or out}; wait for it or stop it ({who})"
+            ) from None
         except OSError as error:  # some network disks have no locks, or none for folders
             raise ConfigError(
                 f"cannot lock --out {out}: {error.strerror}; name a folder on a disk with locks"
@@ -65,6 +68,22 @@ def locked(out: Path, *, wait: bool = False) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, *, wait: bool, shared: bool) -> None:
+    """Lock, or raise BlockingIOError. A shared lock is tried for a while: commands that only look
+    hold the folder for a moment, and all elements of an array begin at once."""
+    deadline = time.monotonic() + (GLANCE_SECONDS if shared else 0.0)
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _holder(descriptor: int) -> str:
@@ -80,12 +99,15 @@ def _holder(descriptor: int) -> str:
     return "its process is not known here; it may be on another machine"
 
 
-def check_out(name: str) -> Path:
-    """Return the output folder; refuse one that cannot be used."""
+def check_out(name: str, *, shared: bool = False) -> Path:
+    """Return the output folder; refuse one that cannot be used. `shared`: as in `locked`."""
     if not name:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
-        raise ConfigError(f"--out {name} must be a local folder; copy it there afterwards")
+        raise ConfigError(
+            f"--out {name} must be a local folder; tokenize, pack, encode and export write to "
+            "s3://, gs:// and az://, too, but not as elements of an array"
+        )
     try:
         name.encode()  # errors, logs and the manifest name it
     except UnicodeEncodeError:
@@ -99,7 +121,7 @@ def check_out(name: str) -> Path:
         if out.exists() and not out.is_dir():
             raise ConfigError(f"--out {out} is a file; name a folder")
         if out.is_dir() and not (out / MANIFEST).exists():
-            with locked(out):  # another run may be making or removing it
+            with locked(out, shared=shared):  # another run may be making or removing it
                 check_ours(out)
     except OSError as error:
         raise ConfigError(f"cannot use --out {name}: {error.strerror}; name another") from None
@@ -112,28 +134,36 @@ def _check_room_for_names(out: Path) -> None:
         os.lstat(os.path.abspath(out / WORK / TASKS / ("-" * LONGEST_NAME)))
 
 
-def complete_manifest(out: Path, identity: Identity, names: Sequence[str]) -> Manifest | None:
-    """Return the manifest if the dataset is finished, else None; another identity is a conflict."""
+def complete_manifest(
+    out: Path, identity: Identity, names: Sequence[str], *, name: str = ""
+) -> Manifest | None:
+    """Return the manifest if the dataset is finished, else None; another identity is a conflict.
+
+    Nobody has looked at its files yet. `name` the folder otherwise in messages.
+    """
     if not (out / MANIFEST).exists():
         return None
     manifest = read_manifest(out)
     if manifest.fingerprint != fingerprint(identity):
         changes = difference(manifest.identity, identity, names)
         raise ConflictError(
-            f"{out} was made from something else ({changes}); "
+            f"{name or out} was made from something else ({changes}); "
             "name another --out, or replace it with --overwrite"
         )
-    for entry in files_of(manifest):
-        check_size(out, entry)
     return manifest
 
 
 def refuse_other_run(
-    out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
+    out: Path,
+    identity: Identity,
+    names: Sequence[str],
+    *,
+    may_change: Sequence[str] = (),
+    name: str = "",
 ) -> None:
     """Raise ConflictError if an unfinished run of something else has committed work in the folder.
 
-    `may_change` are config keys.
+    `may_change` are config keys; `name` the folder otherwise in messages.
     """
     begun = begun_in(out / WORK)
     if begun is None or _is_same(begun, identity, may_change) or not has_commits(out / WORK):
@@ -144,7 +174,7 @@ def refuse_other_run(
         else "another version of dataprep"
     )
     raise ConflictError(
-        f"{out} has an unfinished run of something else ({changes}); "
+        f"{name or out} has an unfinished run of something else ({changes}); "
         "throw it away with --overwrite, name another --out, or finish it by its own command"
     )
 
@@ -162,23 +192,74 @@ def moved_inputs(manifest: Manifest, names: Sequence[str]) -> tuple[tuple[str, s
     )
 
 
-def prepare(
+def work_to_continue(
+    out: Path, identity: Identity, *, may_change: Sequence[str] = ()
+) -> Path | None:
+    """Return the work folder of a run to continue; None if there is none. `may_change` are config
+    keys."""
+    begun = begun_in(out / WORK)
+    if why_distrusted(out / WORK) is not None:
+        return None
+    if begun is None or not _is_same(begun, identity, may_change):
+        return None
+    check_plain(out / WORK)
+    return out / WORK
+
+
+def begun_by(identity: Identity) -> bytes:
+    """Return what is written about a run that begins."""
+    return json.dumps({**identity, "work_version": WORK_VERSION}).encode()
+
+
+def join(
     out: Path, identity: Identity, names: Sequence[str], *, may_change: Sequence[str] = ()
 ) -> Path:
-    """Return the work folder, of a new run or one to continue; `may_change` are config keys."""
-    refuse_other_run(out, identity, names, may_change=may_change)
+    """Return the work folder, for one of several processes that do the work of a run together.
+
+    Nothing is removed here: whoever else has the shared lock may need it.
+    """
     work = out / WORK
-    begun = begun_in(work)
-    if begun is not None and _is_same(begun, identity, may_change):
-        check_plain(work)
-        return work
-    # There is nothing, nothing that is worth keeping, or what an interrupted removal left.
-    remove_dataset(out)
-    _check_writable(out)
-    work = make_work(out)
-    whole = {**identity, "work_version": WORK_VERSION}
-    write_sealed(work / IDENTITY, json.dumps(whole).encode())
+    make_folder(work)
+    with turn(work):
+        check_ours(out)
+        why = why_distrusted(work)
+        if why is not None:
+            raise ConflictError(f"the work in {work} cannot be used ({why}); {_throw_away(out)}")
+        begun = begun_in(work)
+        if begun is None and (has_commits(work) or (work / REMOVED).exists()):
+            raise ConflictError(f"{work / IDENTITY} is lost or damaged; {_throw_away(out)}")
+        if begun is not None and not _is_same(begun, identity, may_change):
+            changes = difference(begun, identity, names)
+            raise ConflictError(
+                f"{out} has an unfinished run of something else ({changes}); {_throw_away(out)}"
+            )
+        if begun is None:
+            check_writable(out)
+            make_work(out)
+            write_sealed(work / IDENTITY, begun_by(identity))
     return work
+
+
+@contextmanager
+def turn(work: Path) -> Iterator[None]:
+    """Wait until no other element of an array is here; the kernel ends the turn of the dead."""
+    with open(work / TURN, "a", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def distrust(work: Path, why: str) -> None:
+    """Let nobody use what was committed so far, or will be by others that are still at work."""
+    write_sealed(work / DISTRUSTED, json.dumps(why).encode())
+
+
+def why_distrusted(work: Path) -> str | None:
+    data = read_sealed(work / DISTRUSTED)
+    return None if data is None else str(json.loads(data))
+
+
+def _throw_away(out: Path) -> str:
+    return f"throw it away (dataprep clean {out} --go) and run all elements again"
 
 
 def begun_in(work: Path) -> Identity | None:
@@ -200,7 +281,7 @@ def _is_same(begun: Identity, identity: Identity, may_change: Sequence[str]) -> 
     return _without(begun, may_change) == _without({**identity, **version}, may_change)
 
 
-def _check_writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
     if not os.access(out, os.W_OK | os.X_OK):
         raise ConfigError(f"cannot write in --out {out}: no permission, or a read-only disk")
 
@@ -225,6 +306,19 @@ def _told(value: Any) -> str:
     return f"{value[:19]}…" if is_hash else repr(value)
 
 
+def sources_told(identity: Identity) -> list[Any]:
+    """Return what an identity says of each source; of many, it says apart how they are read.
+
+    >>> sources_told({"sources": ["a", "b"], "ways": [{"start": 7}], "read_as": [[0, 2]]})
+    [{'fingerprint': 'a', 'start': 7}, {'fingerprint': 'b', 'start': 7}]
+    """
+    sources = list(identity.get("sources", []))
+    if "ways" not in identity:
+        return sources
+    ways = (identity["ways"][number] for number, n in identity["read_as"] for _ in range(n))
+    return [{"fingerprint": mark, **way} for mark, way in zip(sources, ways, strict=True)]
+
+
 def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
     """Return what changed: `fields: 'text' -> 'body'; input a.jsonl changed`.
 
@@ -242,11 +336,11 @@ def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
             for key in sorted({*before, *after})
             if before.get(key) != after.get(key)
         ]
-    before, after = old.get("sources", []), new.get("sources", [])
-    if len(before) != len(after):
-        changes.append(f"number of sources: {len(before)} -> {len(after)}")
+    then, now = sources_told(old), sources_told(new)
+    if len(then) != len(now):
+        changes.append(f"number of sources: {len(then)} -> {len(now)}")
     else:
-        pairs = zip(before, after, names, strict=True)
+        pairs = zip(then, now, names, strict=True)
         changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
     if old.get("selection") != new.get("selection") and not changes:
         changes.append("the file of select has other bytes")

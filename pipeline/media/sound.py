@@ -73,13 +73,13 @@ def resample(waveform: NDArray[np.float32], source: int, target: int) -> NDArray
 
 
 def scaled(waveform: NDArray[np.float32], loudness: Loudness) -> NDArray[np.float32]:
-    level = 0.0
+    level = np.float32(0)
     if loudness == "peak":
-        level = float(np.abs(waveform).max())
+        level = np.abs(waveform).max()
     elif loudness == "rms":
-        level = float(np.sqrt(np.mean(np.square(waveform, dtype=np.float64)))) / RMS
-    if level > 0:
-        waveform = waveform / np.float32(level)
+        level = np.float32(np.sqrt(np.mean(np.square(waveform, dtype=np.float64))) / RMS)
+    if level > 0:  # as a float32, as which the faintest is silence
+        waveform = waveform / level
     return np.clip(waveform, -1, 1)
 
 

@@ -107,7 +107,9 @@ def parts_of(value: Any, beside: Surroundings, *, is_json: bool = False) -> list
     if not value:
         raise ValueError("is an empty list")
     if any(isinstance(item, list) for item in value):
-        raise ValueError("is a nested list; give the frames as one list")
+        raise ValueError(
+            "is a nested list; give the frames as one list, and pixels as u8[height, width, 3]"
+        )
     return [_part(item, beside, is_json) for item in value]
 
 

@@ -23,9 +23,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.pack.recipe import pack, pack_plan_of, planned
+    from dataprep.pipeline.pack.recipe import pack, pack_plan_of, pack_share, planned
 
-__all__ = ["pack", "pack_plan_of", "planned"]
+__all__ = ["pack", "pack_plan_of", "pack_share", "planned"]
 
 
 def __getattr__(name: str) -> Any:

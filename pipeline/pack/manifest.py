@@ -16,6 +16,7 @@ from dataprep.pipeline.files import lost
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
+from dataprep.pipeline.jobs.stored import at_hand
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.lost import Lost, find_lost, lost_lines
@@ -26,6 +27,7 @@ from dataprep.pipeline.storage.alike import sections_of, user_of
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import ends_dtype
 from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
+from dataprep.pipeline.storage.fetched import name_of
 from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.manifest import (
     FORMAT_VERSION,
@@ -40,6 +42,7 @@ FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # w
 # Keys that do not decide what is written.
 NEUTRAL: dict[str, Any] = {
     **dict.fromkeys(("inputs", "out", "workers", "task_timeout", "allow_duplicates"), True),
+    **dict.fromkeys(("executor", "ray_address"), True),
     "select": {"file"},  # its bytes do
 }
 
@@ -107,7 +110,9 @@ def _windows(committed: Sequence[Committed], work: Path) -> Iterator[DocumentPie
 def _pieces(work: Path, task: PackTask, marker: RowsMarker) -> NDArray[Any]:
     """Return the pieces of a task's rows, as its worker committed them."""
     path = shard_file(stem_of(work, task_name(task)), 0, ENDINGS["provenance"])
-    entry = FileEntry(path=path.name, **marker.files["provenance"].listed)
+    written = marker.files["provenance"]
+    entry = FileEntry(path=path.name, **written.listed)
+    at_hand(path, written)
     try:
         return read_array(path.parent, entry, ROW_PIECE)
     except CorruptError:
@@ -163,7 +168,7 @@ def _manifest(
         **tags,
         sources=tuple(
             DatasetSource(
-                path=str(folder),
+                path=name_of(folder),
                 bytes=sum(shard.num_bytes for shard in manifest.shards),
                 fingerprint=manifest.fingerprint,
                 records=manifest.counts["documents_written"],

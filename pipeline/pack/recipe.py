@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.jobs import make_dataset, silent
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of, trusted_markers
-from dataprep.pipeline.jobs.executors import workers_worth
+from dataprep.pipeline.jobs.elements import ShareDone, do_share
+from dataprep.pipeline.jobs.executors import most_workers, options_of, workers_worth
 from dataprep.pipeline.jobs.foresee import foresee
 from dataprep.pipeline.jobs.limits import Limits, NothingLeftError
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.jobs.publish import Draft
-from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
+from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work, done_by_others
+from dataprep.pipeline.jobs.shares import JobShare, own_jobs, own_turn
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.inputs import CHECKED
 from dataprep.pipeline.pack.manifest import identity_of, make_draft
@@ -41,6 +44,8 @@ from dataprep.pipeline.storage.places import dataset_folder
 
 BYTES_PER_WORKER = 64 << 20  # of rows, which are made while a worker starts
 
+WORKER = "dataprep.pipeline.pack.worker"
+
 
 def pack(
     config: PackConfig,
@@ -53,7 +58,14 @@ def pack(
     return make_dataset(recipe_of(config), overwrite=overwrite, report=report, reads=reads)
 
 
-def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
+def pack_share(
+    config: PackConfig, share: JobShare, *, report: Report = silent, reads: Sequence[str] = ()
+) -> ShareDone:
+    """Do the jobs of one element of a task array."""
+    return do_share(recipe_of(config, share), report=report, reads=reads)
+
+
+def recipe_of(config: PackConfig, share: JobShare | None = None) -> Recipe[Corpus, RowsMarker]:
     return Recipe(
         out=config.out,
         plan=partial(_corpus, config),
@@ -61,11 +73,21 @@ def recipe_of(config: PackConfig) -> Recipe[Corpus, RowsMarker]:
         names=lambda corpus: config.inputs,
         reads=lambda corpus: [*config.inputs, *([config.select.file] if config.select else [])],
         folders=lambda corpus: config.inputs,
-        begin=partial(_begin, config),
+        begin=partial(_begin, config, share),
         changed=Corpus.changed,
         draft=_draft,
         check=_check_rows if config.select is None else lambda counts, limits: None,
+        share=share,
+        executor=config.executor,
+        executor_options=options_of(config.executor, config.ray_address, config.workers),
     )
+
+
+def recipe_begun(out: Path, work: Path) -> Recipe[Corpus, RowsMarker]:
+    """Return the recipe of the run that was begun in a folder, to publish what it has made."""
+    plan = read_plan(work, PackPlan)
+    config = plan.config.model_copy(update={"out": str(out), "inputs": plan.folders})
+    return replace(recipe_of(config), executor="local", executor_options={}, begin=_gather)
 
 
 def planned(
@@ -142,31 +164,58 @@ def _check_sides(corpus: Corpus, config: PackConfig) -> None:
         )
 
 
-def _begin(config: PackConfig, corpus: Corpus, work: Path, report: Report) -> Work[RowsMarker]:
-    make_tasks_folder(work)
-    shutil.rmtree(work / CHECKED, ignore_errors=True)  # each run checks its inputs anew
-    corpus.mark_checks_in(work / CHECKED)
-    plan = make_plan(corpus, config, work, report)
-    stems = [stem_of(work, task_name(task)) for task in plan.tasks]
-    markers = trusted_markers(stems, RowsMarker, ENDINGS)
+def _begin(
+    config: PackConfig, share: JobShare | None, corpus: Corpus, work: Path, report: Report
+) -> Work[RowsMarker]:
+    with own_turn(share, work):
+        make_tasks_folder(work)
+        if share is None:  # each run checks its inputs anew; elements of an array do so together
+            shutil.rmtree(work / CHECKED, ignore_errors=True)
+        corpus.mark_checks_in(work / CHECKED)
+        plan = make_plan(corpus, config, work, report)
+    own = own_jobs(share, _sizes(plan))
+    markers = trusted_markers(_stems(plan, work), RowsMarker, ENDINGS, own=own)
     left = [plan.tasks[i] for i in markers.left()]
     num_bytes = sum(task.stop - task.start for task in left) * plan.row_bytes
-    num_workers = config.workers or workers_worth(num_bytes, BYTES_PER_WORKER)
+    num_workers = config.workers or workers_worth(
+        num_bytes, BYTES_PER_WORKER, most_workers(config.executor)
+    )
     begun: dict[str, Any] = {
-        "rows": sum(task.stop - task.start for task in plan.tasks),
-        "tasks": len(plan.tasks),
-        "tasks_done": len(plan.tasks) - len(left),
+        "rows": sum(plan.tasks[i].stop - plan.tasks[i].start for i in markers.own),
+        "tasks": len(markers.own),
+        "tasks_done": len(markers.own) - len(left),
         "num_bytes": num_bytes,
         "workers": min(num_workers, max(len(left), 1)),
     }
     return Work(
-        worker="dataprep.pipeline.pack.worker",
+        worker=WORKER,
         markers=markers,
+        sizes=_sizes(plan),
         num_workers=num_workers,
         task_timeout=config.task_timeout,
-        describe=lambda i: f"rows {plan.tasks[i].start} to {plan.tasks[i].stop}",
+        describe=partial(_describe, plan),
         begun=begun,
     )
+
+
+def _gather(corpus: Corpus, work: Path, report: Report) -> Work[RowsMarker]:
+    """Return the work that others have done, with nothing prepared for workers."""
+    plan = read_plan(work, PackPlan)
+    markers = trusted_markers(_stems(plan, work), RowsMarker, ENDINGS, rehash=False)
+    describe = partial(_describe, plan)
+    return done_by_others(WORKER, markers, _sizes(plan), describe)
+
+
+def _stems(plan: PackPlan, work: Path) -> list[Path]:
+    return [stem_of(work, task_name(task)) for task in plan.tasks]
+
+
+def _sizes(plan: PackPlan) -> list[int]:
+    return [task.stop - task.start for task in plan.tasks]
+
+
+def _describe(plan: PackPlan, task: int) -> str:
+    return f"rows {plan.tasks[task].start} to {plan.tasks[task].stop}"
 
 
 def _draft(corpus: Corpus, work: Path, markers: Markers[RowsMarker]) -> Draft:

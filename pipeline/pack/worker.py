@@ -105,7 +105,7 @@ def run_task(
     report.flush()
 
     def commit() -> None:
-        write_marker(stem, 0, sums.commit(writer, paths))
+        write_marker(stem, 0, sums.commit(writer, paths), paths)
 
     return commit
 

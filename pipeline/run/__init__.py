@@ -9,11 +9,15 @@ config ─► chain         the steps, in order: encode, tokenize and pack each 
           packed        a part for each tokenized part
           parts         make the parts that are missing
           generations   publish them: the file of the generation first, manifest.json last
-          forget        take documents out of all datasets: forgotten is the list of them, finder
-                        finds them, searched remembers where, versions of parts lack them,
-                        masking overwrites them
+          forget        take documents out of all datasets: forgotten is the list of them, named
+                        knows which inputs they name, finder finds them, searched remembers
+                        where, versions of parts lack them, masking overwrites them
+          submit        jobs of Slurm and Kubernetes for a config
+          begun         publish what elements of a task array have made
           summary       a whole run; what was done, for people, scripts and Prometheus
           init          data ─► a config for it, by `sniff`; commented: the file that it becomes
+          estimate      a sample of the inputs ─► tokens, rows, disk and time of a run, by the
+                        rates of this machine
           datasets      all that a run has made, one by one
           clean         what can be removed: unfinished work, old generations
 """

@@ -3,11 +3,15 @@
 recorded   a.jsonl 1f0c…    b.jsonl 99aa…    c.jsonl 0b1d…
 now        a.jsonl 1f0c…    b.jsonl 7e02…    d.jsonl 55ce…    moved/c.jsonl 0b1d…
            as it was        changed          new              as it was, under another name
+
+recorded   log 1f0c…
+now        log.1 1f0c…      log 7e02…
+           as it was        new: the name was left to it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -58,44 +62,54 @@ def changes_since(
     recorded: Iterable[R],
     found: Sequence[S],
     tail: Callable[[S, R], S | None] = lambda source, old: None,
+    *,
+    names_kept: bool = False,
 ) -> Changes[S]:
     """Compare what was read, in that order, with what is there now.
 
-    `tail` gives what is new in a source that was only appended to, if that may be.
+    `tail` gives what is new in a source that was only appended to, if that may be. `names_kept`:
+    the caller remembers what a file is called now, so that another may have the name that it left.
     """
     newest = {source.path: source for source in recorded}  # a file may have grown several times
-    by_path = {source.path for source in found}
-    lost: dict[str, list[str]] = {}  # paths that are not there any more, by what they held
-    for path, old in newest.items():
-        if path not in by_path:
-            lost.setdefault(old.fingerprint, []).append(path)
+    there = {source.path for source in found}
     same: dict[str, int] = {}
-    new: dict[int, S] = {}
-    appended, changed = [], []
+    grown: dict[int, S] = {}
+    others: dict[int, S] = {}  # that are not what was read under their names
     for place, source in enumerate(found):
         before = newest.get(source.path)
-        if before is None:
-            names = lost.get(source.fingerprint)
-            if names:
-                same[names.pop(0)] = place  # it is there under another name
-            else:
-                new[place] = source
-        elif before.fingerprint == source.fingerprint:
+        if before is not None and before.fingerprint == source.fingerprint:
             same[source.path] = place
+        elif before is not None and (more := tail(source, before)) is not None:
+            same[source.path], grown[place] = place, more
         else:
-            more = tail(source, before)
-            if more is None:
-                changed.append(source.path)
-            else:
-                same[source.path], new[place] = place, more
-                appended.append(source.path)
+            others[place] = source
+    lost = [path for path in newest if path not in same and (names_kept or path not in there)]
+    same |= _renamed({path: newest[path] for path in lost}, others)
+    placed = {*same.values()}
+    left = {place: source for place, source in others.items() if place not in placed}
+    # A name whose file is elsewhere now was left to another.
+    changed = [s.path for s in left.values() if s.path in newest and s.path not in same]
+    is_changed = {*changed}
+    new = {place: source for place, source in left.items() if source.path not in is_changed}
     return Changes(
         same=same,
-        new=new,
-        appended=tuple(appended),
+        new=dict(sorted((grown | new).items())),
+        appended=tuple(found[place].path for place in grown),
         changed=tuple(changed),
-        gone=tuple(path for path in newest if path not in by_path and path not in same),
+        gone=tuple(path for path in newest if path not in same and path not in is_changed),
     )
+
+
+def _renamed(lost: Mapping[str, R], others: Mapping[int, S]) -> dict[str, int]:
+    """Return where the content of files is now that are not what was read under their names."""
+    paths: dict[str, list[str]] = {}  # by what they held
+    for path, old in lost.items():
+        paths.setdefault(old.fingerprint, []).append(path)
+    found: dict[str, int] = {}
+    for place, source in others.items():
+        if paths.get(source.fingerprint):
+            found[paths[source.fingerprint].pop(0)] = place
+    return found
 
 
 def tail_since(source: Source, old: TextSource) -> Source | None:
@@ -129,6 +143,23 @@ def judged(
     if on_changed == "ignore":
         return [], [f"{what}: ignored, the dataset keeps what was made of them"]
     return [f"{what}; on_changed is rebuild"], []
+
+
+def refuse_to_lose(
+    out: Path,
+    changed: Sequence[str],
+    gone: Sequence[str],
+    reasons: Sequence[str],
+    on_changed: OnChanged,
+) -> None:
+    """Raise ConflictError if a dataset is to be made anew for these reasons, although what was made
+    of inputs that are not what they were is to be kept."""
+    if on_changed == "ignore" and reasons and (changed or gone):
+        raise ConflictError(
+            f"{out} would be made anew ({'; '.join(reasons)}), and so lose what was made of "
+            f"{_some([*changed, *gone])}, since on_changed is ignore; restore the inputs or the "
+            "settings, or set on_changed: rebuild to make it of what is there now"
+        )
 
 
 def _some(paths: Sequence[str]) -> str:

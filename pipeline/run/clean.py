@@ -36,7 +36,7 @@ from dataprep.pipeline.run.listed import (
     is_of_codes,
     list_of,
 )
-from dataprep.pipeline.run.parts import number_in, part_folders
+from dataprep.pipeline.run.parts import names_mentioned, number_in, part_folders
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, Growing
 
@@ -110,6 +110,8 @@ def free_replaced(out: Path) -> None:
         parts = part_folders(dataset)
         if not any("-" in part.name for part in parts):
             continue
+        if {part.name for part in parts} <= names_mentioned(dataset):
+            continue  # which is known at once; what is removed needs generations that were checked
         named = {name for _, file in _generations(dataset) for name in _named_in(dataset, file)}
         versions = {number_in(name) for name in named if "-" in name}
         for part in parts:
@@ -128,17 +130,20 @@ def _named_in(dataset: Path, file: Path) -> set[str]:
 
 @contextmanager
 def _run_locked(place: Path) -> Iterator[None]:
-    """Lock the folder, and that of the run which it is a dataset of, if there may be one."""
+    """Lock the folder, and those of the runs whose datasets it is, has or is part of, if there may
+    be such: a run locks its own folder, and of a dataset only the part that it is making."""
     whole = place.absolute()
-    above = whole.parents
-    out = None
-    if len(above) > 1 and _FOLDER.fullmatch(whole.name):
-        out = above[1]  # OUT/CORPUS/tokenized
+    around = whole.parents[1] if whole.parent.name == PARTS else whole
+    below = (dataset.absolute() for dataset in datasets_below(place))
+    runs = {each.parents[1] for each in (around, *below) if _may_be_of_a_run(each)}
     with ExitStack() as locks:
-        if out is not None:
-            locks.enter_context(locked(out))
-        locks.enter_context(locked(place))
+        for folder in sorted({*runs, whole}):
+            locks.enter_context(locked(folder))
         yield
+
+
+def _may_be_of_a_run(dataset: Path) -> bool:
+    return bool(_FOLDER.fullmatch(dataset.name)) and len(dataset.parents) > 1  # OUT/CORPUS/packed-8
 
 
 # --- what is left over in one dataset ---

@@ -26,7 +26,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import difference
 from dataprep.pipeline.media import only, singles_of
-from dataprep.pipeline.run.changes import changes_since, judged
+from dataprep.pipeline.run.changes import changes_since, judged, refuse_to_lose
 from dataprep.pipeline.run.generations import remove_leftovers
 from dataprep.pipeline.run.listed import (
     CURRENT,
@@ -77,6 +77,7 @@ def plan_encoded(out: Path, config: EncodeConfig, run: RunConfig, cache_dir: Pat
     if names is None:
         reasons = ["it is not there yet"]
     reasons = reasons or list(_other_settings(out, current, lists, maker))
+    refuse_to_lose(out, changes.changed, changes.gone, reasons, run.on_changed)
     kept, new = ([], dict(enumerate(maker.singles))) if reasons else (current, changes.new)
     lost = [f"{name} is missing" for name in names or () if name not in current]
     reasons = reasons or lost or list(changes.new_files())

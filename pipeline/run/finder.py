@@ -7,8 +7,7 @@ line 12 of 99aa…    ─► document 11          by where they came from
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from dataprep.pipeline.run.forgotten import ForgetRequest
-from dataprep.pipeline.sources.tail import starts_of
+from dataprep.pipeline.run.named import Named
 from dataprep.pipeline.storage.keys import (
     OF_KEY,
     content_of_hex,
@@ -27,7 +26,7 @@ from dataprep.pipeline.storage.keys import (
 )
 from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.origins import Origins, origins_of
-from dataprep.pipeline.storage.provenance import OriginFile
+from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
 
 Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
@@ -45,6 +44,10 @@ class DocumentFinder:
     def has_keys(self) -> bool:
         shards = self._manifest.shards
         return bool(shards) and not isinstance(shards[0].keys, UnsetType)
+
+    def gone(self) -> Offsets:
+        """Return the documents that were taken out of this version of the part."""
+        return forgotten_in(self._place, self._manifest)
 
     def find(self, requests: Sequence[ForgetRequest]) -> Offsets:
         """Return the documents, ascending."""
@@ -101,7 +104,7 @@ class DocumentFinder:
             yield requests[i], places
 
     def _by_line(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
-        origins, named = self._read_origins(), _Named(requests)
+        origins, named = self._read_origins(), Named(requests)
         found: dict[int, list[Offsets]] = {}
         for number, file in enumerate(origins.files):
             asked = named.of(file)
@@ -127,54 +130,6 @@ class DocumentFinder:
         if self._origins is None:
             self._origins = origins_of(self._place, self._manifest)
         return self._origins
-
-
-class _Named:
-    """Requests by the files that they name; each is told by its place."""
-
-    def __init__(self, requests: Sequence[ForgetRequest]) -> None:
-        self._requests = requests
-        self._by_path: dict[str, list[int]] = {}
-        self._by_ending: dict[str, list[int]] = {}
-        self._by_content: dict[str, list[int]] = {}
-        for i, request in enumerate(requests):
-            if request.fingerprint:
-                self._by_content.setdefault(request.fingerprint, []).append(i)
-                continue
-            for path in {request.path, os.path.abspath(request.path)}:
-                self._by_path.setdefault(path, []).append(i)
-            self._by_ending.setdefault(request.path.removeprefix("./"), []).append(i)
-        sizes = {(requests[own[0]].bytes, known) for known, own in self._by_content.items()}
-        self._sizes = sorted(sizes)
-
-    def of(self, file: OriginFile) -> list[int]:
-        """Return the requests that name this file, by its path, the end of its path or content."""
-        found = [*self._by_path.get(file.path, ()), *self._by_content.get(file.fingerprint, ())]
-        if self._by_ending:
-            folders = file.path.split("/")
-            endings = ("/".join(folders[i:]) for i in range(1, len(folders)))
-            found += [i for ending in endings for i in self._by_ending.get(ending, ())]
-        return list(dict.fromkeys(found))
-
-    def shorter_than(self, file: OriginFile) -> list[int]:
-        """Return the requests of files that this one may begin with: it may have been appended."""
-        return [
-            i
-            for size, known in self._sizes
-            if file.start < size < file.start + file.bytes and known != file.fingerprint
-            for i in self._by_content[known]
-        ]
-
-    def begun_by(self, file: OriginFile, meant: Sequence[int]) -> list[int]:
-        """Return those of these requests whose file this one begins with."""
-        if not meant:
-            return []
-        starts = starts_of(file.path, {self._requests[i].bytes for i in meant})
-        return [i for i in meant if self._is_start(self._requests[i], starts)]
-
-    @staticmethod
-    def _is_start(request: ForgetRequest, starts: Mapping[int, str]) -> bool:
-        return starts.get(request.bytes) == request.fingerprint
 
 
 def _places_of(wanted: NDArray[Any], own: NDArray[Any]) -> Iterator[tuple[int, Offsets]]:

@@ -24,11 +24,13 @@ from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.finder import DocumentFinder
 from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger, write_ledger
 from dataprep.pipeline.run.generations import publish_generation
+from dataprep.pipeline.run.named import Called, name_inputs
 from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
+from dataprep.pipeline.run.renamed import as_called_now, read_names
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
+from dataprep.pipeline.storage.manifest import MANIFEST, manifests_remembered, read_manifest
 from dataprep.pipeline.storage.parts import PARTS, G, parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.types import Offsets
@@ -43,12 +45,14 @@ class Forgotten:
     request: str
     dataset: str  # folder of the tokenized dataset
     document: int  # its number in there
+    had_gone: bool  # before this was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
     documents: tuple[Forgotten, ...]
     not_found: tuple[str, ...]  # requests
+    notes: tuple[str, ...]  # on names that inputs have now, or had
     generations: dict[str, int]  # of the datasets that lost documents, by folder
     behind: tuple[str, ...]  # packed datasets of documents that are not there any more
     codes: tuple[str, ...]  # datasets of codes that still hold what was encoded
@@ -56,10 +60,10 @@ class Forgetting:
 
 def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
     """Take the documents out of all datasets of a run; `out` is its output folder."""
-    corpora = sorted(place.parent.parent for place in out.glob(f"*/{TOKENIZED}/{MANIFEST}"))
-    if not corpora:
+    if not _corpora_in(out):
         raise _no_run(out)
-    with locked(out), disk_errors_named(out):
+    with locked(out), disk_errors_named(out), manifests_remembered():
+        corpora = _corpora_in(out)  # again: a run may have ended meanwhile
         found = _look_up(corpora, requests)
         if not found.documents:
             raise InputError(
@@ -78,10 +82,15 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
     return Forgetting(
         documents=tuple(found.documents),
         not_found=tuple(str(request) for request in requests if str(request) not in found.requests),
+        notes=found.notes,
         generations=generations,
         behind=tuple(behind),
         codes=tuple(codes_in(out)),
     )
+
+
+def _corpora_in(out: Path) -> list[Path]:
+    return sorted(place.parent.parent for place in out.glob(f"*/{TOKENIZED}/{MANIFEST}"))
 
 
 def held_in(out: Path) -> dict[str, int]:
@@ -208,38 +217,56 @@ class _Meant(NamedTuple):
     documents: list[Forgotten]  # those of equal content, too
     remembered: list[ForgetRequest]  # how they are found again
     requests: set[str]  # that mean any
+    notes: tuple[str, ...]
 
 
 def _look_up(corpora: Sequence[Path], requests: Sequence[ForgetRequest]) -> _Meant:
+    named = name_inputs(requests, map(_called, corpora))
     told: dict[str, tuple[ForgetRequest, str]] = {}  # what is remembered, and for which request
     meaning = set[str]()
     for _, _, finder in _finders(corpora):
-        for request, numbers in finder.find_each(requests):
+        for request, numbers in finder.find_each(named.requests):
+            given = named.given[str(request)]
             for each in finder.resolved(request, numbers) if len(numbers) else ():
-                told.setdefault(each.as_json(), (each, str(request)))
-                meaning.add(str(request))
+                told.setdefault(each.as_json(), (each, given[0]))
+                meaning.update(given)
     remembered = [each for each, _ in told.values()]
     found = {
-        (str(place), first + number): told[each.as_json()][1]
+        (str(place), first + number): (told[each.as_json()][1], number in gone)
         for place, first, finder in _finders(corpora)
+        for gone in [{*finder.gone().tolist()}]
         for each, numbers in finder.find_each(remembered)
         for number in numbers.tolist()
     }
     documents = [
-        Forgotten(request=request, dataset=dataset, document=number)
-        for (dataset, number), request in sorted(found.items())
+        Forgotten(request=request, dataset=dataset, document=number, had_gone=had_gone)
+        for (dataset, number), (request, had_gone) in sorted(found.items())
     ]
-    return _Meant(documents, remembered, meaning)
+    return _Meant(documents, remembered, meaning, named.notes)
+
+
+def _called(corpus: Path) -> Iterator[Called]:
+    """Yield the inputs of a corpus, and the names that they have now."""
+    parts = [part for _, part in _read_parts(corpus)]
+    now = as_called_now(parts, read_names(corpus / TOKENIZED))
+    for part, own in zip(parts, now, strict=True):
+        for source, called in zip(part.sources, own.sources, strict=True):
+            yield source, called.path
+
+
+def _read_parts(corpus: Path) -> list[tuple[Path, TokenizedManifest]]:
+    manifest = current(corpus / TOKENIZED, TokenizedManifest)
+    assert manifest is not None, corpus
+    return [*parts_of(corpus / TOKENIZED, manifest)]
 
 
 def _finders(corpora: Sequence[Path]) -> Iterator[tuple[Path, int, DocumentFinder]]:
     """Yield for each part its tokenized dataset, the number of its first document there, and what
-    finds documents in it."""
+    finds documents in it, by the names that inputs have now."""
     for corpus in corpora:
-        place = corpus / TOKENIZED
-        manifest = current(place, TokenizedManifest)
-        assert manifest is not None
-        first = 0
-        for folder, part in parts_of(place, manifest):
+        place, first = corpus / TOKENIZED, 0
+        read = _read_parts(corpus)
+        now = as_called_now([part for _, part in read], read_names(place))
+        for (folder, _), part in zip(read, now, strict=True):
             yield place, first, DocumentFinder(folder, part)
             first += part.counts["documents_written"]

@@ -85,6 +85,11 @@ def _parsed(text: str, place: str) -> ForgetRequest:
             raise ConfigError(f"{place}: {error}") from None
     if match := _HEX.fullmatch(text):
         return ForgetRequest(content=match[1])
+    if text.startswith("content:"):
+        raise ConfigError(
+            f"{place}: {short(text)!r} is no content; one has 32 hexadecimal digits, as in keys/ "
+            "(a file called content is ./content:LINE)"
+        )
     if (match := _LINE.fullmatch(text)) and int(match[2]):
         return ForgetRequest(path=match[1], line=int(match[2]))
     if match := _KEY.fullmatch(text):

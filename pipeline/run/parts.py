@@ -187,12 +187,17 @@ def _next_version(out: Path, name: str) -> str:
 
 def _names_used(out: Path) -> set[str]:
     """Return the names of all parts, also of those that are gone: older generations name them."""
+    return names_mentioned(out) | {place.name for place in part_folders(out)}
+
+
+def names_mentioned(out: Path) -> set[str]:
+    """Return the names of parts that occur in generations, which are not checked for that: a year
+    has hundreds, each as long as a manifest."""
     files = (out / GENERATIONS).glob("*.json")
     try:
-        named = {name.decode() for file in files for name in _NAMED.findall(read_bounded(file))}
+        return {name.decode() for file in files for name in _NAMED.findall(read_bounded(file))}
     except NotRegularError as error:
         raise CorruptError(f"{error.filename} is not a file of dataprep; move it away") from None
-    return named | {place.name for place in part_folders(out)}
 
 
 def number_in(name: str) -> int:

@@ -24,13 +24,14 @@ from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference
+from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference, sources_told
 from dataprep.pipeline.run.changes import (
     MOST_NAMED,
     Changes,
     as_recorded,
     changes_since,
     judged,
+    refuse_to_lose,
     tail_since,
 )
 from dataprep.pipeline.run.finder import DocumentFinder
@@ -53,6 +54,7 @@ from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.tokenize.identity import settings_told
 from dataprep.pipeline.tokenize.plan import FoundSources, find_all_sources
 from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
@@ -82,10 +84,10 @@ def plan_tokenized(
     have = current(out, TokenizedManifest)
     read = [part for _, part in parts_of(out, have)] if have else []
     names = read_names(out)
-    parts = [as_called_now(part, names) for part in read]
+    parts = as_called_now(read, names)
     recorded = [source for part in parts for source in part.sources]
     tail = tail_since if run.append else lambda source, old: None
-    changes = changes_since(recorded, found.sources, tail)
+    changes = changes_since(recorded, found.sources, tail, names_kept=True)
     gone = [path for path in changes.gone if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
     notes += [
@@ -99,6 +101,7 @@ def plan_tokenized(
         reasons = ["it is not there yet"]
     if not reasons:
         reasons += _other_settings(parts, changes, maker)
+    refuse_to_lose(out, changes.changed, gone, reasons, run.on_changed)
     if reasons:
         kept, new = list[TokenizedManifest](), dict(enumerate(found.sources))
     elif changes.new and maker.after(parts).config.limit == 0:
@@ -179,10 +182,14 @@ class _Maker:
         return replace(self, config=self.config.model_copy(update={"limit": left}))
 
     def identity(self, chosen: dict[int, Source], on_error: str | None = None) -> dict[str, object]:
-        config = self.config
-        if on_error is not None:
-            config = config.model_copy(update={"on_error": on_error})
-        return identity_told(config, self.vocabulary, self.found.only(chosen))
+        return identity_told(self._with(on_error), self.vocabulary, self.found.only(chosen))
+
+    def settings(self, on_error: str | None = None) -> dict[str, object]:
+        """Return what of the identity does not depend on the sources."""
+        return settings_told(self._with(on_error), self.vocabulary)
+
+    def _with(self, on_error: str | None) -> TokenizeConfig:
+        return self.config.model_copy(update={"on_error": on_error}) if on_error else self.config
 
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
@@ -192,7 +199,13 @@ class _Maker:
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty
         config = self.config.model_copy(update={"out": folder, "allow_empty": allow})
-        tokenize(config, cache_dir=self.cache_dir, report=report, found=found)
+        tokenize(
+            config,
+            cache_dir=self.cache_dir,
+            report=report,
+            found=found,
+            vocabulary=self.vocabulary,
+        )
 
 
 def _other_settings(
@@ -200,18 +213,30 @@ def _other_settings(
 ) -> Iterator[str]:
     """Yield how the settings differ from those that a part was made with, if they do."""
     for number, part in enumerate(parts):
-        if not all(source.path in changes.same for source in part.sources):
-            continue  # ignored: what was made of it is kept as it is
         # Where no record was bad, it does not matter what would have been done with bad ones.
         has_bad = any(part.counts[name] for name in _BAD)
         on_error = None if has_bad else part.on_error
-        as_read = _as_read(part.sources, changes, maker.found)
-        identity = maker.after(parts[:number]).identity(as_read, on_error)
-        first = origin_of(part)
-        if fingerprint(identity) != first["fingerprint"]:
-            paths = [source.path for source in part.sources]
-            yield difference(first["identity"], identity, paths)
+        own, origin = maker.after(parts[:number]), origin_of(part)
+        paths, first, known = (
+            [s.path for s in part.sources],
+            origin["identity"],
+            origin["fingerprint"],
+        )
+        if all(path in changes.same for path in paths):
+            identity = own.identity(_as_read(part.sources, changes, maker.found), on_error)
+        else:  # ignored, as some of its inputs are others by now; its settings are not
+            paths, first, identity = [], _settings_in(first), _settings_in(own.settings(on_error))
+            known = fingerprint(first)
+        if fingerprint(identity) != known:
+            yield difference(first, identity, paths)
             return
+
+
+def _settings_in(identity: Identity) -> dict[str, object]:
+    """Return what of an identity is the same for all sources: codes tell settings of media."""
+    config = {key: value for key, value in identity["config"].items() if key != "modalities"}
+    kept = ("format_version", "kind", "tags", "tokenizer")
+    return {**{key: identity[key] for key in kept}, "config": config}
 
 
 def _as_read(
@@ -230,7 +255,7 @@ def _groups(
     if maker.config.limit is not None:
         return [new] if new else []  # how much each would read of it is not known before
     for begun in _unpublished(out, published):
-        said = [(s.get("fingerprint"), s.get("start", 0)) for s in begun.get("sources", ())]
+        said = {(s.get("fingerprint"), s.get("start", 0)) for s in sources_told(begun)}
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}
         if own and fingerprint(maker.identity(own)) == fingerprint(begun):
             groups.append(own)

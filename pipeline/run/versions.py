@@ -18,9 +18,10 @@ from typing import Any
 
 from dataprep.pipeline.files import Written, commit, sync_folder, temporary
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.jobs.commits import TASKS, make_tasks_folder
+from dataprep.pipeline.jobs.commits import make_tasks_folder
 from dataprep.pipeline.jobs.ownership import check_ours, make_work, remove_dataset, remove_work
 from dataprep.pipeline.jobs.publish import Draft, Move, carry_out, prepare_publication
+from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.run.masking import Overwritten, rewrite_documents, rewrite_rows

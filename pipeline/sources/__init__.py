@@ -12,6 +12,7 @@
 What is inside, in the order of the data:
 
     find (patterns)  endings  remote  hub (reached)   names to sources; left_out: what is not read
+    bucket_files                               s3://, gs://, az://: listed, and read by ranges
     tail                                       what is new in a file that was appended to
     stdin  memory (spools)                     kept in files, so that they are sources like others
     media_files                                pixels ─► PNG, samples ─► WAV
@@ -25,7 +26,7 @@ What is inside, in the order of the data:
       parquet  arrow                           row groups, record batches ─► tables ─► records
         parquet_bounds  arrow_messages         what they may become, before they are read
         table_columns  sizes                   which columns are read; of rows, before they are made
-      npy  streamed  synthetic/                rows
+      npy  streamed  synthetic                 rows
       webdataset                               tars ─► bundles ─► members ─► records
       arrayrecords  mds                        forms ─► blobs: bytes of a record ─► records
       megatron  datatrove  flat (flat_hints)   token_files: nothing but ids

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.decompress import COMPRESSIONS
@@ -58,11 +58,17 @@ def kind_by_name(path: str) -> tuple[str, str] | None:
 
 
 def _kind_of_name(name: str) -> tuple[str, str] | None:
-    stem, ending = _split_ending(_NUMBER.sub("", name))
+    # A million files are asked about several times each, and most have one of a few endings.
+    stem, ending = _split_ending(_NUMBER.sub("", name) if "-of-" in name else name)
     short = _ALIASES.get(ending[1:], ending[1:])
-    compression = short if short in COMPRESSIONS else ""
-    last = _split_ending(stem)[1] if compression else ending
-    known = _OWN.get(last) or (_every_ending().get(last) if last else None)
+    if short not in COMPRESSIONS:
+        return _kind_of_ending(ending, "")
+    return _kind_of_ending(_split_ending(stem)[1], short)
+
+
+@lru_cache(maxsize=1024)
+def _kind_of_ending(ending: str, compression: str) -> tuple[str, str] | None:
+    known = _OWN.get(ending) or (_every_ending().get(ending) if ending else None)
     if known is None or (compression and not known.may_be_compressed):
         return None
     return known.kind, compression

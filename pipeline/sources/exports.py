@@ -48,19 +48,25 @@ def exported_files(folder: str) -> list[str]:
 def check_exported(sources: Iterable[Source]) -> None:
     """Raise a CorruptError for a file of an export that is not what its manifest says, or that has
     none yet."""
-    kinds, entries = lru_cache(maxsize=None)(kind_of), lru_cache(maxsize=None)(_entries)
+    around, entries = lru_cache(maxsize=None)(_exports_around), lru_cache(maxsize=None)(_entries)
     for source in sources:
         if not source.fingerprint.startswith(PREFIX):
             continue
-        above = os.path.dirname(source.path)
-        for folder in (above, os.path.dirname(above)):  # exports have no deeper folders
-            if kinds(folder) == UNFINISHED:
+        for folder, kind in around(os.path.dirname(source.path)):
+            if kind == UNFINISHED:
                 raise CorruptError(
                     f"{source.path} is of {folder}, which is unfinished; finish it with the "
                     "command that makes it"
                 )
-            if kinds(folder) == EXPORTED and source.path in entries(folder):
+            if source.path in entries(folder):
                 _check(source, folder, entries(folder))
+
+
+def _exports_around(folder: str) -> list[tuple[str, str]]:
+    """Return which of a folder and the one above it are exports, finished or not, and their kinds;
+    exports have no deeper folders."""
+    known = [(place, kind_of(place)) for place in (folder, os.path.dirname(folder))]
+    return [(place, kind) for place, kind in known if kind in (EXPORTED, UNFINISHED)]
 
 
 def _check(source: Source, folder: str, entries: Mapping[str, AnyFile]) -> None:

@@ -188,6 +188,8 @@ def _fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple
 
 def _options(kind: str, path: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options that the format of a file has; an InputError if it has no such value."""
+    if not given:
+        return {}
     known = format_of(kind).options
     for name, value in given.items():
         if known.get(name) and value not in known[name]:

@@ -1,9 +1,11 @@
-"""Hold local files that a URL leads to to the rules of `opening`, whatever leads to them.
+"""What fsspec opens: buckets by our own client, and local files by the rules of `opening`.
 
     zip://a.jsonl::/dev/zero    local://FIFO    blockcache::file:///link-to-a-device
     dir://f::file:///data       reference://a::file:///refs.json, whose content names files
 
-All of these reach local files through one class of fsspec; the one here opens regular files only.
+All of these reach local files, whatever leads to them, through one class of fsspec; the one here
+opens regular files only. Where buckets are opened, so are those that a chain leads to
+(`bucket_files`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from fsspec import register_implementation
 from fsspec.implementations.local import LocalFileSystem
 
 from dataprep.pipeline.guards.opening import check_regular
+from dataprep.pipeline.sources.bucket_files import BUCKETS
 
 
 class RegularFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -44,7 +47,10 @@ class RegularFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no type
 
 
 @lru_cache(maxsize=1)
-def guard_local_files() -> None:
-    """Let every filesystem that is made from now on open regular files only."""
+def guard_filesystems() -> None:
+    """Let every filesystem that is made from now on open regular files only, and buckets by ranges
+    with our client."""
+    for protocol, buckets in BUCKETS.items():
+        register_implementation(protocol, buckets, clobber=True)
     for protocol in ("file", "local"):
         register_implementation(protocol, RegularFiles, clobber=True)

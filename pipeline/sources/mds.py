@@ -219,6 +219,8 @@ def refuse_unlisted(folder: str, names: Iterable[str]) -> None:
 
 
 def _is_shard(name: str) -> bool:
+    if Mds.endings[0] not in name.lower():
+        return False
     stem, ending = os.path.splitext(name.lower())
     return Mds.endings[0] in (ending, os.path.splitext(stem)[1])
 

@@ -39,17 +39,30 @@ def media_file(value: Any) -> Any:
     """Return a picture or a sound as bytes of a file; anything else as it is.
 
     Pictures are arrays u8[height, width, 3] or of PIL, also several in a list; a sound is a mapping
-    with `array` and `sampling_rate`.
+    with `array` and `sampling_rate`. ValueError says what is wrong with one.
     """
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.shape[2:] == (3,):
+        if not value.size:
+            raise ValueError(f"a picture of shape {list(value.shape)} has no pixels")
         return png_of(value)
     if hasattr(value, "save") and hasattr(value, "getbands"):  # of PIL
         file = io.BytesIO()
         value.save(file, "PNG")
         return file.getvalue()
     if isinstance(value, Mapping) and {"array", "sampling_rate"} <= value.keys():
-        return wav_of(np.asarray(value["array"], np.float32), int(value["sampling_rate"]))
+        return _sound_file(np.asarray(value["array"], np.float32), value["sampling_rate"])
     return [media_file(item) for item in value] if isinstance(value, list) else value
+
+
+def _sound_file(samples: NDArray[np.float32], rate: Any) -> bytes:
+    if samples.ndim != 1:  # which axis are the channels? Read as one they would be another sound.
+        raise ValueError(
+            f"a sound of shape {list(samples.shape)} has several channels; give one, f32[samples], "
+            "such as their mean"
+        )
+    if isinstance(rate, bool) or not 0 < rate < 1 << 31 or int(rate) != rate:
+        raise ValueError(f"sampling_rate {rate!r} is no whole number of samples a second")
+    return wav_of(samples, int(rate))
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:

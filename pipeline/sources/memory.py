@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack, contextmanager
 from datetime import date, datetime, time
 from typing import Any
@@ -56,6 +56,8 @@ def _are_records(given: Any) -> bool:
             f"an input has no path (keys: {keys}); if it is a record, give all of them as one "
             "input: inputs=[records]"
         )
+    if isinstance(given, Set) and not isinstance(given, Mapping):
+        raise ConfigError("an input is a set, which has no order; give a list: sorted(records)")
     is_model = hasattr(type(given), "model_fields")  # of a config, which can be iterated as well
     has_rows = isinstance(given, Iterable) or hasattr(given, "__getitem__")
     return has_rows and not isinstance(given, str | bytes) and not is_model
@@ -96,8 +98,7 @@ def line_of(record: Any, place: str, *, media: bool = False) -> bytes:
     wrong = next((key for key in record if not isinstance(key, str)), None)
     if wrong is not None:
         raise InputError(f"{place} has the key {wrong!r}; keys must be texts")
-    as_value = media_file if media else _same
-    values = {key: as_value(value) for key, value in record.items()}
+    values = _with_files(record, place) if media else {**record}
     try:
         line = json.dumps(values, ensure_ascii=False, default=_plain)
         try:
@@ -108,8 +109,15 @@ def line_of(record: Any, place: str, *, media: bool = False) -> bytes:
         raise InputError(f"{place} cannot be written as JSON: {error}") from None
 
 
-def _same(value: Any) -> Any:
-    return value
+def _with_files(record: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return a record with its pixels and samples as files."""
+    values = {}
+    for key, value in record.items():
+        try:
+            values[key] = media_file(value)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{place}: key {key!r}: {error}") from None
+    return values
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Read the uncompressed bytes of a source in chunks.
 
     local file   builtin open, unbuffered, big reads
-    URL          fsspec
+    URL          fsspec; s3://, gs:// and az:// by ranges (bucket_files.py)
     .gz, .zst …  decompressed (decompress.py)
 
 Memory is bounded by the chunk size, and what a file may grow to by `max_ratio`. Knows nothing of
@@ -50,9 +50,7 @@ _COMPRESSED = (
 # What fsspec needs for a protocol, where that is not installed.
 PACKAGES = {
     **dict.fromkeys(("http", "https"), "aiohttp requests"),
-    **dict.fromkeys(("s3", "s3a"), "s3fs"),
-    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
-    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("abfs", "abfss", "adl"), "adlfs"),
     **dict.fromkeys(("sftp", "ssh"), "paramiko"),
     "smb": "smbprotocol",
 }
@@ -79,9 +77,9 @@ def filesystem_of(url: str) -> tuple[Any, str]:
         raise InputError(f"the credentials of {url} are not recorded; name it with them")
     import fsspec
 
-    from dataprep.pipeline.sources.guarded import guard_local_files
+    from dataprep.pipeline.sources.guarded import guard_filesystems
 
-    guard_local_files()
+    guard_filesystems()
     address = address_of(url)
     for place in local_paths(address):  # at once: some filesystems open a file when it is read
         if os.path.lexists(place) and not os.path.isdir(place):

@@ -53,12 +53,12 @@ def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:
     """Return what follows the first `num_bytes`; None unless they have this fingerprint and their
     last line ends there, so that the file was only appended to."""
     may_grow = source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
-    if not may_grow or not 0 < num_bytes < source.num_bytes:
+    if not may_grow or not 0 <= num_bytes < source.num_bytes:
         return None
     start = _start_of(source.file, num_bytes)
     if start is None or start.fingerprint != fingerprint:
         return None
-    end = b"" if start.last == _NEWLINE else _newline_at(source.file, num_bytes)
+    end = b"" if start.last in (b"", _NEWLINE) else _newline_at(source.file, num_bytes)
     if end is None:
         return None
     first = num_bytes + len(end)

@@ -26,7 +26,7 @@ def each_once(paths: Sequence[str], kinds: Sequence[Kind]) -> tuple[list[str], l
     kept: list[int] = []
     for i, (path, (kind, _)) in enumerate(zip(paths, kinds, strict=True)):
         beside = _beside(path, kind, {})
-        if seen & {*beside}:
+        if beside and seen & {*beside}:
             continue
         kept.append(i)
         if beside:

@@ -16,6 +16,7 @@ manifest      manifest.json: read, written, checked; kind_of a folder
 parts         datasets that grow: generations, and the parts that they consist of
 joined        the manifests of parts ─► that of the whole
 places        folders that users name as datasets, and cannot mean
+objects/      one door to object stores; fetched: datasets that are brought from there
 alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays

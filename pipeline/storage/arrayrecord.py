@@ -48,12 +48,12 @@ class RecordWriter:
         self._writer = array_record_module.ArrayRecordWriter(str(self._temp), options)
 
     def write(self, *records: bytes) -> None:
-        for record in records:
-            self._hash.update(record)
-            self._sizes.append(len(record))
+        self._sizes += map(len, records)
+        update, write = self._hash.update, self._writer.write
         try:
             for record in records:
-                self._writer.write(record)
+                update(record)
+                write(record)
         except RuntimeError as error:  # a full disk is one, not an OSError
             raise self._named(error) from None
 

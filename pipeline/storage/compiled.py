@@ -24,9 +24,24 @@ def compiled(function: Function) -> Function:
         made = njit(**options)(function)
     else:
         kept = made._cache
+        kept._cache_file._source_stamp = _stamp(function, kept._cache_file._source_stamp)
         kept.load_overload = _or_none(kept.load_overload)
         kept.save_overload = _or_none(kept.save_overload)
     return cast(Function, made)
+
+
+def _stamp(function: Any, of_file: Any) -> tuple[Any, ...]:
+    """Return what kept code follows from: the time and size of its file, as numba has it, and the
+    constants and functions that the code has from elsewhere, which numba puts into it unseen."""
+    found = [of_file]
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, int | float | str | tuple):
+            found.append((name, value))
+        elif hasattr(value, "py_func"):
+            kept = getattr(value._cache, "_cache_file", None)
+            found.append((name, kept and kept._source_stamp))
+    return tuple(found)
 
 
 def _or_none(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,10 +23,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.hashes import CHUNK_BYTES
 from dataprep.pipeline.storage.checked import check_hash, unchanged_while
 from dataprep.pipeline.storage.kinds import AnyFile
 from dataprep.pipeline.storage.riegeli import (
+    BLOCK_BYTES,
     check_footer,
     cut_at_blocks,
     physical,
@@ -135,20 +135,27 @@ class _HashedFile:
         return data
 
     def _fill(self, views: list[memoryview]) -> None:
+        count = self._readv(views)
+        for view in views:
+            # File systems behind a network may read less than is asked for.
+            while count < len(view):
+                if not (more := self._readv([view[count:]])):
+                    raise CorruptError(
+                        f"{self._path} was cut short while it was read; make the dataset again"
+                    )
+                count += more
+            count -= len(view)
+            self._state.update(view)
+
+    def _readv(self, views: list[memoryview]) -> int:
         try:
-            count = os.readv(self._file.fileno(), views)
+            return os.readv(self._file.fileno(), views)
         except OSError as error:
             raise CorruptError(f"{self._path} cannot be read: {error.strerror}") from None
-        if count != sum(map(len, views)):
-            raise CorruptError(
-                f"{self._path} was cut short while it was read; make the dataset again"
-            )
-        for view in views:
-            self._state.update(view)
 
     def digest(self) -> str:
         """Return the hash of the file, after the rest of it is read."""
-        buffer = memoryview(bytearray(CHUNK_BYTES))
+        buffer = memoryview(bytearray(BLOCK_BYTES))  # the rest is a footer, mostly less than two
         try:
             while count := self._file.readinto(buffer):
                 self._state.update(buffer[:count])

@@ -40,6 +40,7 @@ from dataprep.pipeline.storage.kinds import (
     files_of_shard,
     size_of,
 )
+from dataprep.pipeline.storage.objects import NoSuchObjectError, is_remote, open_objects
 from dataprep.pipeline.typed import decode_as
 
 __all__ = [
@@ -68,7 +69,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"
@@ -204,6 +205,11 @@ def kind_told(head: bytes) -> str:
 
 
 def _read(folder: Path, name: str = MANIFEST) -> bytes:
+    if is_remote(folder):
+        try:
+            return open_objects(str(folder)).get(name)
+        except NoSuchObjectError:
+            raise CorruptError(f"{folder} is not a dataset: it has no {name}") from None
     try:
         return read_bounded(folder / name)
     except NotRegularError:

@@ -24,6 +24,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.storage.entries import FileEntry, PartEntry
 from dataprep.pipeline.storage.kinds import Manifest, PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.manifest import MANIFEST, read_manifest
+from dataprep.pipeline.storage.objects import is_remote
 
 Growing = TokenizedManifest | PackedManifest
 G = TypeVar("G", bound=Growing)
@@ -68,7 +69,7 @@ def read_generation(folder: Path, generation: int | str | None = None) -> Manife
     if generation == newest:
         return latest
     name = generation_name(generation)
-    if not (folder / name).exists():
+    if not is_remote(folder) and not (folder / name).exists():
         raise ConfigError(
             f"generation {generation} of {folder} was removed; dataprep log {folder} lists those "
             "that are there"
@@ -85,6 +86,8 @@ def check_parts_there(folder: Path, manifest: Manifest) -> None:
     A part that documents were taken from may be removed, once newer generations do without it.
     """
     entries: tuple[PartEntry, ...] = getattr(manifest, "parts", ())
+    if is_remote(folder):
+        return  # to look would be a request for each; what cannot be fetched is told then
     gone = next((part.path for part in entries if not (folder / part.path).is_dir()), None)
     if gone is not None:
         raise ConfigError(

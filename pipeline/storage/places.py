@@ -1,7 +1,8 @@
 """The folders that users name as datasets: whether one can be meant, before its manifest is read.
 
     data/pakced          does not exist; did you mean data/packed?
-    s3://bucket/packed   datasets are read from local disks
+    s3://bucket/packed   is fetched into the cache folder
+    ftp://host/packed    datasets are read from local disks and from buckets
     data                 is no dataset, but holds some: data/packed, data/tokenized
 
 These are mistakes of the caller; what is wrong with a dataset itself is a CorruptError.
@@ -15,7 +16,9 @@ from pathlib import Path
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.opening import near_path
+from dataprep.pipeline.storage.fetched import fetched
 from dataprep.pipeline.storage.manifest import kind_of
+from dataprep.pipeline.storage.objects import is_remote
 
 MOST_NAMED = 5
 
@@ -24,10 +27,12 @@ def dataset_folder(name: str | os.PathLike[str]) -> Path:
     """Return the folder of a dataset that the user names; a ConfigError if it can be none."""
     text = os.fspath(name)
     scheme = re.match(r"[a-z][a-z0-9+.-]*:/", text)  # a Path has one slash of s3:// only
+    if scheme and is_remote(text):
+        return fetched(text)
     if scheme and not os.path.lexists(text):
         raise ConfigError(
-            f"{text} is not on a local disk, where datasets are read from; copy it there, or mount "
-            "it, and name that folder"
+            f"{text} is neither on a local disk nor in a bucket (s3://, gs://, az://), where "
+            "datasets are read from; copy it there, or mount it, and name that folder"
         )
     if not text:
         raise ConfigError("the name of the dataset's folder is empty")

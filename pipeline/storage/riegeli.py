@@ -40,7 +40,7 @@ BLOCK_HEADER_BYTES = 24
 PAYLOAD_BYTES = BLOCK_BYTES - BLOCK_HEADER_BYTES
 _SIGNATURE_BYTES = 40
 _CHUNK_HEADER_BYTES = 40
-_BLOCKS_AT_ONCE = 64
+_BLOCKS_AT_ONCE = 8  # what was read is still near when it is hashed
 _POSTSCRIPT_BYTES = 128  # enough of the last block to find where the footer starts
 _MAGIC = 0x71930E704FDAE05E
 
@@ -254,10 +254,14 @@ class ShardBytes:
     def _read(self, ranges: Iterable[tuple[int, int, int, int]], into: memoryview) -> None:
         try:
             for start, stop, to, to_stop in ranges:
-                if os.preadv(self._descriptor, [into[to:to_stop]], start) != stop - start:
-                    raise CorruptError(
-                        f"{self._path} was cut short while it was read; make the dataset again"
-                    )
+                # File systems behind a network may read less than is asked for.
+                while start < stop:
+                    count = os.preadv(self._descriptor, [into[to:to_stop]], start)
+                    if not count:
+                        raise CorruptError(
+                            f"{self._path} was cut short while it was read; make the dataset again"
+                        )
+                    start, to = start + count, to + count
         except OSError as error:
             raise CorruptError(f"{self._path} cannot be read: {error.strerror}") from None
 

@@ -7,8 +7,11 @@ adopt        settings that the encoders of codes give, put into the config
 chats        the form of conversations, and the templates for them
 preview      what some records tell of all, before the run
 engines      how much there is to encode ─► which engine does it
+first_keys   keys of the first record of an input; masks that are one place ahead
 notes        what a user should know before the run starts
 reading      how files without a schema are read
+identity     what decides the dataset: its fingerprint is the hash of this
+told         the plan in files, of which each worker reads what it needs
 plan         inputs ─► sources ─► pieces ─► tasks
 processor    one record ─► its document, in this process
 worker       a task: read ─► documents ─► shards
@@ -25,9 +28,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dataprep.pipeline.tokenize.recipe import plan_of, planned, tokenize
+    from dataprep.pipeline.tokenize.recipe import (
+        plan_of,
+        planned,
+        tokenize,
+        tokenize_share,
+    )
 
-__all__ = ["plan_of", "planned", "tokenize"]
+__all__ = ["plan_of", "planned", "tokenize", "tokenize_share"]
 
 
 def __getattr__(name: str) -> Any:

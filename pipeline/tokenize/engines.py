@@ -1,4 +1,4 @@
-"""Choose the engine of a run, and how many workers it has, by how much is left to encode.
+"""Choose the engine of a run, and check it; and how many workers it has, by how much is left.
 
     below  2 MB    the reference: a fast engine takes a second longer to load
     below 50 MB    an engine whose proof is there already, else the reference
@@ -13,14 +13,23 @@ The output does not depend on it: engines are proven equal to the reference.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from dataprep.pipeline.engine import Selection, reference_selection, select_engine
-from dataprep.pipeline.jobs.executors import usable_cores, workers_worth
-from dataprep.pipeline.jobs.recipes import Report
+from dataprep.pipeline.engine import (
+    Selection,
+    TokenizerFiles,
+    reference_selection,
+    rule_out,
+    select_engine,
+)
+from dataprep.pipeline.errors import DataprepError
+from dataprep.pipeline.jobs.executors import Message, workers_worth
+from dataprep.pipeline.jobs.recipes import Report, UntrustedWorkError
 from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan
+from dataprep.pipeline.tokenize.sample import InexactEngineError, SampleCheck
 from dataprep.pipeline.types import Source, Task
 
 TINY_BYTES = 2_000_000
@@ -48,12 +57,13 @@ def choose_engine(
     )
 
 
-def workers_for(selection: Selection, plan: TokenizePlan, tasks: Sequence[Task]) -> int:
-    """Return how many workers these tasks are worth, unless the config says it."""
+def workers_for(selection: Selection, plan: TokenizePlan, tasks: Sequence[Task], most: int) -> int:
+    """Return how many workers these tasks are worth, unless the config says it; at most `most`."""
     is_fast = selection.proof is not None and not any(plan.chats)
     if not is_fast or not all(map(_is_plain, plan.sources)):
-        return usable_cores()
-    return workers_worth(sum(_bytes_of(task, plan.sources) for task in tasks), BYTES_PER_WORKER)
+        return most
+    size = sum(_bytes_of(task, plan.sources) for task in tasks)
+    return workers_worth(size, BYTES_PER_WORKER, most)
 
 
 def _is_plain(source: Source) -> bool:
@@ -66,3 +76,26 @@ def _bytes_of(task: Task, sources: Sequence[Source]) -> float:
     is_known = all(sources[piece.source].num_bytes >= 0 for piece in task.pieces)
     size = task.num_bytes if is_known else math.inf
     return size if task.limit < 0 else min(size, task.limit * BYTES_PER_RECORD)
+
+
+def sample_checker(
+    selection: Selection, files: TokenizerFiles, cache_dir: Path
+) -> Callable[[Message], None]:
+    """Return the function that ends the run if the engine gave other ids than the reference."""
+    check = SampleCheck(files, selection)
+
+    def on_message(message: Message) -> None:
+        try:
+            check(message["sample"])
+        except InexactEngineError as error:
+            with suppress(OSError):
+                rule_out(selection, files, str(error), cache_dir=cache_dir)
+            raise UntrustedWorkError(
+                DataprepError(
+                    f"engine {selection.name} {selection.version} is not exact: {error}; it is "
+                    "ruled out for this tokenizer and the work was thrown away; run the same "
+                    "command again"
+                )
+            ) from None
+
+    return on_message

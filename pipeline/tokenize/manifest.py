@@ -18,6 +18,7 @@ from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.accounts import entry_of, sums_of, total_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
+from dataprep.pipeline.jobs.stored import at_hand
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import (
     BlockTags,
@@ -46,7 +47,9 @@ ENDINGS = {  # by folder
     "keys": ".npy",  # only if documents have keys
 }
 # Config keys that do not concern the dataset.
-UNRECORDED = {"out", "workers", "task_timeout", "engine", "pack", "encode"}
+UNRECORDED = {
+    *("out", "workers", "task_timeout", "executor", "ray_address", "engine", "pack", "encode"),
+}
 CODE_COUNTS = ("codes_dropped", "codes_thinned")
 
 
@@ -256,7 +259,7 @@ def _error_entries(
     plan: TokenizePlan, committed: Sequence[_Committed], first_lines: Sequence[int]
 ) -> Iterator[_ErrorEntry]:
     for c in committed:
-        c.marker.files["errors"].check_at(c.path("errors"))
+        c.marker.files["errors"].check_at(at_hand(c.path("errors"), c.marker.files["errors"]))
         with open(c.path("errors"), encoding="utf-8") as file:
             for line in file:
                 error = json.loads(line)

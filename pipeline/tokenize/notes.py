@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.rules import (
@@ -16,14 +15,21 @@ from dataprep.pipeline.documents.rules import (
     pretokenized_of,
 )
 from dataprep.pipeline.engine import Selection
-from dataprep.pipeline.errors import InputError, short
+from dataprep.pipeline.errors import short
 from dataprep.pipeline.jobs.accounts import notes_on_sources
-from dataprep.pipeline.sources import Keys, format_of, read_source
+from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.sources.makers import read_made
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.masks import MASKS
+from dataprep.pipeline.tokenize.first_keys import (
+    MASK_OF_BRIDGE,
+    STARTS_OF_BRIDGE,
+    WHY_NOT_BRIDGE,
+    first_sources,
+    keys_there,
+)
 from dataprep.pipeline.tokenize.plan import TokenizePlan
-from dataprep.pipeline.types import ABSENT, Source
+from dataprep.pipeline.types import Source
 
 MOST_NOTES = 5  # on optional fields
 MASK_KEYS = {  # as datasets of token ids call them: the setting that reads them
@@ -31,7 +37,13 @@ MASK_KEYS = {  # as datasets of token ids call them: the setting that reads them
     "loss_mask": "loss_mask",
     "completion_mask": "loss_mask",
     "assistant_masks": "loss_mask",
+    "assistant_mask": "loss_mask",
+    "labels_mask": "loss_mask",
+    "loss_masks": "loss_mask",
+    "target_mask": "loss_mask",
+    "mask": "loss_mask",
     "loss_weights": "weights",
+    "weights": "weights",
     "attention_mask": "attention_mask",
     "seq_lengths": "lengths",
 }
@@ -39,6 +51,7 @@ MASK_KEYS = {  # as datasets of token ids call them: the setting that reads them
 LOST_KEYS = frozenset(
     kind.array for kind in MASKS.values() if kind.name != "loss" and not kind.is_weight
 )
+UNREAD_KEYS = LOST_KEYS | {*MASK_KEYS} | {STARTS_OF_BRIDGE}
 
 
 def notes_of(plan: TokenizePlan) -> list[str]:
@@ -156,14 +169,17 @@ def _on_token_ids(plan: TokenizePlan) -> Iterator[str]:
 
 def _on_unread_masks(plan: TokenizePlan) -> Iterator[str]:
     """Say if the first record of an input of token ids has a mask that is not read."""
-    first = {i: source for source, i in zip(plan.sources[::-1], plan.inputs[::-1], strict=True)}
-    for i, source in sorted(first.items()):
+    for i, source in first_sources(plan.sources, plan.inputs):
         ids = pretokenized_of(plan.config, i)
         if ids is None:
             continue
-        has_loss = ids.labels or ids.loss_mask
         path = plan.config.inputs[i].path
-        for key in sorted(_keys_there(source, (LOST_KEYS | {*MASK_KEYS}) - {ids.tokens})):
+        there = keys_there(source, UNREAD_KEYS - {ids.tokens})
+        if STARTS_OF_BRIDGE in there:
+            yield f"{path} has {WHY_NOT_BRIDGE}"
+            there -= {STARTS_OF_BRIDGE, MASK_OF_BRIDGE}
+        has_loss = ids.labels or ids.loss_mask
+        for key in sorted(there):
             setting = MASK_KEYS.get(key, "")
             is_told = has_loss and setting in ("labels", "loss_mask")
             if not setting:
@@ -182,20 +198,6 @@ def _on_doubts(plan: TokenizePlan) -> Iterator[str]:
         found.setdefault((i, source.kind), []).append(source)
     for (_, kind), sources in found.items():
         yield from format_of(kind).doubts(sources)
-
-
-def _keys_there(source: Source, maybe: frozenset[str]) -> frozenset[str]:
-    """Return which of these keys the first record has, as far as it can be read."""
-    schema = format_of(source.kind).schema(source)
-    if schema is not None:
-        return maybe & frozenset(schema.names)
-    with suppress(InputError):
-        keys = Keys(needed=frozenset(), maybe=maybe)
-        for _, records in read_source(source, keys, batch_bytes=1 << 16):
-            if len(records.lines):
-                row = records.as_rows()[0]
-                return frozenset(key for key in maybe if row.get(key, ABSENT) is not ABSENT)
-    return frozenset()
 
 
 def _on_codes(plan: TokenizePlan) -> Iterator[str]:

@@ -3,7 +3,7 @@
     inputs ─► sources ─► pieces of about task_bytes ─► tasks: one piece, or many small files
 
 How work is cut depends only on the input and the config, never on workers. The plan is also all
-that a worker is told.
+that workers are told (`told`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.configs.tokenize import HOW_READ, TokenizeConfig
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.documents.kinds import NoSpecialTokenError
 from dataprep.pipeline.documents.lay_out import add_document
 from dataprep.pipeline.documents.parts import Parts
@@ -40,10 +40,10 @@ from dataprep.pipeline.sources import (
     list_left_out,
     split_source,
 )
-from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, TokenDtype, token_dtype
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION
 from dataprep.pipeline.tokenize.chats import ChatPlan
+from dataprep.pipeline.tokenize.first_keys import refuse_masks_ahead
+from dataprep.pipeline.tokenize.identity import identity_parts
 from dataprep.pipeline.tokenize.objectives import check_budget, check_objective, check_pretokenized
 from dataprep.pipeline.tokenize.reading import refuse_unused
 from dataprep.pipeline.types import Piece, Source, Task
@@ -51,16 +51,6 @@ from dataprep.pipeline.types import Piece, Source, Task
 SMALLEST_TASK_BYTES = 4 << 20
 MAX_PIECES = 1 << 14  # most pieces of a task: empty files have no bytes to count
 TASKS_WANTED = 32  # enough for every core to be busy to the end, few enough to keep shards large
-
-# Keys that do not decide what is written.
-NEUTRAL = frozenset(
-    {
-        *("inputs", "tokenizer", "out", "workers", "engine", "allow_empty", "max_errors"),
-        *("max_ratio", "allow_duplicates", "task_timeout"),
-        *("encode", "pack"),  # sections of other commands
-    }
-)
-CHAT_NEUTRAL = {"replay", "template"}  # the template itself is part of the identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +95,10 @@ class TokenizePlan:
 
 
 def find_all_sources(
-    config: TokenizeConfig, cache_dir: Path | None, spools: Spools | None
+    config: TokenizeConfig, cache_dir: Path | None, spools: Spools | None, *, hashed: bool = True
 ) -> FoundSources:
-    """Return the sources of all inputs, which input each belongs to, and what is left out."""
+    """Return the sources of all inputs, which input each belongs to, and what is left out; if they
+    are not `hashed`, they can only be looked at."""
     left_out: list[str] = []
     sources: list[Source] = []
     inputs: list[int] = []
@@ -121,6 +112,7 @@ def find_all_sources(
             cache_dir=cache_dir,
             left_out=left_out,
             spools=spools,
+            hashed=hashed,
             options=config.how_read(i),
         )
         sources += found
@@ -143,7 +135,7 @@ def identity_of(
     """Return what decides the dataset; the fingerprint is its hash."""
     blocks = blocks_of(config, vocabulary, wraps=True)
     masks = masks_of(config, blocks, has_weights=any(c and c.found.has_weights for c in chats))
-    return _identity(config, vocabulary, found.sources, found.inputs, masks, chats)
+    return identity_parts(config, vocabulary, found.sources, found.inputs, masks, chats)
 
 
 def make_plan(
@@ -172,10 +164,11 @@ def make_plan(
         masks=masks,
         token_dtype=token_dtype(max_id),
         max_id=max_id,
-        identity=_identity(config, vocabulary, found.sources, found.inputs, masks, chats),
+        identity=identity_parts(config, vocabulary, found.sources, found.inputs, masks, chats),
         left_out=found.left_out,
         chats=chats,
     )
+    refuse_masks_ahead(config, found.sources, found.inputs)
     for i in range(len(config.inputs)):
         check_pretokenized(config, i)
         check_objective(config, i)
@@ -210,57 +203,6 @@ def _check_rules(rules: Rules) -> None:
         raise ConfigError(f"fields: {error}") from None
 
 
-def _identity(
-    config: TokenizeConfig,
-    vocabulary: Vocabulary,
-    sources: Sequence[Source],
-    inputs: Sequence[int],
-    masks: Sequence[str],
-    chats: Sequence[ChatPlan | None],
-) -> dict[str, Any]:
-    own = ("fields", "fields_from", "text_separator", "chat", "objective", "pretokenized")
-    items = [
-        item.model_dump(mode="json", include={*own, *HOW_READ}, exclude={"chat": CHAT_NEUTRAL})
-        for item in config.inputs
-    ]
-    return {
-        "format_version": FORMAT_VERSION,
-        "kind": "tokenized",
-        "masks": list(masks),
-        "config": config.model_dump(
-            mode="json", exclude={**dict.fromkeys(NEUTRAL, True), "chat": CHAT_NEUTRAL}
-        ),
-        "tags": {
-            modality: {"start": list(tags.start), "end": list(tags.end)}
-            for modality, tags in vocabulary.tags.items()
-        },
-        "tokenizer": {
-            "sha256": vocabulary.files.sha256,
-            "bos": vocabulary.files.bos_id,
-            "eos": vocabulary.files.eos_id,
-            "pad": vocabulary.files.pad_id,
-        },
-        "sources": [
-            {
-                "kind": source.kind,
-                "fingerprint": source.fingerprint,
-                "compression": source.compression,
-                "separator": source.separator,
-                **version_of(source.kind),
-                **({"start": source.start} if source.start else {}),
-                **{key: items[i][key] for key in (*own, *HOW_READ)},
-            }
-            for source, i in zip(sources, inputs, strict=True)
-        ],
-        # Of inputs that are read: others have no say in what is made.
-        **({"chats": [_told(chats[i]) for i in dict.fromkeys(inputs)]} if any(chats) else {}),
-    }
-
-
-def _told(chat: ChatPlan | None) -> dict[str, Any] | None:
-    return None if chat is None else chat.identity()
-
-
 def _task_bytes(sources: Sequence[Source], shard_bytes: int) -> int:
     total = sum(max(source.num_bytes, 0) for source in sources)
     # Half a shard: tokens take about as many bytes as their text, and a task should give one shard.
@@ -273,13 +215,15 @@ def _make_tasks(plan: TokenizePlan) -> list[Task]:
     sizes: list[int] = []
     num_bytes = 0
     rules_by_input = [rules_of(plan, i) for i in range(len(plan.config.inputs))]
+    wanted = [keys_wanted(rules) for rules in rules_by_input]
+    books = [_codebooks(rules) for rules in rules_by_input]
     for i, source in enumerate(plan.sources):
         rules = rules_by_input[plan.inputs[i]]
-        _check_codebooks(source, rules)
+        _check_codebooks(source, books[plan.inputs[i]])
         by_line = bool(rules.fields_from) and plan.config.fields_index is None
         count_lines = by_line or (rules.objective is not None and _is_told_by_row(source))
         for piece, size in split_source(
-            source, i, plan.task_bytes, keys_wanted(rules), count_lines
+            source, i, plan.task_bytes, wanted[plan.inputs[i]], count_lines
         ):
             pieces.append(piece)
             sizes.append(size if size >= 0 else plan.task_bytes)
@@ -299,16 +243,20 @@ def _is_told_by_row(source: Source) -> bool:
     return not (kind.has_offsets or kind.is_stream)
 
 
-def _check_codebooks(source: Source, rules: Rules) -> None:
+def _codebooks(rules: Rules) -> int:
+    """Return the most codebooks that a field of these rules has."""
+    return max((rules.blocks[f.mask].codebooks for f in rules.fields if f.mask), default=1)
+
+
+def _check_codebooks(source: Source, books: int) -> None:
     """Raise if the rows of an .npy do not say which codes are of which codebook."""
-    books = [rules.blocks[f.mask].codebooks for f in rules.fields if f.mask]
-    if max(books, default=1) == 1:
+    if books == 1:
         return
     shape = format_of(source.kind).row_shape(source)
     if shape is not None and len(shape) == 1:
         raise InputError(
             f"{source.path} has rows without codebooks, but modalities.audio.codebooks is "
-            f"{max(books)}; save it as an array of [records, codebooks, frames]"
+            f"{books}; save it as an array of [records, codebooks, frames]"
         )
 
 

@@ -1,12 +1,14 @@
 """Read some records of every source, and tell by them what the whole will become.
 
     sources   a.jsonl 800 MB, b.parquet 200 MB
-    sample    64 kB at each of some places of every source, the first among them, since the
-              beginning of a corpus need not be like the rest: documents, tokens, CPU seconds
+    sample    64 kB at each of some places of every source (of 512 if there are more), the first
+              among them, since the beginning of a corpus need not be like the rest: documents,
+              tokens, CPU seconds
     all       tokens, bytes on disk and seconds in the same proportion: by bytes, by what a
               compressed file holds, or by the rows of a table in which texts repeat
 
-Nothing is written. The reference encodes the sample, so that no engine must be proven for it.
+Nothing is written. No engine is proven for it: the reference encodes the sample, unless another is
+given.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from dataprep.pipeline.documents.process import Processed
 from dataprep.pipeline.documents.rule_set import Rules
 from dataprep.pipeline.documents.rules import blocks_of, keys_wanted, optional_keys
 from dataprep.pipeline.documents.together import PieceRecords, gather, process_together
-from dataprep.pipeline.engine import reference_selection
+from dataprep.pipeline.engine import Selection, reference_selection
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.jobs.accounts import LEAVE_OUT
 from dataprep.pipeline.modalities.block import Block
@@ -43,10 +45,11 @@ from dataprep.pipeline.tokenize.worker import (
     name_record,
     take_records,
 )
-from dataprep.pipeline.types import Piece, Records
+from dataprep.pipeline.types import Piece, Records, Task
 
 SAMPLE_BYTES = 1 << 16  # of each piece that is sampled
 MOST_PIECES = 8  # of a source that are sampled, evenly spread
+MOST_SOURCES = 512  # that are sampled, evenly spread
 SHOWN_TOKENS = 400
 LENGTH_BYTES = 4  # that a table stores before each text
 MOSTLY = 0.8  # texts that differ
@@ -78,14 +81,26 @@ class Preview:
     example: Example | None
     all_tokens: int | None  # None: the size of a source is not known
     all_bytes: int | None  # on disk
-    cpu_seconds: float | None  # of one core, with the reference
+    cpu_seconds: float | None  # of one core, with the engine of the sample
+    encoding_seconds: float  # of these, what the sample itself took
+    # Standard error of all_tokens, as a part of it: how much the pieces of the sample differ. None:
+    # there is only one.
+    error: float | None
+    places: int  # that were sampled
 
 
-def preview_of(plan: TokenizePlan, sample_bytes: int = SAMPLE_BYTES) -> Preview:
-    """Read and tokenize the sample; raise for a bad record, as the run would."""
+def preview_of(
+    plan: TokenizePlan,
+    sample_bytes: int = SAMPLE_BYTES,
+    *,
+    most_pieces: int = MOST_PIECES,
+    selection: Selection | None = None,
+) -> Preview:
+    """Read and tokenize the sample, by the reference unless another engine is given; raise for a
+    bad record, as the run would."""
     began = time.process_time()
-    sample = _SampledDocuments(plan)
-    engine = engine_of(plan, reference_selection(plan.vocabulary.files))
+    sample = _SampledDocuments(plan, most_pieces)
+    engine = engine_of(plan, selection or reference_selection(plan.vocabulary.files))
     loaded = time.process_time()
     once = 0.0  # seconds of what is done once, however many records there are
     for group in gather(_first_batches(plan, sample.pieces, sample_bytes)):
@@ -107,14 +122,29 @@ def _learning(group: Sequence[PieceRecords], engine: SampledEngine, first: float
     return max(first - (time.process_time() - again), 0.0) + time.process_time() - again
 
 
-def _sampled_pieces(plan: TokenizePlan) -> list[PieceAt]:
-    """Return the pieces that are sampled: of every source the first, and some after it."""
+def _sampled_pieces(plan: TokenizePlan, most: int) -> list[PieceAt]:
+    """Return the pieces that are sampled: of every source, or of some if there are very many, the
+    first and some after it."""
     by_source: dict[int, list[PieceAt]] = {}
     for task in plan.tasks:
         for place, piece in enumerate(task.pieces):
             by_source.setdefault(piece.source, []).append((task.index, place))
-    every = {source: -(-len(found) // MOST_PIECES) for source, found in by_source.items()}
-    return sorted(at for source, found in by_source.items() for at in found[:: every[source]])
+    chosen = list(by_source)[:: -(-len(by_source) // MOST_SOURCES) or 1]
+    every = {source: -(-len(by_source[source]) // most) for source in chosen}
+    return sorted(at for source in chosen for at in by_source[source][:: every[source]])
+
+
+def relative_error(sizes: NDArray[Any], values: NDArray[Any]) -> float | None:
+    """Return the standard error of the sum of values over that of sizes, as a part of it.
+
+    >>> relative_error(np.array([10, 10]), np.array([4, 6]))
+    0.2
+    """
+    if len(sizes) < 2 or not values.sum() or not sizes.sum():
+        return None
+    apart = values - values.sum() / sizes.sum() * sizes
+    n = len(sizes)
+    return float(np.sqrt(n / (n - 1) * (apart**2).sum()) / values.sum())
 
 
 def _first_batches(
@@ -155,9 +185,9 @@ def _read(plan: TokenizePlan, piece: Piece, rules: Rules, sample_bytes: int) -> 
 class _SampledDocuments:
     """Adds up what the batches of the sample become."""
 
-    def __init__(self, plan: TokenizePlan) -> None:
+    def __init__(self, plan: TokenizePlan, most_pieces: int) -> None:
         self._plan = plan
-        self.pieces = _sampled_pieces(plan)
+        self.pieces = _sampled_pieces(plan, most_pieces)
         self._documents = self._tokens = self._empty = self._bad = 0
         self._lengths: list[NDArray[Any]] = []
         self._num_bytes = np.zeros(len(plan.sources))
@@ -165,6 +195,7 @@ class _SampledDocuments:
         self._text_of = np.zeros(len(plan.sources))  # bytes, of tables whose texts differ
         self._tokens_of = np.zeros(len(plan.sources))
         self._documents_of = np.zeros(len(plan.sources))
+        self._each: list[tuple[float, float]] = []  # bytes and tokens of each sampled piece
         self._first_bad = ""
         self._optional: dict[tuple[int, str], bool] = {}  # by input and key: is it there?
         self._example: Example | None = None
@@ -186,10 +217,12 @@ class _SampledDocuments:
         for number, source in enumerate(sources):
             records = group[number].records
             is_compressed = bool(self._plan.sources[source].compression)
-            self._num_bytes[source] += _content_of(records) if is_compressed else records.num_bytes
+            num_bytes = _content_of(records) if is_compressed else records.num_bytes
+            self._num_bytes[source] += num_bytes
             self._records_of[source] += len(records.lines) + len(records.errors)
             self._text_of[source] += _distinct_text(records)
             self._tokens_of[source] += lengths[owners == number].sum()
+            self._each.append((num_bytes, float(lengths[owners == number].sum())))
             self._documents_of[source] += np.count_nonzero(owners == number)
         if batch.errors and not self._first_bad:
             error = batch.errors[0]
@@ -213,7 +246,7 @@ class _SampledDocuments:
 
     def _name(self, number: int, line: int) -> str:
         task, piece = self.pieces[number]
-        return name_record(self._plan, task, piece, line)
+        return name_record(self._plan.sources, self._plan.tasks[task], piece, line)
 
     def _shown(self, batch: Processed, place: str) -> Example:
         num_tokens = int(batch.documents.ends[0])
@@ -246,6 +279,9 @@ class _SampledDocuments:
             all_tokens=all_tokens,
             all_bytes=all_bytes,
             cpu_seconds=seconds,
+            encoding_seconds=encoding,
+            error=relative_error(*np.array(self._each or [(0.0, 0.0)]).T),
+            places=len(self._each),
         )
 
     def _all_tokens(self) -> int | None:
@@ -257,8 +293,14 @@ class _SampledDocuments:
                 rows[piece.source] = replace(rows.get(piece.source, piece), stop=piece.stop)
         if any(self._plan.sources[i].num_bytes < 0 for i in sizes):
             return None
-        total = sum(self._tokens_in(i, size, rows[i]) for i, size in sizes.items())
+        sampled = {task.pieces[place].source for task, place in self._sampled()}
+        total = sum(self._tokens_in(i, size, rows[i]) for i, size in sizes.items() if i in sampled)
+        if len(sampled) < len(sizes):  # the others are like them
+            total *= sum(sizes.values()) / max(1, sum(sizes[i] for i in sampled))
         return round(self._limited(total))
+
+    def _sampled(self) -> Iterator[tuple[Task, int]]:
+        return ((self._plan.tasks[task], place) for task, place in self.pieces)
 
     def _tokens_in(self, number: int, num_bytes: int, whole: Piece) -> float:
         """Return the tokens of a source: by its bytes, or by the rows of a table.

@@ -300,7 +300,7 @@ class ShardSink:
                 cursor=cursor,
                 final=final,
             )
-            write_marker(stem, number, committed)
+            write_marker(stem, number, committed, paths)
 
         return commit
 

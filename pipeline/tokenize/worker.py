@@ -5,7 +5,7 @@ Every process that runs tasks calls `begin`, whatever started it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -30,7 +30,7 @@ from dataprep.pipeline.jobs.commits import (
     remove_leftovers,
     stem_of,
 )
-from dataprep.pipeline.jobs.plans import read_plan
+from dataprep.pipeline.jobs.plans import TaskPlans, read_plan
 from dataprep.pipeline.jobs.poison import TaskPoison, poison_of
 from dataprep.pipeline.jobs.progress import Example, Reporter
 from dataprep.pipeline.jobs.tasks import task_name
@@ -40,18 +40,21 @@ from dataprep.pipeline.tokenize.careful import apart, between, span_of
 from dataprep.pipeline.tokenize.plan import TokenizePlan, rules_of, special_in_text
 from dataprep.pipeline.tokenize.sample import NoTexts, SampledEngine
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, ShardSink
-from dataprep.pipeline.types import Records, Task
+from dataprep.pipeline.tokenize.told import TaskPlan
+from dataprep.pipeline.types import Records, Source, Task
 
 ENGINE = "engine.json"
 
 
 def run_task(
-    task: Task, plan: TokenizePlan, engine: SampledEngine, work: Path, send: Send
+    planned: TaskPlan, plan: TokenizePlan, engine: SampledEngine, work: Path, send: Send
 ) -> Commit:
     """Read the task's pieces and write its shards, after those that are already there.
 
     Return the function that commits the last shard.
     """
+    task = planned.task
+    assert task is not None, "these are sources of no task"
     stem = stem_of(work, task_name(task))
     done = read_markers(stem, DocumentsMarker)
     if is_done(done):
@@ -71,14 +74,14 @@ def run_task(
     engine.begin_task()
     remaining = task.limit - sum(marker.num_records for marker in done)
     poison = poison_of(work, task.index)
-    groups = gather(_read(task, plan, cursor, remaining))
+    groups = gather(_read(task, planned, plan, cursor, remaining))
     for group, alone in chain.from_iterable(apart(group, poison) for group in groups):
         send(_whereabouts(group, alone, poison))
         batch, lines = process_together(group, engine)
         send(at(None))
         examples = _places(batch, lines)
         if batch.errors and plan.config.on_error == "fail":
-            raise _refusal(plan, task, next(examples), batch.errors[0].offset, poison)
+            raise _refusal(planned.sources, task, next(examples), batch.errors[0].offset, poison)
         sink.add(batch, lines)
         report.count(
             documents=len(batch.origins),
@@ -101,14 +104,17 @@ def _whereabouts(group: Sequence[PieceRecords], alone: bool, poison: TaskPoison)
     return at(None, skips=span[0] in poison.records)
 
 
-def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Iterator[PieceRecords]:
+def _read(
+    task: Task, planned: TaskPlan, plan: TokenizePlan, cursor: Cursor, remaining: int
+) -> Iterator[PieceRecords]:
     """Yield the task's records from `cursor` on; if it has a limit, `remaining` of them."""
     rules_by_input = lru_cache(maxsize=None)(partial(rules_of, plan))
     for place in range(cursor.piece, len(task.pieces)):
         piece = task.pieces[place]
-        rules = rules_by_input(plan.inputs[piece.source])
+        source = planned.sources[piece.source]
+        rules = rules_by_input(planned.inputs[piece.source])
         for records in read_piece(
-            plan.sources[piece.source],
+            source,
             piece,
             keys_wanted(rules),
             from_line=cursor.line if place == cursor.piece else 0,
@@ -122,7 +128,7 @@ def _read(task: Task, plan: TokenizePlan, cursor: Cursor, remaining: int) -> Ite
                 piece=piece,
                 rules=rules,
                 records=records,
-                source=plan.sources[piece.source].fingerprint,
+                source=source.fingerprint,
             )
             if task.limit >= 0 and remaining <= 0:
                 return
@@ -145,11 +151,11 @@ def _places(batch: Processed, lines: PieceLines) -> Iterator[Example]:
 
 
 def _refusal(
-    plan: TokenizePlan, task: Task, record: Example, offset: int, poison: TaskPoison
+    sources: Mapping[int, Source], task: Task, record: Example, offset: int, poison: TaskPoison
 ) -> DataprepError:
     """Return the error that ends the run at a bad record."""
     piece, line, reason = record
-    place = name_record(plan, task.index, piece, line)
+    place = name_record(sources, task, piece, line)
     known = poison.records.get((piece, line))
     lacks_memory = known is not None and known.lacks_memory
     more = "; use fewer --workers, or give the run more memory" if lacks_memory else ""
@@ -166,10 +172,12 @@ def bad_record(place: str, offset: int, reason: str) -> str:
     return f"{place} (byte {offset}): {reason}" if offset >= 0 else f"{place}: {reason}"
 
 
-def name_record(plan: TokenizePlan, task: int, piece: int, line: int) -> str:
+def name_record(
+    sources: Mapping[int, Source] | Sequence[Source], task: Task, piece: int, line: int
+) -> str:
     """Return the place of a record for messages: line 17 of books.jsonl."""
-    part = plan.tasks[task].pieces[piece]
-    source = plan.sources[part.source]
+    part = task.pieces[piece]
+    source = sources[part.source]
     first_line = part.first_line if part.first_line >= 0 else lines_before(source, part)
     return f"{format_of(source.kind).unit} {first_line + line + 1} of {source.path}"
 
@@ -183,10 +191,10 @@ def engine_of(plan: TokenizePlan, selection: Selection) -> SampledEngine:
 
 def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
-    plan = read_plan(work, TokenizePlan)
+    plan, tasks = read_plan(work, TokenizePlan), TaskPlans(work, TaskPlan)
     engine = engine_of(plan, read_plan(work, Selection, ENGINE))
 
     def run(job: int, send: Send) -> Commit:
-        return run_task(plan.tasks[job], plan, engine, work, send)
+        return run_task(tasks[job], plan, engine, work, send)
 
     return run

@@ -65,7 +65,8 @@ def test_every_command_calls_its_arguments_by_their_names(name: str) -> None:
     command = group.commands[name]
     text = command.get_help(typer.Context(command, info_name=f"dataprep {name}"))
     usage = " ".join(text.partition("\n\n")[0].split())
-    assert re.fullmatch(rf"Usage: dataprep {name} \[OPTIONS\]( \[?[A-Z]+\]?(\.\.\.)?)?", usage)
+    choices, argument = r"( [a-z0-9]+(\|[a-z0-9]+)+)?", r"( \[?[A-Z]+\]?(\.\.\.)?)?"
+    assert re.fullmatch(rf"Usage: dataprep {name} \[OPTIONS\]{choices}{argument}", usage)
     assert not re.search(r"<(str|int|float|list)\b", text)
 
 

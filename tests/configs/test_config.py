@@ -134,6 +134,7 @@ def test_every_config_key_has_a_flag_and_every_flag_a_key() -> None:
         "sets",
         "overwrite",
         "dry_run",
+        "task",
         "as_json",
         "quiet",
         "verbose",

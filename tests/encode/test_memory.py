@@ -13,7 +13,9 @@ import pytest
 from PIL import Image
 
 import dataprep
+from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.sources.memory import line_of
 from support.encoding import encode_here, png, rows_of
 from support.media import sine
 from support.trees import tree
@@ -108,3 +110,22 @@ def test_records_of_a_program_name_no_files(pictures: Path, tmp_path: Path) -> N
         dataprep.encode(
             inputs=[[{"image": "0.png"}]], encoder="patches", out=tmp_path / "out", workers=1
         )
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"audio": {"array": np.zeros((2, 99)), "sampling_rate": 16000}}, "several channels"),
+        ({"audio": {"array": np.zeros((99, 2)), "sampling_rate": 16000}}, "several channels"),
+        ({"audio": {"array": np.zeros(99), "sampling_rate": 0}}, "sampling_rate 0"),
+        ({"audio": {"array": np.zeros(99), "sampling_rate": -1}}, "sampling_rate -1"),
+        ({"audio": {"array": np.zeros(99), "sampling_rate": 44100.5}}, "sampling_rate 44100.5"),
+        ({"audio": {"array": np.zeros(99), "sampling_rate": None}}, "key 'audio'"),
+        ({"image": np.zeros((0, 9, 3), np.uint8)}, "no pixels"),
+    ],
+)
+def test_what_is_no_picture_and_no_sound_of_one_channel_is_refused(
+    record: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InputError, match=f"record 1 of python:0: .*{reason}"):
+        line_of(record, "record 1 of python:0", media=True)

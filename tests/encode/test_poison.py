@@ -15,8 +15,7 @@ from dataprep.pipeline.encode.recipe import begin_work
 from dataprep.pipeline.encode.worker import EncodeTasks
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.plans import write_plan
-from dataprep.pipeline.jobs.poison import POISON as POISON_FILE
-from dataprep.pipeline.jobs.poison import Poison
+from dataprep.pipeline.jobs.poison import Poison, poison_name
 from dataprep.pipeline.jobs.worker import Message
 from dataprep.pipeline.look.verify import verify
 from support.encoding import png, rows_of
@@ -92,7 +91,7 @@ def test_each_frame_of_an_animation_that_is_tried_alone_is_a_sign_of_life(tmp_pa
     work.mkdir()
     begin_work(planned, work, silent)
     record = ((0, 0), (0, 1))
-    write_plan(work, Poison(suspects={0: record}), POISON_FILE)
+    write_plan(work, Poison(suspects=record), poison_name(0))
     sent: list[Message] = []
     EncodeTasks(planned.plan, work).run(planned.plan.tasks[0], sent.append)
     alone = [message for message in sent if message["type"] == "at" and message["alone"]]

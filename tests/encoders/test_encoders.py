@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dataprep.pipeline.encode.batches import FrameEncoding, SoundEncoding
 from dataprep.pipeline.encoders import (
     AudioEncoder,
     ImageEncoder,
@@ -20,7 +21,8 @@ from dataprep.pipeline.encoders import (
     frame_size,
     open_encoder,
 )
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, DataprepError
+from dataprep.pipeline.media.decode import Decoded, Item
 from support.plugins import install_plugin
 
 
@@ -174,6 +176,49 @@ def test_an_entry_point_brings_an_encoder(tmp_path: Path, on_path: Any) -> None:
     assert encoder_names() == ["patches", "vqgan", "mulaw", "mel", "stft", "brightness"]
     encoder = cast(ImageEncoder, open_encoder("brightness", {"size": 2}))
     assert encoder.encode(np.full((1, 2, 2, 3), 7, np.uint8)).tolist() == [[7]]
+
+
+def test_a_misspelt_setting_of_a_plugin_is_refused(tmp_path: Path, on_path: Any) -> None:
+    on_path(install_plugin(tmp_path, "brightness = plug_encoder:SPEC"))
+    with pytest.raises(ConfigError, match="no setting 'siez'; did you mean 'size'"):
+        open_encoder("brightness", {"siez": 2})
+
+
+class Lamp:
+    """An encoder that gives what it is told to."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.codebook_size, self.tokens_per_frame, self.batch_size, self.size = 256, 1, 1, 2
+        self.num_codebooks = 1
+        self.identity = {"encoder": "lamp"}
+
+    def encode(self, media: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (np.array([[133.7]]), "lamp gave codes of type float64, expected whole numbers"),
+        ("codes", "lamp gave codes of type <U5"),
+        (None, "lamp gave codes of type object"),
+        (RuntimeError("no bulb"), r"lamp failed: RuntimeError: no bulb \(.*, line \d+\)"),
+        (np.array(7), r"lamp gave codes of shape \(\)"),
+        (np.array([[300]]), r"lamp gave codes in 300\.\.300"),
+    ],
+)
+def test_what_a_plugin_does_wrong_is_said_to_be_its_fault(answer: Any, reason: str) -> None:
+    """Neither the record's, which would be left out, nor ours, which would be reported."""
+    item, pixels = cast(Item, None), np.zeros((2, 2, 3), np.uint8)
+    frames = FrameEncoding(cast(ImageEncoder, Lamp(answer)))
+    with pytest.raises(DataprepError, match=reason):
+        frames.add(0, Decoded(item=item, columns={}, frames=[pixels]))
+    sounds = SoundEncoding(cast(AudioEncoder, Lamp(answer)))
+    with pytest.raises(DataprepError, match=reason):
+        sounds.add(0, Decoded(item=item, columns={}, waveform=np.zeros(9, np.float32)))
 
 
 def test_an_encoder_of_a_name_that_is_taken_is_refused(tmp_path: Path, on_path: Any) -> None:

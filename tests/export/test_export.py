@@ -26,6 +26,7 @@ from support.exporting import Home, export_here, manifest_of, megatron_documents
 from support.grown import grow, tokenized
 from support.inprocess import tokenize_here, write_lines
 from support.killable import Killed, dying
+from support.nights import EOS
 from support.trees import tree
 
 SMALL = 1 << 16
@@ -222,14 +223,15 @@ def test_documents_without_an_end_are_told(tmp_path: Path) -> None:
 
 def test_ends_that_the_trainer_will_not_add_are_told(tmp_path: Path) -> None:
     """xlstm-jax adds EOS to what is shorter than a piece."""
-    source = str(write_lines(tmp_path / "a.jsonl", [{"text": "abcd"}, {"text": "abc"}]))
-    values = {"inputs": [source], "tokenizer": "bytes", "add_bos": False}
+    ids = [{"ids": [1, 2, 3, 4, EOS]}, {"ids": [1, 2, 3, EOS]}, {"ids": [EOS]}]
+    source = str(write_lines(tmp_path / "a.jsonl", ids))
+    values = {"inputs": [source], "tokenizer": "bytes", "pretokenized": "ids"}
     tokenize_here(tmp_path / "in", **values)
     outcome = export_here(tmp_path / "out", tmp_path / "in", "xlstm", max_length=4)
     (note,) = outcome.found.notes
     assert note.startswith("the EOS of 1 document is lost: ")
     counts = manifest_of(outcome).counts
-    assert (counts["ends_cut"], counts["ends_lost"]) == (2, 1)
+    assert (counts["ends_cut"], counts["ends_lost"], counts["left_out"]) == (3, 1, 1)
 
 
 def test_the_command_says_how_to_train(home: Home, tmp_path: Path, run_cli: RunCli) -> None:

@@ -186,8 +186,8 @@ def test_row_groups_do_not_depend_on_how_records_come(
 ) -> None:
     monkeypatch.setattr("dataprep.pipeline.export.parquet.GROUP_TOKENS", 5000)
     files = []
-    for number, size in enumerate((1, 1 << 21)):
-        monkeypatch.setattr("dataprep.pipeline.storage.arrayrecord.BYTES_AT_ONCE", size)
+    for number, size in enumerate((5000, 1 << 21)):
+        monkeypatch.setattr("dataprep.pipeline.storage.in_order.BYTES_AT_ONCE", size)
         export_here(tmp_path / str(number), home.packed_masked, "hf")
         files.append(next((tmp_path / str(number) / "data").glob("*.parquet")))
     assert files[0].read_bytes() == files[1].read_bytes()

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
-from dataprep.pipeline.errors import CorruptError, DataprepError
+from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
 from dataprep.pipeline.storage.manifest import MARK
+from dataprep.pipeline.tokenize import plan_of
+from dataprep.pipeline.tokenize.notes import notes_of
 from support.exporting import Home, export_here
-from support.inprocess import tokenize_here
+from support.inprocess import tokenize_here, write_lines
 
 ARRAYS = ("tokens", "loss_mask")
 LONG = 1 << 16  # ids of a document, more than any has
@@ -86,6 +89,40 @@ def test_rows_come_back_as_their_documents(
             own = row["segment_ids"] == number
             expected.append([row[name][own].tolist() for name in ARRAYS])
     assert found == expected
+
+
+def test_the_mask_of_megatron_bridge_is_not_taken_for_ours(home: Home, tmp_path: Path) -> None:
+    """It says of each token whether the next one has loss."""
+    export_here(tmp_path / "bridge", home.packed_masked, to="megatron-bridge")
+    keys = {"tokens": "input_ids", "loss_mask": "loss_mask"}
+    with pytest.raises(InputError, match="one place ahead"):
+        imported(tmp_path / "bridge", pretokenized=keys)
+    config = TokenizeConfig.model_validate(
+        {
+            "inputs": [str(tmp_path / "bridge")],
+            "tokenizer": "bytes",
+            "pretokenized": "input_ids",
+            "out": str(tmp_path / "without"),
+        }
+    )
+    notes = notes_of(plan_of(config, tmp_path / "cache"))
+    assert any("one place ahead" in note for note in notes)
+    assert not any("--set pretokenized.loss_mask" in note for note in notes)
+
+
+@pytest.mark.parametrize("key", ["loss_masks", "assistant_mask", "labels_mask", "mask"])
+def test_a_mask_by_any_of_its_names_is_told(tmp_path: Path, key: str) -> None:
+    write_lines(tmp_path / "ids.jsonl", [{"ids": [1, 2], key: [0, 1]}])
+    config = TokenizeConfig.model_validate(
+        {
+            "inputs": [str(tmp_path / "ids.jsonl")],
+            "tokenizer": "bytes",
+            "pretokenized": "ids",
+            "out": str(tmp_path / "out"),
+        }
+    )
+    notes = notes_of(plan_of(config, tmp_path / "cache"))
+    assert any(f"--set pretokenized.loss_mask={key}" in note for note in notes)
 
 
 HOW_READ: dict[str, tuple[str, dict[str, Any]]] = {

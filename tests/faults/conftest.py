@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.forks import ForkServer
-from support.jobs import Job, make_jobs
+from support.jobs import Job, make_exports, make_jobs
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +27,12 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> Mappin
 def small_jobs(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> Mapping[str, Job]:
     """The same with two or three shards."""
     return make_jobs(tmp_path_factory.mktemp("small"), server, is_small=True)
+
+
+@pytest.fixture(scope="session")
+def every_small_job(
+    tmp_path_factory: pytest.TempPathFactory, server: ForkServer, small_jobs: Mapping[str, Job]
+) -> Mapping[str, Job]:
+    """The same with exports to more formats."""
+    folder, dataset = tmp_path_factory.mktemp("exports"), small_jobs["tokenize"].folder
+    return {**small_jobs, **make_exports(folder, server, dataset)}

@@ -20,6 +20,7 @@ from support.jobs import Job
 from support.straced import CALLS, inject, needs_strace
 
 COMMANDS = ("tokenize", "pack", "encode", "export")
+EXPORTS = ("export to mds", "export to hf", "export to maxtext")
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("mount") is None, reason="mounting needs root"
 )
@@ -96,16 +97,16 @@ def test_8_a_failed_call_ends_in_order_and_the_run_goes_on(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *EXPORTS])
 def test_8_every_failed_call_ends_in_order_and_the_run_goes_on(
     server: ForkServer,
-    small_jobs: Mapping[str, Job],
+    every_small_job: Mapping[str, Job],
     tmp_path: Path,
     name: str,
     call: str,
     error: str,
 ) -> None:
-    fired, wrong = fail_calls(server, small_jobs[name], call, error, tmp_path, range(1, 200))
+    fired, wrong = fail_calls(server, every_small_job[name], call, error, tmp_path, range(1, 200))
     assert wrong == []
     assert fired >= 3
 
@@ -156,15 +157,25 @@ def test_12_too_few_descriptors_exit_6_in_clear_text(
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme"), [("tokenize", "s3"), ("pack", "gs"), ("encode", "memory")]
+    ("name", "scheme", "said"),
+    [
+        ("tokenize", "s3", "credentials of object stores are read from the environment only"),
+        ("pack", "gs", "credentials of object stores are read from the environment only"),
+        ("encode", "memory", "must be a local folder"),
+    ],
 )
-def test_45_46_an_output_in_a_store_is_refused_before_any_work(
-    server: ForkServer, small_jobs: Mapping[str, Job], tmp_path: Path, name: str, scheme: str
+def test_45_an_output_in_a_store_with_keys_or_without_buckets_is_refused_before_any_work(
+    server: ForkServer,
+    small_jobs: Mapping[str, Job],
+    tmp_path: Path,
+    name: str,
+    scheme: str,
+    said: str,
 ) -> None:
-    """There a rename is a copy and no folder can be locked: datasets are made on a disk."""
+    """Where a rename is a copy and no folder can be locked, only conditional puts are safe."""
     words = [*small_jobs[name].words, "--out", f"{scheme}://KEY:SECRETKEY@bucket/out"]
     ended = server.run(words, cwd=tmp_path)
     assert ended.code == 2, ended.stderr
-    assert "must be a local folder" in ended.stderr
+    assert said in ended.stderr
     assert "SECRETKEY" not in ended.stderr
     assert not list(tmp_path.iterdir())

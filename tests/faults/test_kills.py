@@ -18,6 +18,7 @@ from support.power import state_after, write_world
 from support.straced import CALLS, needs_strace
 
 COMMANDS = ("tokenize", "pack", "encode", "export")
+EXPORTS = ("export to mds", "export to hf", "export to maxtext")
 
 
 def check(seen: Kills, mid_run: int) -> None:
@@ -74,11 +75,11 @@ def test_9_a_kill_at_a_system_call_ends_in_the_same_bytes(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *EXPORTS])
 def test_9_a_kill_at_every_system_call_ends_in_the_same_bytes(
-    server: ForkServer, small_jobs: Mapping[str, Job], tmp_path: Path, name: str, call: str
+    server: ForkServer, every_small_job: Mapping[str, Job], tmp_path: Path, name: str, call: str
 ) -> None:
-    fired, wrong = kill_at_calls(server, small_jobs[name], call, tmp_path, range(1, 200))
+    fired, wrong = kill_at_calls(server, every_small_job[name], call, tmp_path, range(1, 200))
     assert wrong == []
     assert fired >= 3
 

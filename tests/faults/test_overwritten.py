@@ -156,12 +156,20 @@ def test_a_head_that_is_written_last_does_not_hide_a_change(tmp_path: Path) -> N
     file.write_head(b"head")
     file.commit()
     assert (tmp_path / "a").read_bytes() == b"headsome bytes"
-    file = NewFile(tmp_path / "b", head_bytes=4)
-    file.write(b"some bytes")
-    overwrite(temporary(tmp_path / "b"))
-    with pytest.raises(CorruptError):
-        file.write_head(b"head")
-    assert not (tmp_path / "b").exists()
+    for place in range(15):  # the last is a byte more
+        for is_head_there in (False, True):
+            file = NewFile(tmp_path / "b", head_bytes=4)
+            file.write(b"some bytes")
+            if is_head_there:
+                file.write_head(b"head")
+            with open(temporary(tmp_path / "b"), "r+b", buffering=0) as other:
+                os.pwrite(other.fileno(), b"#", place)
+            if not is_head_there:
+                file.write_head(b"head")  # over what was changed of it
+            if is_head_there or place >= 4:
+                with pytest.raises(CorruptError):
+                    file.commit()
+                assert not (tmp_path / "b").exists()
 
 
 @pytest.mark.parametrize("options", [MAPPABLE, "group_size:1,zstd:3"])

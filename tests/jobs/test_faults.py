@@ -366,7 +366,7 @@ def test_no_document_at_all_is_an_error_even_if_records_were_read(
 
 def test_a_url_as_output_is_refused(run_cli: RunCli, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "in.jsonl", [{"text": "a"}])
-    words = ["tokenize", path, "--tokenizer", "bytes", "--out", "s3://bucket/x"]
+    words = ["tokenize", path, "--tokenizer", "bytes", "--out", "memory://bucket/x"]
     result = run_cli(*words, check=False)
     assert result.code == 2
     assert "must be a local folder" in result.stderr

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards import secrets
+from dataprep.pipeline.jobs import executors
+from dataprep.pipeline.jobs.crew import Crew
 from dataprep.pipeline.jobs.kept import workers_kept
+from dataprep.pipeline.jobs.poison import Deaths
 from support.toy_worker import act_out, jobs_of, log_of
 
 SIX: dict[int, list[str]] = {job: [] for job in range(6)}
@@ -42,6 +47,51 @@ def test_the_next_run_has_the_same_workers(tmp_path: Path) -> None:
     assert sorted(jobs_of(tmp_path / "c", "commit")) == sorted(SIX)
     assert pids(tmp_path / "b") <= pids(tmp_path / "a")
     assert pids(tmp_path / "c") < pids(tmp_path / "a")
+
+
+@pytest.mark.timeout(60)
+def test_a_run_ends_when_its_last_worker_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited until it was time to look after the workers, of which there were none."""
+    monkeypatch.setattr(executors, "LOOK_SECONDS", 3600.0)
+    with workers_kept():
+        act_out(tmp_path / "a", SIX, num_workers=1)
+    assert sorted(jobs_of(tmp_path / "a", "commit")) == sorted(SIX)
+
+
+class Idle:
+    """A process without a job, of which only that counts."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[int] = deque()
+        self.is_closed = self.was_killed = False
+
+    def kill(self) -> None:
+        self.was_killed = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_worker_that_was_killed_since_a_job_failed_is_not_kept(tmp_path: Path) -> None:
+    idle, busy, kept = Idle(), Idle(), list[object]()
+    busy.jobs.append(0)
+    crew = Crew(
+        waiting=[],
+        size=2,
+        new_process=cast(Any, Idle),
+        keep=lambda process: not kept.append(process),
+        describe=str,
+        deaths=Deaths(tmp_path),
+        timeout=None,
+        processes=cast(Any, [idle, busy]),
+    )
+    crew.fail(1, InputError("bad"))
+    assert (idle.was_killed, busy.was_killed) == (True, False)
+    crew.hand_out()
+    assert not kept
+    assert idle.is_closed
 
 
 def test_outside_none_is_kept(tmp_path: Path) -> None:

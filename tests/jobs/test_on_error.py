@@ -11,7 +11,7 @@ import pytest
 
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.jobs.plans import write_plan
-from dataprep.pipeline.jobs.poison import POISON, Poison, PoisonRecord
+from dataprep.pipeline.jobs.poison import Poison, PoisonRecord, poison_name
 from dataprep.pipeline.tokenize import sink
 from support.encoding import png
 from support.here import make_here
@@ -87,7 +87,7 @@ def test_a_record_that_is_poison_no_more_is_read_under_fail_with_all_after_it(
             out,
             {**values, "on_error": "skip"},
             after_jobs=stop_with_markers,
-            before=lambda work: write_plan(work, Poison(records=(poison,)), POISON),
+            before=lambda work: write_plan(work, Poison(records=(poison,)), poison_name(0)),
         )
     make_here("tokenize", out, {**values, "on_error": "fail"})
     make_here("tokenize", tmp_path / "clean", {**values, "on_error": "fail"})

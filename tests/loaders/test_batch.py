@@ -435,7 +435,7 @@ loader = DataLoader({str(packed.folder)!r}, batch_size=4)
 print(next(loader)["inputs"].shape)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=200
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "(4, 32)\n", "")
 

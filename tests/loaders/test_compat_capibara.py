@@ -119,5 +119,7 @@ def test_what_cannot_be_loaded_is_an_error(packed: Packed, tmp_path: Path) -> No
         CapibaraDataLoader(dataset_name="c4", cache_dir=tmp_path)
     with pytest.raises(ConfigError, match=r"the rows have 16 tokens; .* --seq-len 2047"):
         CapibaraDataLoader(dataset_name=packed.folder, batch_size=4, max_length=2048)
+    with pytest.raises(ConfigError, match="num_workers must be at least 0"):
+        CapibaraDataLoader(dataset_name=packed.folder, batch_size=4, num_workers=-1)
     with pytest.raises(ConfigError, match="the tokenizer has 7 ids"):
         CapibaraDataLoader(None, range(7), packed.folder, 4)

@@ -315,7 +315,9 @@ def test_iterating_again_goes_on(text: Made) -> None:
 
 def test_a_state_that_lwm_saved_begins_with_the_example_after_it(text: Made) -> None:
     dataset = text.open("json", text.pack("concat", 16), 16, 2)
-    for number in (0, 5, 20):
+    before_blank = next(i for i, one in enumerate(text.lines) if not text.lines[i + 1])
+    lines = [example.line for example in text.examples]
+    for number in (0, 5, 20, lines.index(before_blank)):
         example = text.examples[number]
         dataset.load_state_dict(
             {"config": {}, "index": example.line, "file_loc": example.end, "total_tokens": 99}
@@ -324,6 +326,9 @@ def test_a_state_that_lwm_saved_begins_with_the_example_after_it(text: Made) -> 
         wanted, _ = next(stream(text.examples, 2, 16, first=number + 1))
         assert_same(batch, wanted)
         assert metrics["dataset_total_tokens"] == 99 + 32
+        # LWM's own index falls behind by a line each time that it resumes.
+        dataset.load_state_dict({"index": example.line // 2, "file_loc": example.end})
+        assert_same(next(dataset)[0], wanted)
     dataset.close()
 
 
@@ -332,6 +337,8 @@ def test_a_state_of_other_data_is_an_error(text: Made, vision: Made) -> None:
     dataset = text.open("json", text.pack("concat", 16), 16, 2)
     with pytest.raises(ConflictError, match="fingerprint"):
         dataset.load_state_dict(state.get_state_dict())
+    with pytest.raises(ConflictError, match="is no state of a dataset of LWM"):
+        dataset.load_state_dict({"step": 3})
 
 
 # --- where to start ---
@@ -473,11 +480,37 @@ def test_settings_that_the_dataset_was_not_made_with_are_errors(text: Made, visi
             "prepend_text",
             {"json_dataset": told, "text_processor": {"fields": "[q],a", "prepend_text": "x"}},
         ),
+        *(
+            (
+                f"tokenized with {end} added",
+                {
+                    "json_dataset": told,
+                    "text_processor": {"fields": "[q],a", f"add_{end.lower()}_token": False},
+                },
+            )
+            for end in ("BOS", "EOS")
+        ),
+        ("did you mean batch_size", {"json_dataset": {**told, "batchsize": 3}}),
+        (
+            "fields_from=None",
+            {"json_dataset": told, "text_processor": {"fields_from_example": "f"}},
+        ),
+        ("must be at least 0", {"json_dataset": {**told, "example_index_at_start": -5}}),
         ("Unknown dataset type", {"type": "csv"}),
     ]
     for message, more in wrong:
         with pytest.raises(ConfigError, match=message):
             DatasetFactory.load_dataset({**own, **more}, words)
+    own_vision = {"fields_from_example": "fields", "n_tokens_per_frame": FRAME, "fields_index": 0}
+    with pytest.raises(ConfigError, match="fields_index=0"):
+        DatasetFactory.load_dataset(
+            {
+                "type": "json_vision",
+                "vision_text_processor": own_vision,
+                "json_vision_dataset": {"path": str(vision.pack("pad", 20)), "seq_length": 20},
+            },
+            words,
+        )
     with pytest.raises(ConfigError, match="n_tokens_per_frame=256"):
         DatasetFactory.load_dataset(
             {

@@ -153,8 +153,18 @@ def test_mixtures_are_written_as_maxtext_writes_them(packed: Packed, tmp_path: P
         ({"max_target_length": 8}, "--seq-len 8"),
         ({"grain_train_files": "a;b"}, "has no weight"),
         ({"expansion_factor_real_data": 2}, "leave it out"),
+        ({"grain_eval_files": ""}, "eval_interval=-1"),
+        ({"grain_train_files": "data/*.arrayrecord"}, "the folder of a packed dataset"),
     ],
 )
 def test_mistakes_say_what_to_do(packed: Packed, told: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         maxtext.create_data_iterator(config_of(packed, **told), MESH)
+
+
+def test_a_file_that_is_no_mixture_says_what_one_is(packed: Packed, tmp_path: Path) -> None:
+    (tmp_path / "mix.json").write_text('{"web": {"path": "data/web"}}')
+    for name, reason in (("mix.json", "KeyError: 'weight'"), ("none.json", "FileNotFoundError")):
+        told = config_of(packed, grain_train_mixture_config_path=str(tmp_path / name))
+        with pytest.raises(ConfigError, match=rf"{name} is not a mixture \({reason}.* write"):
+            maxtext.create_data_iterator(told, MESH)

@@ -65,6 +65,19 @@ def test_causal_labels_are_the_next_token_and_no_pad_predicts(
     assert batch["input_ids"].tolist() == plain["input_ids"].tolist()
 
 
+def test_tokens_that_a_mask_leaves_out_neither_predict_nor_are_predicted() -> None:
+    ids = [5, 6, 7, 8, 9]
+    examples = [{"input_ids": ids, "attention_mask": [1, 1, 0, 1, 1], "labels": ids}]
+    batch = trainscale.create_causal_lm_collate(return_tensors=False)(examples)
+    assert batch["labels"].tolist() == [[6, -100, -100, 9, -100]]
+
+
+def test_unsigned_labels_are_padded_with_a_negative_number() -> None:
+    examples = [{"labels": np.array(ids, np.uint16)} for ids in ([1, 2], [3])]
+    batch = trainscale.create_collate_fn(return_tensors=False)(examples)
+    assert batch["labels"].tolist() == [[1, 2], [3, -100]]
+
+
 def test_a_causal_batch_without_labels_predicts_its_tokens() -> None:
     examples = [{"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1]}]
     batch = trainscale.create_causal_lm_collate(return_tensors=False)(examples)
@@ -159,6 +172,8 @@ def test_wrong_settings_are_errors() -> None:
         trainscale.create_collate_fn(padding_side="both")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="max_length must be at least 1"):
         trainscale.create_collate_fn(max_length=0)
+    with pytest.raises(ConfigError, match="pad_token_id must be a whole number, got None"):
+        trainscale.create_causal_lm_collate(None)  # type: ignore[arg-type]
     spec = trainscale.OutputSchema(labels=trainscale.TensorSpec("complex"))
     collate = trainscale.create_collate_fn(output_schema=spec)
     with pytest.raises(ConfigError, match="is not one of long, int"):

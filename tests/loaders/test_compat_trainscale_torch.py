@@ -19,6 +19,9 @@ from dataprep.pipeline.errors import ConfigError, InputError
 
 torch = pytest.importorskip("torch")
 
+# Workers of torch are forks; jax, which other tests start in this process, warns of every fork.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 
 def test_sequences_are_padded_alone() -> None:
     rows = [[1, 2, 3], torch.tensor([4])]
@@ -213,6 +216,13 @@ def test_bad_records_of_a_stream_are_skipped_and_counted() -> None:
         list(trainscale.StreamingPreprocessedDataset(records, Engine()))
 
 
+def test_a_stream_that_is_spent_is_an_error_in_its_second_epoch() -> None:
+    spent = trainscale.StreamingPreprocessedDataset(iter([{"text": "a"}]), ids_of)
+    assert len(list(spent)) == 1
+    with pytest.raises(ConfigError, match="can be read only once"):
+        next(iter(spent))
+
+
 def test_shuffling_has_a_seed_and_epochs() -> None:
     wrapped = trainscale.StreamingPreprocessedDataset(Stream(RECORDS), ids_of, buffer_size=7)
     assert texts_of(wrapped) == TEXTS
@@ -330,6 +340,8 @@ def test_a_builder_refuses_what_would_go_wrong() -> None:
     with pytest.raises(ConfigError, match="rank 2 is not below world_size 2"):
         builder_of(wrapped).with_distributed(rank=2, world_size=2).build()
     stream = trainscale.StreamingPreprocessedDataset(Stream(RECORDS), ids_of, skip_errors=True)
+    with pytest.raises(ConfigError, match="leave with_sampler out"):
+        trainscale.DataLoaderBuilder().with_dataset(stream).with_sampler(range(3)).build()
     with pytest.raises(ConfigError, match="skip_errors with several ranks"):
         builder_of(stream).with_distributed(0, 2).build()
 

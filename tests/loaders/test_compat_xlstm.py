@@ -181,6 +181,11 @@ def test_packed_records_fill_rows_in_order() -> None:
         [22] * 12,
         [13] * 12,
     ]
+    few = xlstm.PaddedDataset(source, 3, "text")
+    only = xlstm.make_grain_llm_dataset(
+        0, 1, few, 4, LENGTH, False, 0, num_epochs=1, grain_packing=True, shift_target=False
+    )
+    assert [row["targets"].tolist() for row in only] == found[:2]
     segments = [row["targets_segmentation"].tolist() for row in rows]
     assert segments[0] == [1] * 5 + [2] * 4 + [0] * 3
     assert segments[3] == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
@@ -208,6 +213,9 @@ def test_targets_may_be_shifted_to_the_left_or_not_at_all() -> None:
             row["targets"].tolist()
             == ([3, 4, 5, 6, 7, 0] if left else [2, 3, 4, 5, 6, 7]) + [0] * 6
         )
+        # Unshifted, the first token has the loss that it has in the document.
+        loss = [1] * 5 + [0] * 7 if left else [1] * 6 + [0] * 6
+        assert row["targets_segmentation"].tolist() == loss
 
 
 def test_operations_of_grain_are_applied() -> None:
@@ -237,6 +245,7 @@ def test_operations_of_grain_are_applied() -> None:
         (np.arange(LENGTH + 1), "max_target_length is 12"),
         (b"abc", "no int32"),
         (np.array([-1]), "token ids"),
+        (np.array([1 << 32]), "token ids"),
         ({"inputs": np.arange(3), "targets": np.arange(4)}, "be the same"),
         (np.array([0.5]), "token ids"),
     ],
@@ -254,6 +263,9 @@ def test_text_is_an_error_that_says_what_to_do() -> None:
         xlstm.preprocess_dataset(0, 1, [b"1234"], "text", False, 1, LENGTH, False, 0)
     with pytest.raises(ConfigError, match="divisible"):
         xlstm.preprocess_dataset(0, 3, [b"1234"], "text", False, 4, LENGTH, False, 0)
+    settings: Any = {"num_epochs": 1, "grain_packing": True, "eod_token_id": 0}
+    with pytest.raises(InputError, match=r"must be bytes of int32 or an array, got one with \['x'"):
+        xlstm.preprocess_dataset(0, 1, [{"x": [1]}], "x", False, 1, LENGTH, False, 0, **settings)
 
 
 # --- padding ---
@@ -343,6 +355,10 @@ def test_a_mixture_has_exact_weights_and_equal_ones_without(packed: Packed, othe
         own = {row.tobytes() for row in rows_of(packed, slice(None))["targets"]}
         for batch in islice(iterator, 20):
             assert sum(row.tobytes() in own for row in arrays_of(batch)["targets"]) == share
+    configs[1].global_batch_size = 4
+    with pytest.warns(UserWarning, match=r"config 1 of the mixture has global_batch_size=4.* 8"):
+        xlstm.create_mixed_data_iterator(configs, MESH)
+    configs[1].global_batch_size = 8
     # until the longest is read once: 50 of every second row, 20 of every second
     assert xlstm.create_mixed_data_iterator(configs, MESH).iterator_length == 100 // 8
 
@@ -432,14 +448,24 @@ def test_mistakes_say_what_to_do(packed: Packed, tmp_path: Path) -> None:
         ("dataprep tokenize hf:", config_of(tmp_path / "none")),
         (
             "dataprep tokenize hf:c4",
-            SimpleNamespace(hf_path="c4", split="train", max_target_length=9),
+            SimpleNamespace(hf_path="c4", split="train", max_target_length=9, global_batch_size=1),
         ),
+        (
+            "neither data_path nor hf_path",
+            SimpleNamespace(global_batch_size=1, max_target_length=9),
+        ),
+        ("max_target_length must be", SimpleNamespace(global_batch_size=1)),
+        ("an epoch of 50 rows has no batch of 60", config_of(good, global_batch_size=60)),
     ]
     for message, config in wrong:
         with pytest.raises(ConfigError, match=message):
             xlstm.create_data_iterator(config, MESH)
     with pytest.raises(ConfigError, match="process 0 is not among"):
         xlstm.make_grain_iterator(config_of(good), MESH, [1, 2])
+    with pytest.raises(ConflictError, match="has no 'step'"):
+        xlstm.create_data_iterator(config_of(good), MESH).set_state({"a": 1})
+    with pytest.raises(ConfigError, match="host 5 is not among 2"):
+        xlstm.make_grain_llm_dataset(5, 2, [[1]] * 4, 2, LENGTH, False, 0)
     alike = [config_of(good), config_of(good, shuffle_data=True)]
     with pytest.raises(ConfigError, match="shuffled and limited alike"):
         xlstm.create_mixed_data_iterator(alike, MESH)

@@ -307,7 +307,7 @@ def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(
         command = [sys.executable, "-c", CUT, str(copy), str(prefetch), str(seed)]
         runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     for run in runs:
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=200)
         assert (run.returncode, out) == (0, b"refused\n"), err.decode()
 
 
@@ -344,7 +344,7 @@ os.truncate(other, 0)
 print(foreign.sum())
 """
     command = [sys.executable, "-c", code, str(tmp_path / "f")]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=200)
     assert done.returncode == -7
     assert "Fatal Python error: Bus error" in done.stderr
 
@@ -374,7 +374,7 @@ def read_foreign(size=8192):
 
 def run_bus(folder: Path, code: str) -> tuple[int, str, str]:
     command = [sys.executable, "-c", BUS + code, str(folder)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=200)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -115,7 +115,7 @@ def test_rows_of_a_step_are_known_by_a_state(packed: Packed) -> None:
     loader = loader_of(packed.folder, max_steps_per_epoch=3, epochs=4)
     replay = replay_of(loader.state_at(9))
     for step in range(9):
-        assert replay.rows_of(step, {"": ROWS}) == loader.rows_of(step)
+        assert replay.rows_of(step, {"": (ROWS,)}) == loader.rows_of(step)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, "3", True])

@@ -104,6 +104,22 @@ next(loader)
 """
 
 
+def test_a_generator_that_was_left_in_the_middle_says_nothing_at_exit(packed: Packed) -> None:
+    # jax keeps the program's module, whose names go after those of the modules that it imported.
+    program = f"""
+import sys
+{JAX}
+from dataprep.loaders import DataLoader
+def batches():
+    with DataLoader(sys.argv[1], batch_size=4, mesh=mesh) as loader:
+        yield from loader
+left = batches()
+next(left)
+"""
+    found = run(program, packed.folder)
+    assert (found.returncode, found.stderr) == (0, "")
+
+
 def test_a_hook_of_the_users_own_may_still_ask(packed: Packed) -> None:
     done = run(AT_EXIT, packed.folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "(4, 8)\n", "")

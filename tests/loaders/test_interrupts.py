@@ -457,15 +457,15 @@ def test_a_batch_that_needs_a_pool_or_logs_comes_to_its_end_before_a_fork(packed
 
 def test_the_thread_compiles_nothing(packed: Packed) -> None:
     """It would hold locks of the compiler, which a child of a fork could wait for for ever."""
-    from dataprep.loaders.expand_numba import _expand
+    from dataprep.loaders.kernels import expand_rows
 
     with DataLoader(packed.folder, batch_size=4, prefetch=2) as loader:
         for dataset in loader.datasets.values():
             dataset.prepare()
-        compiled: Any = _expand.signatures  # type: ignore[attr-defined]
+        compiled: Any = expand_rows.signatures  # type: ignore[attr-defined]
         known = len(compiled)
         next(loader)
-        assert len(_expand.signatures) == known > 0  # type: ignore[attr-defined]
+        assert len(expand_rows.signatures) == known > 0  # type: ignore[attr-defined]
 
 
 def test_a_loader_on_a_mesh_says_that_it_cannot_be_forked(packed: Packed) -> None:

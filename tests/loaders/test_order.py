@@ -16,12 +16,11 @@ from dataprep.loaders.mixture import (
     Component,
     Exhausted,
     Mixture,
-    Shares,
-    lowest_terms,
     plan_mixture,
 )
 from dataprep.loaders.order import shuffle
 from dataprep.loaders.schedule import BatchSizes
+from dataprep.loaders.shares import Shares, lowest_terms
 from dataprep.pipeline.errors import ConfigError
 from support.packed import write_packed
 

@@ -27,6 +27,7 @@ from dataprep.loaders.shards import open_shards
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.storage.manifest import sealed
 from dataprep.pipeline.storage.riegeli import record_starts
+from dataprep.pipeline.storage.rows import BITS
 from support.packed import Packed, manifest_of, write_packed
 
 
@@ -195,23 +196,30 @@ def test_any_columns_and_shifts_of_scattered_rows_are_right(
 
 
 @pytest.mark.parametrize("expand", expansions())
-@pytest.mark.parametrize("damage", ["head", "ends", "runs"])
+@pytest.mark.parametrize("damage", ["head", "left", "ends", "runs"])
 def test_a_row_that_does_not_fit_together_is_an_error(
     varied: Packed, expand: Expand, damage: str
 ) -> None:
     dataset = opened(varied)
     manifest = manifest_of(varied)
-    found = open_shards(varied.folder, manifest, 1).fetch(np.array([4]))
     reader = array_record_module.ArrayRecordReader(str(varied.folder / manifest.shards[0].path))
     payload = np.frombuffer(reader.read([4])[0], np.uint8).copy()
     ends = payload[dataset.layout.tail_start :].view("<u2")
     if damage == "head":
         payload[0] ^= 1
+    elif damage == "left":  # more padding than the row is wide, and no document
+        head = payload[:8].view(np.uint32)
+        num_ends = int(head[0])
+        gone = 2 * (num_ends + -(-num_ends // BITS))
+        start = dataset.layout.tail_start
+        head[:] = 0, 65535
+        payload = np.delete(payload, np.s_[start : start + gone])
     elif damage == "ends":
         ends[0] = 65535
     else:
         ends[-1] = 7
-    rows = RowBytes(memory=payload, first=np.zeros(1, np.int64), size=found.size, in_blocks=False)
+    size = np.array([len(payload)])
+    rows = RowBytes(memory=payload, first=np.zeros(1, np.int64), size=size, in_blocks=False)
     request = Request(start=0, width=5, segments=(0,), masks=((0, 0), (1, 0)))
     with pytest.raises(CorruptError, match="of a row do"):
         expand(rows, dataset.layout, request, empty_arrays(request, 1), np.zeros(1, np.int64))

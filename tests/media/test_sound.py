@@ -105,6 +105,9 @@ def test_loudness_is_of_the_peak_or_of_the_mean_square_or_left() -> None:
     assert np.sqrt(np.mean(scaled(quiet, "rms") ** 2)) == pytest.approx(0.1, abs=1e-4)
     assert (scaled(quiet, "none") == quiet).all()
     assert (scaled(np.zeros(5, np.float32), "peak") == 0).all()
+    faintest = np.zeros(1 << 16, np.float32)
+    faintest[7] = 1e-45
+    assert (scaled(faintest, "rms") == faintest).all()
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from dataprep.pipeline.pack.plan import plan_rows
 from dataprep.pipeline.pack.recipe import pack_plan_of
 from dataprep.pipeline.pack.strategies import Turns, keep_turns
 from support.datasets import pack_here
+from support.exporting import export_here
 from support.inprocess import tokenize_here, write_lines
 
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
@@ -339,6 +340,14 @@ def test_a_document_says_where_its_turns_begin(run_cli: RunCli, chats: Path) -> 
     assert f"{len(starts)} turns (from token {starts[0]}, " in text
     assert "turns per document" in run_cli("stats", chats).stdout
     run_cli("verify", chats)
+
+
+@pytest.mark.parametrize("to", ["hf", "mds"])
+def test_an_export_says_that_turns_are_left_out(tmp_path: Path, chats: Path, to: str) -> None:
+    (note,) = export_here(tmp_path / "out", chats, to).found.notes
+    assert note.startswith("where turns are is left out, since no trainer reads it; to have conv")
+    pack_here(tmp_path / "p", chats, seq_len=127, overflow="turns", strategy="pad")
+    assert not export_here(tmp_path / "rows", tmp_path / "p", to).found.notes
 
 
 def test_a_loader_sees_a_conversation_without_its_oldest_turns_as_one_segment(

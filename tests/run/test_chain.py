@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from conftest import RunCli
+from dataprep.cli.run import python_lines
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import ConfigError, ConflictError
@@ -51,6 +52,23 @@ def packed(corpus: str, ending: str = "") -> list[str]:
 
 def why(chain: StepChain) -> dict[str, tuple[str, ...]]:
     return {todo.step.folder: todo.reasons for todo in foresee_all(chain)[0]}
+
+
+# --- what is printed ---
+
+
+def test_the_printed_lines_load_what_has_rows(chain: Callable[..., StepChain]) -> None:
+    raw("a", ["one"])
+    raw("b", ["two"])
+    made = chain(corpora=AB, splits={"rare": 0.001, "usual": 0.999}, mixture={"b": 1.0})
+    steps = run_all(made, lambda todo: silent).steps
+    assert [done.counts["rows"] for done in steps if "rows" in done.counts] == [0, 1, 0, 1]
+    found: dict[str, Any] = {}
+    exec("\n".join(python_lines(steps, made)), found)
+    (dataset,) = found["loader"].datasets.values()
+    assert str(dataset.folder) == "out/b/packed-64-usual"
+    assert found["batch"]["inputs"].shape == (8, 64)
+    assert python_lines([done for done in steps if not done.counts.get("rows")], made) == []
 
 
 # --- a corpus that fails ---

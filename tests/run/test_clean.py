@@ -228,7 +228,7 @@ def test_nothing_is_removed_if_a_generation_cannot_be_read(out: Path) -> None:
     assert tree(out).keys() == before.keys()
 
 
-@pytest.mark.parametrize("path", ["out", TOKENIZED, PACKED])
+@pytest.mark.parametrize("path", ["out", "out/data", TOKENIZED, f"{TOKENIZED}/parts/00003"])
 def test_a_run_at_work_is_not_disturbed(
     path: str, run_cli: RunCli, tmp_path: Path, config: Path
 ) -> None:

@@ -13,14 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import RunCli
+from dataprep.configs.load import load_config
+from dataprep.configs.run import RunConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError
-from dataprep.pipeline.run import masking
+from dataprep.pipeline.jobs import silent
+from dataprep.pipeline.run import clean, masking
+from dataprep.pipeline.run.chain import StepChain
+from dataprep.pipeline.run.forget import forget as forget_in_run
+from dataprep.pipeline.run.forget import held_in
 from dataprep.pipeline.run.forgotten import read_requests
+from dataprep.pipeline.run.summary import run_all
 from dataprep.pipeline.run.versions import write_without
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.datasets import pack_here
 from support.exporting import export_here
 from support.inprocess import tokenize_here
+from support.killable import without_processes
 from support.nights import whole_texts, write_config, write_lines
 
 PACKED = "out/data/packed-64"
@@ -55,6 +63,25 @@ def test_a_line_stays_away_when_its_file_grew_or_moved_and_is_read_again(
     run_cli("run", config)
     assert whole_texts(tmp_path / PACKED) == ["four", "one", "three"]
     assert '"why": []' in run_cli("run", config, "--why", "--json").stdout
+
+
+def test_a_night_after_it_reads_no_older_generation_in_full(
+    run_cli: RunCli, tmp_path: Path, raw: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A year has hundreds, each as long as a manifest; what has nothing to free needs none."""
+    config = write_config(tmp_path / "c.json", **INPUTS)
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    asked: list[str] = []
+    found = clean._named_by
+    monkeypatch.setattr(clean, "_named_by", lambda *given: asked.append(given[1]) or found(*given))
+    clean.free_replaced(tmp_path / "out")
+    assert not asked
+    shutil.copytree(tmp_path / PACKED / "parts/00000", tmp_path / PACKED / "parts/00001")
+    shutil.copytree(tmp_path / PACKED / "parts/00000-1", tmp_path / PACKED / "parts/00001-1")
+    clean.free_replaced(tmp_path / "out")
+    assert set(asked) == {"generations/00000.json", "generations/00001.json"}
+    assert (tmp_path / PACKED / "parts/00000/manifest.json").exists()
 
 
 def test_contents_stay_away_without_splits_and_duplicates(
@@ -108,6 +135,22 @@ def test_a_packed_dataset_of_documents_that_are_gone_is_told(
     assert forget(run_cli, tmp_path, "a.jsonl:3")["behind"] == [str(tmp_path / PACKED)]
     run_cli("run", config)
     assert whole_texts(tmp_path / PACKED) == ["one", "three", "zero"]
+
+
+def test_documents_that_went_before_are_told_apart(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    run_cli("run", write_config(tmp_path / "c.json", **INPUTS))
+    assert [each["had_gone"] for each in forget(run_cli, tmp_path, "a.jsonl:2")["documents"]] == [
+        False
+    ]
+    (tmp_path / "gone.txt").write_text("a.jsonl:2\na.jsonl:3\n")
+    again = ("forget", tmp_path / "out", "--documents", tmp_path / "gone.txt")
+    assert "\n1 document taken out, 1 before\n" in run_cli(*again).stdout
+    (tmp_path / "gone.txt").write_text("a.jsonl:2\na.jsonl:3\na.jsonl:9\nx.jsonl:1\n")
+    told = run_cli(*again).stdout
+    assert told.startswith("0 documents taken out, 2 before\nnot found: a.jsonl:9\n")
+    assert "\n2 of 4 requests not found\n" in told
 
 
 def test_all_documents_that_went_are_listed(run_cli: RunCli, tmp_path: Path, raw: Path) -> None:
@@ -179,6 +222,13 @@ def test_a_list_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
             read_requests(str(path))
 
 
+@pytest.mark.parametrize("text", ["content:12", "content:", f"content:{'0' * 33}", "content:a=b"])
+def test_a_content_that_is_none_is_neither_a_line_nor_a_key(tmp_path: Path, text: str) -> None:
+    (tmp_path / "list").write_text(f"./content:12\n{text}\n")
+    with pytest.raises(ConfigError, match=r"line 2 of .* is no content; one has 32 hexadecimal"):
+        read_requests(str(tmp_path / "list"))
+
+
 def test_lines_of_a_list_end_at_newlines_alone(tmp_path: Path) -> None:
     (tmp_path / "list").write_text("name=a\u2028b\r\n\nid=7\n", "utf-8", newline="")
     assert [r.value for r in read_requests(str(tmp_path / "list"))] == ["a\u2028b", "7"]
@@ -203,3 +253,50 @@ def test_what_was_forgotten_is_in_no_export(
         rows = pq.read_table(table)[column].to_pylist()
         stored = bytes(i for row in rows for i in row if i < 256)
     assert [text in stored for text in (b"one", b"two", b"three")] == [True, False, True]
+
+
+def test_a_name_means_the_input_that_has_it_now(
+    tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs are rotated: each night a is renamed, and another comes in under its name."""
+    monkeypatch.chdir(tmp_path)
+    config = load_config(RunConfig, files=[str(write_config(Path("c.json"), **INPUTS))])
+    raw, out = tmp_path / "raw", tmp_path / "out"
+
+    def rename(names: str) -> None:
+        for name, now in names.split():
+            (raw / f"{name}.jsonl").rename(raw / f"{now}.jsonl")
+
+    def night() -> None:
+        with without_processes():
+            run_all(StepChain(config=config, cache_dir=cache_dir), lambda todo: silent)
+
+    def goes(line: str) -> tuple[set[str], tuple[str, ...]]:
+        Path("gone.txt").write_text(line)
+        before = whole_texts(tmp_path / PACKED)
+        found = forget_in_run(out, read_requests("gone.txt"))
+        assert not held_in(out)
+        assert [each.request for each in found.documents] == [line]
+        return {*before} - {*whole_texts(tmp_path / PACKED)}, found.notes
+
+    write_lines(raw / "x.jsonl", ["x 1", "x 2"])
+    for word, renamed in (("old", ""), ("mid", "ab xy"), ("new", "bc ab")):
+        rename(renamed)
+        write_lines(raw / "a.jsonl", [f"{word} {i}" for i in (1, 2, 3)])
+        night()
+    was = f"a.jsonl is {raw}/a.jsonl; what had that name before is called {raw}"
+    assert goes("a.jsonl:1") == ({"new 1"}, (f"{was}/b.jsonl now", f"{was}/c.jsonl now"))
+    assert goes("b.jsonl:2") == ({"mid 2"}, ())
+    assert goes("raw/c.jsonl:3") == ({"old 3"}, ())
+    assert goes("x.jsonl:1") == ({"x 1"}, (f"x.jsonl is called {raw}/y.jsonl now",))
+    before = whole_texts(tmp_path / PACKED)
+    rename("ad")
+    night()
+    told = f"was the name of several inputs; name {raw}/b.jsonl, {raw}/c.jsonl, {raw}/d.jsonl"
+    (tmp_path / "gone.txt").write_text("x.jsonl:2\na.jsonl:3\n")
+    with pytest.raises(ConfigError, match=told):
+        forget_in_run(out, read_requests("gone.txt"))
+    (out / ".run/renamed/data.json").unlink()
+    with pytest.raises(ConfigError, match="not known which is called so now"):
+        forget_in_run(out, read_requests("gone.txt"))
+    assert whole_texts(tmp_path / PACKED) == before

@@ -151,8 +151,10 @@ class Trainer:
     seen: list[Any] = field(default_factory=list)
 
     def night(self) -> None:
-        step = len(self.seen)
-        newest = open_dataset(self.folder).about.generation
+        step, dataset = len(self.seen), open_dataset(self.folder)
+        if not len(dataset):  # all that came in is on the other side: nothing to train on yet
+            return
+        newest = dataset.about.generation
         if not self.schedule or self.schedule[max(self.schedule)] != newest:
             self.schedule[step] = newest
         with self.loader() as loader:

@@ -19,6 +19,7 @@ from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.hashes import hash_file
 from dataprep.pipeline.jobs.ownership import make_work
+from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.run.chain import StepChain
 from dataprep.pipeline.run.summary import check_metrics, write_metrics
@@ -171,13 +172,75 @@ def test_a_file_that_was_renamed_may_be_appended_to_and_renamed_again(
         name, texts = now, [*texts, f"more {number}"]
         assert texts_of(tmp_path / TOKENIZED) == texts
     write_lines(raw / "a.jsonl", ["another"])  # under a name that was left
-    run_cli("run", config)
-    assert texts_of(tmp_path / TOKENIZED) == [*texts, "another"]
+    for _ in range(2):
+        run_cli("run", config)
+        assert texts_of(tmp_path / TOKENIZED) == [*texts, "another"]
+    assert not any(steps(run_cli, config).values())
     assert all(path.stat().st_ino == inode for path, inode in shards.items())
     (tmp_path / "out/.run/renamed/data.json").unlink()
     done = run_cli("run", config, check=False)  # how it was called is not known any more
     assert done.code == 4
     assert "is gone" in done.stderr
+
+
+@pytest.mark.parametrize("on_changed", ["error", "ignore"])
+def test_names_may_move_on_from_file_to_file_as_those_of_logs_do(
+    run_cli: RunCli, tmp_path: Path, raw: Path, on_changed: str
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed=on_changed)
+    texts = ["one", "two", "three"]
+    for night in range(3):  # a is 1 the next night, and 2 the night after
+        run_cli("run", config)
+        assert texts_of(tmp_path / TOKENIZED) == texts
+        for name in range(night, 0, -1):
+            os.rename(raw / f"{name}.jsonl", raw / f"{name + 1}.jsonl")
+        os.rename(raw / "a.jsonl", raw / "1.jsonl")
+        write_lines(raw / "a.jsonl", [f"night {night}"])
+        assert steps(run_cli, config)["data/tokenized"] == [f"1 new file: {raw}/a.jsonl"]
+        texts = [*texts, f"night {night}"]
+
+
+def test_a_file_that_was_empty_may_be_appended_to_and_one_that_was_overwritten_is_gone(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True)
+    (raw / "b.jsonl").touch()  # nothing came in before the night
+    run_cli("run", config)
+    write_lines(raw / "b.jsonl", ["four"], mode="a")
+    assert steps(run_cli, config)["data/tokenized"] == [f"appended to: {raw}/b.jsonl"]
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "four"]
+    os.rename(raw / "b.jsonl", raw / "a.jsonl")
+    done = run_cli("run", config, check=False)
+    assert done.code == 4
+    assert f"{raw}/a.jsonl is gone" in done.stderr
+
+
+@pytest.mark.parametrize("others", [(), ("b",)])
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_other_settings_are_told_though_inputs_are_ignored(
+    run_cli: RunCli, tmp_path: Path, raw: Path, how: str, others: tuple[str, ...]
+) -> None:
+    """What was made of them cannot be kept then, and is not lost either without a word."""
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed="ignore")
+    run_cli("run", config)
+    for name in others:
+        write_lines(raw / f"{name}.jsonl", [name])
+        run_cli("run", config)
+    if how == "changed":
+        write_lines(raw / "a.jsonl", ["other"])
+    else:
+        os.rename(raw / "a.jsonl", tmp_path / "a.jsonl")
+        write_lines(raw / "c.jsonl", ["new"])
+    run_cli("run", config)
+    held = texts_of(tmp_path / TOKENIZED)
+    assert held[:3] == ["one", "two", "three"]
+    done = run_cli("run", config, "--set", "add_eos=false", check=False)
+    assert done.code == 4
+    assert "would be made anew (add_eos: " in done.stderr
+    assert f"lose what was made of {raw}/a.jsonl" in done.stderr
+    assert texts_of(tmp_path / TOKENIZED) == held
+    run_cli("run", config, "--set", "workers=1")  # of no effect
 
 
 @pytest.mark.parametrize(
@@ -266,6 +329,17 @@ def test_summary_and_metrics_tell_the_figures(
     lines = (tmp_path / "m/dataprep.prom").read_text().splitlines()
     assert 'dataprep_step_documents{step="data/packed-64"} 3' in lines
     assert 'dataprep_step_changed{step="data/tokenized"} 1' in lines
+
+
+def test_a_run_that_is_skipped_says_so(run_cli: RunCli, tmp_path: Path, config: Path) -> None:
+    with locked(tmp_path / "out"):
+        done = run_cli("run", config, "--if-locked", "skip", "--json")
+        logged = run_cli("run", config, "--if-locked", "skip", "--log-format", "json")
+    told = json.loads(done.stdout)
+    assert told["steps"] == []
+    assert told["skipped"].startswith("another run holds ")
+    assert json.loads(logged.stderr)["message"] == f"skipped: {told['skipped']}"
+    assert not [*(tmp_path / "out").iterdir()]
 
 
 @pytest.mark.parametrize("given", [".", "raw/..", "**/*.jsonl", "./**"])

@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dataprep.pipeline.errors import InputError
@@ -27,6 +27,7 @@ from dataprep.pipeline.sources import (
 from dataprep.pipeline.sources.csv_rows import RowFinder
 from dataprep.pipeline.types import RecordError, Source
 from support.inprocess import seen_in, tokenize_here
+from support.sweeps import few_and_many
 from support.toy import write_toy_tokenizer
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -100,19 +101,7 @@ def write_table(rows: list[list[str]], delimiter: str, end: str, quote_all: bool
     return "".join(delimiter.join(map(field, row)) + end for row in rows).encode()
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    table=TABLES,
-    kind=st.sampled_from(["csv", "tsv"]),
-    end=st.sampled_from(["\n", "\r\n"]),
-    quote_all=st.booleans(),
-    mark=st.booleans(),
-    cut_off=st.booleans(),
-    target_bytes=st.integers(1, 60),
-    batch_bytes=st.integers(1, 40),
-    from_line=st.integers(0, 6),
-)
-def test_any_table_reads_as_the_csv_module_reads_it_however_it_is_cut(
+def check_table(
     table: tuple[list[str], list[list[str]]],
     kind: str,
     end: str,
@@ -146,12 +135,28 @@ def test_any_table_reads_as_the_csv_module_reads_it_however_it_is_cut(
         assert later == [item for item in found if item[0] >= from_line]
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.text(st.sampled_from('a",\n'), max_size=40),
-    st.lists(st.integers(0, 40)),
+(
+    test_any_table_reads_as_the_csv_module_reads_it_however_it_is_cut,
+    test_many_tables_read_as_the_csv_module_reads_them,
+) = few_and_many(
+    check_table,
+    given(
+        table=TABLES,
+        kind=st.sampled_from(["csv", "tsv"]),
+        end=st.sampled_from(["\n", "\r\n"]),
+        quote_all=st.booleans(),
+        mark=st.booleans(),
+        cut_off=st.booleans(),
+        target_bytes=st.integers(1, 60),
+        batch_bytes=st.integers(1, 40),
+        from_line=st.integers(0, 6),
+    ),
+    few=40,
+    many=300,
 )
-def test_rows_are_found_where_a_lenient_reader_finds_them(text: str, cuts: list[int]) -> None:
+
+
+def check_rows(text: str, cuts: list[int]) -> None:
     lines = text.splitlines(keepends=True)
     reader = csv.reader(lines)
     ends = [0]
@@ -169,15 +174,15 @@ def test_rows_are_found_where_a_lenient_reader_finds_them(text: str, cuts: list[
     assert len(found) >= len(ends) - 2
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(st.text(st.sampled_from('ab",\r é'), max_size=8), max_size=8),
-    st.integers(1, 40),
-    st.integers(1, 30),
+test_rows_are_found_where_a_lenient_reader_finds_them, test_many_rows_are_found = few_and_many(
+    check_rows,
+    given(st.text(st.sampled_from('a",\n'), max_size=40), st.lists(st.integers(0, 40))),
+    few=100,
+    many=1000,
 )
-def test_bad_rows_are_the_same_errors_however_the_file_is_cut(
-    lines: list[str], target_bytes: int, batch_bytes: int
-) -> None:
+
+
+def check_bad_rows(lines: list[str], target_bytes: int, batch_bytes: int) -> None:
     content = "".join(f"{line}\n" for line in ["x,y", *lines]).encode().replace(b"a", b"\xff", 1)
     with TemporaryDirectory() as folder:
         source = source_of(Path(folder), content)
@@ -196,6 +201,18 @@ def test_bad_rows_are_the_same_errors_however_the_file_is_cut(
             if row is not None:
                 rest = io.StringIO(content[offset:].decode(errors="replace"), newline="\n")
                 assert next(csv.reader(rest, strict=True)) == list(row.values())
+
+
+test_bad_rows_are_the_same_errors_however_the_file_is_cut, test_many_bad_rows_are = few_and_many(
+    check_bad_rows,
+    given(
+        st.lists(st.text(st.sampled_from('ab",\r é'), max_size=8), max_size=8),
+        st.integers(1, 40),
+        st.integers(1, 30),
+    ),
+    few=40,
+    many=300,
+)
 
 
 def test_a_row_by_itself_is_an_error_that_says_how_to_mend_it(tmp_path: Path) -> None:

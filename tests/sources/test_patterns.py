@@ -17,7 +17,7 @@ from PIL import Image
 from conftest import RunCli
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources import find_sources, read_piece, split_source
-from dataprep.pipeline.sources.synthetic.images import NAMES
+from dataprep.pipeline.synthetic.images import NAMES
 from support.encoding import encode_here, rows_of
 
 

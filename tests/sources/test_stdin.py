@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,22 @@ def piped(
     )
 
 
+@contextmanager
+def stdin_of(data: bytes) -> Iterator[None]:
+    """Have this process read these bytes, of which a pipe must hold all."""
+    read, write = os.pipe()
+    os.write(write, data)
+    os.close(write)
+    before = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        yield
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+        os.close(read)
+
+
 def test_stdin_gives_the_dataset_of_a_file_with_the_same_bytes(
     run_cli: RunCli, tmp_path: Path, spools: Path
 ) -> None:
@@ -67,26 +84,17 @@ def test_stdin_gives_the_dataset_of_a_file_with_the_same_bytes(
     assert os.listdir(spools) == []
 
 
-def test_a_dry_run_reads_stdin_and_writes_nothing(tmp_path: Path, spools: Path) -> None:
-    done = piped(LINES, spools, "-", "--out", "out", "--dry-run", "--json", cwd=tmp_path)
+def test_a_config_file_may_name_stdin_and_a_dry_run_reads_it_and_writes_nothing(
+    tmp_path: Path, spools: Path
+) -> None:
+    (tmp_path / "c.yaml").write_text('inputs: ["-"]\nout: out\n')
+    words = ("--config", tmp_path / "c.yaml", "--dry-run", "--json")
+    done = piped(LINES, spools, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert shown["sources"] == [{"path": "-", "kind": "jsonl", "bytes": len(LINES)}]
-    assert os.listdir(tmp_path) == ["spools"]
+    assert sorted(os.listdir(tmp_path)) == ["c.yaml", "spools"]
     assert os.listdir(spools) == []
-
-
-def test_a_bad_line_is_named_and_nothing_is_left(tmp_path: Path, spools: Path) -> None:
-    done = piped(LINES + b"{bad\n", spools, "-", "--out", tmp_path / "out")
-    assert done.returncode == 3
-    assert f"line 501 of - (byte {len(LINES)})".encode() in done.stderr
-    assert os.listdir(spools) == []
-
-
-def test_a_config_file_may_name_stdin(tmp_path: Path, spools: Path) -> None:
-    (tmp_path / "c.yaml").write_text('inputs: ["-"]\nout: out\n')
-    done = piped(LINES, spools, "--config", tmp_path / "c.yaml", cwd=spools)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "out" / "manifest.json").exists()
 
 
 @pytest.fixture
@@ -118,28 +126,38 @@ def test_a_stopped_run_leaves_no_file(
 
 
 def test_the_file_of_a_killed_run_is_removed_by_a_later_one_and_no_other(
-    started: subprocess.Popen[bytes], tmp_path: Path, spools: Path
+    started: subprocess.Popen[bytes], spools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def run_later() -> None:
+        with stdin_of(LINES[:100]), spooled(["-"]):
+            pass
+
+    monkeypatch.setattr("tempfile.tempdir", str(spools))
     (left,) = spools.iterdir()
     os.utime(left, (0, 0))
-    piped(LINES, spools, "-", "--out", tmp_path / "a", "--dry-run")
+    run_later()
     assert left.exists()  # its run lives
     started.kill()
     started.wait(60)
     os.utime(left, None)
-    piped(LINES, spools, "-", "--out", tmp_path / "b", "--dry-run")
+    run_later()
     assert left.exists()  # so young that its run may be about to lock it
     os.utime(left, (0, 0))
-    piped(LINES, spools, "-", "--out", tmp_path / "c", "--dry-run")
+    run_later()
     assert os.listdir(spools) == []
 
 
-def test_an_interrupted_run_is_continued_by_the_same_bytes(tmp_path: Path, spools: Path) -> None:
+def test_a_bad_line_is_named_and_its_run_is_continued_by_the_same_bytes(
+    tmp_path: Path, spools: Path
+) -> None:
     """A bad line ends the first run after a task is done; the second may leave it out."""
     long = b"".join(json.dumps({"text": f"{i}" * 400}).encode() + b"\n" for i in range(4000))
     data = long + b"{bad\n"
     words = ("-", "--out", tmp_path / "out", "--workers", "1")
-    assert piped(data, spools, *words).returncode == 3
+    done = piped(data, spools, *words)
+    assert done.returncode == 3
+    assert f"line 4001 of - (byte {len(long)})".encode() in done.stderr
+    assert os.listdir(spools) == []
     tasks = tmp_path / "out" / ".work" / "tasks"
     before = {path.name: path.stat().st_mtime_ns for path in tasks.glob("*.arrayrecord")}
     assert before
@@ -185,29 +203,19 @@ def test_a_full_disk_says_how_to_use_another(tmp_path: Path, spools: Path) -> No
 def test_a_lock_is_held_while_the_bytes_are_kept(
     monkeypatch: pytest.MonkeyPatch, spools: Path
 ) -> None:
-    read, write = os.pipe()
-    os.write(write, LINES[:1000])
-    os.close(write)
-    before = os.dup(0)
-    os.dup2(read, 0)
     monkeypatch.setattr("tempfile.tempdir", str(spools))
-    try:
-        with spooled(["-"]) as spools_by_name:
-            spool = spools_by_name["-"]
-            assert Path(spool.path).read_bytes() == LINES[:1000]
-            with open(spool.path, "rb") as file, pytest.raises(BlockingIOError):
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.dup2(before, 0)
-        os.close(before)
-        os.close(read)
+    with stdin_of(LINES[:1000]), spooled(["-"]) as spools_by_name:
+        spool = spools_by_name["-"]
+        assert Path(spool.path).read_bytes() == LINES[:1000]
+        with open(spool.path, "rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert os.listdir(spools) == []
 
 
 def test_no_fifo_of_anybody_is_waited_for(tmp_path: Path) -> None:
     fifo = tmp_path / f"dataprep-stdin-{os.getuid()}-x.jsonl"
     os.mkfifo(fifo)
-    words = ["tokenize", "-", "--tokenizer", "bytes", "--out", str(tmp_path / "out")]
+    words = ["tokenize", "-", "--tokenizer", "bytes", "--out", str(tmp_path / "out"), "--dry-run"]
     done = subprocess.run(
         [*COMMAND, *words],
         input='{"text": "a"}\n',

@@ -73,6 +73,27 @@ def _read_and_fail(folder: Path, entry: FileEntry, sizes: list[int]) -> None:
         raise ValueError("made of other bytes")
 
 
+def test_less_may_be_read_than_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = [70_000, 10, 3000]
+    entry, records = _shard(tmp_path, sizes)
+    whole, readv, asked = (tmp_path / entry.path).read_bytes(), os.readv, list[int]()
+
+    def read_less(descriptor: int, views: list[memoryview]) -> int:
+        asked.append(sum(map(len, views)))
+        return readv(descriptor, [views[0][:7000]])
+
+    monkeypatch.setattr(os, "readv", read_less)
+    with records_in_order(tmp_path, entry, np.array(sizes), apart=True) as stretches:
+        found = [bytes(each.record(i)) for each in stretches for i in range(len(each.sizes))]
+    assert found == records
+    assert max(asked) > 7000
+    (tmp_path / entry.path).write_bytes(whole[:9000] + bytes(len(whole) - 9000))
+    with pytest.raises(CorruptError, match="damaged: its xxh3-128"):
+        _read(tmp_path, entry, sizes)
+
+
 def test_other_sizes_than_those_of_the_records_are_refused(tmp_path: Path) -> None:
     entry, _ = _shard(tmp_path, [70_000, 10])
     with pytest.raises(CorruptError, match="of another dataset"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -88,3 +92,44 @@ def test_numba_is_loaded_when_it_pays_and_only_if_it_is_there(
     monkeypatch.delitem(sys.modules, NAME)
     monkeypatch.setitem(sys.modules, "numba", None)
     assert Kernels(NAME, pays_after=1).after(5) is None
+
+
+def test_kept_code_is_old_where_what_it_has_from_another_file_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Numba looks at the time and size of the file of a function alone: these do not change."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    above = """
+        from kept_below import below
+        from kept_number import NUMBER
+        from dataprep.pipeline.storage.compiled import compiled
+
+        @compiled
+        def above(value):
+            return NUMBER * below(value)
+    """
+    below = """
+        from dataprep.pipeline.storage.compiled import compiled
+
+        @compiled
+        def below(value):
+            return value {sign} 1
+    """
+
+    def found(number: int, sign: str) -> tuple[int, int]:
+        """Return what a new process finds, and how many functions it had to compile."""
+        texts = {"number": f"NUMBER = {number}", "below": below.format(sign=sign), "above": above}
+        for name, text in texts.items():
+            path = tmp_path / f"kept_{name}.py"
+            path.write_text(dedent(text))
+            time = {"number": number, "below": ord(sign), "above": 7}[name]
+            os.utime(path, (time, time))
+            sys.modules.pop(f"kept_{name}", None)
+        importlib.invalidate_caches()
+        function = importlib.import_module("kept_above").above
+        return function(5), sum(function.stats.cache_misses.values())
+
+    assert found(2, "+") == (12, 1)
+    assert found(2, "+") == (12, 0)
+    assert found(3, "+") == (18, 1)
+    assert found(3, "-") == (12, 1)

@@ -38,7 +38,7 @@ def test_a_misspelt_folder_is_a_usage_error_that_names_the_near_one(
         ("d/pakced", "d/pakced does not exist; did you mean d/packed?"),
         ("d", "d is not a dataset, but holds some: d/packed, d/tokenized; name one"),
         ("raw.jsonl", "raw.jsonl is a file, not the folder of a dataset; of raw data, dataprep to"),
-        ("s3://b/packed", "s3://b/packed is not on a local disk, where datasets are read from"),
+        ("ftp://b/packed", "ftp://b/packed is neither on a local disk nor in a bucket"),
     ):
         for words in commands(name, packed):
             done = run_cli(*words, check=False)

@@ -31,12 +31,16 @@ from support.installed import python_path
 TESTS = Path(__file__).resolve().parent.parent
 TIMEOUT = 60.0  # seconds; a run that takes longer hangs
 # Variables that no test sets: pytest does, and jax when it is imported, by whatever test is first.
-NOT_OF_TESTS = {"PYTEST_CURRENT_TEST", "TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY"}
+NOT_OF_TESTS = {
+    *("PYTEST_CURRENT_TEST", "TF_CPP_MIN_LOG_LEVEL", "TPU_SKIP_MDS_QUERY"),
+    "TORCHINDUCTOR_CACHE_DIR",
+}
 
 # Run by `main` below in the server: what commands import, before the first fork.
 PRELOAD = (
     *("cli.tokenize", "cli.pack", "cli.encode", "cli.verify", "cli.stats", "cli.inspect"),
     *("cli.run", "cli.forget", "cli.log", "cli.clean", "cli.init", "cli.previews"),
+    *("cli.finalize", "cli.submit", "cli.estimate", "pipeline.jobs.finalize"),
     *("pipeline.tokenize.worker", "pipeline.pack.worker", "pipeline.encode.worker"),
     *("pipeline.jobs.processes", "pipeline.look.verify"),
 )

@@ -14,7 +14,7 @@ from dataprep.loaders import open_dataset
 from dataprep.pipeline.engine import load_reference
 from dataprep.pipeline.jobs.commits import Markers, make_tasks_folder, stem_of
 from dataprep.pipeline.jobs.plans import write_plan
-from dataprep.pipeline.jobs.poison import POISON, Poison
+from dataprep.pipeline.jobs.poison import Poison, poison_name
 from dataprep.pipeline.jobs.publish import carry_out, prepare_publication
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.manifest import json_of, read_manifest
@@ -23,6 +23,7 @@ from dataprep.pipeline.tokenize.manifest import make_draft
 from dataprep.pipeline.tokenize.plan import special_in_text
 from dataprep.pipeline.tokenize.sample import SampledEngine
 from dataprep.pipeline.tokenize.sink import DocumentsMarker
+from dataprep.pipeline.tokenize.told import task_plan
 from dataprep.pipeline.tokenize.worker import run_task
 
 
@@ -51,11 +52,11 @@ def tokenize_here(out: Path, *, poison: Poison | None = None, **config: Any) -> 
     work.mkdir(parents=True)
     make_tasks_folder(work)
     if poison is not None:
-        write_plan(work, poison, POISON)
+        write_plan(work, poison, poison_name(0))
     in_text = special_in_text(plan.config, plan.vocabulary)
     engine = SampledEngine(load_reference(plan.vocabulary.files), in_text)
     for task in plan.tasks:
-        run_task(task, plan, engine, work, lambda message: None)()
+        run_task(task_plan(plan, task), plan, engine, work, lambda message: None)()
     markers = Markers([stem_of(work, task_name(task)) for task in plan.tasks], DocumentsMarker)
     carry_out(prepare_publication(make_draft(plan, work, markers), work), out, work)
     shutil.rmtree(work)

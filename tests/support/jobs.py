@@ -15,7 +15,7 @@ import random
 import shutil
 import time
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Job:
     words: tuple[str, ...]
     clean: Mapping[str, bytes]  # the dataset of an undisturbed run
     folder: Path  # where that dataset is
-    seconds: float  # from its first file to its end
+    seconds: float  # from its first file to its end; 0 if that was not measured
 
     @property
     def num_shards(self) -> int:
@@ -82,8 +82,15 @@ def write_table(folder: Path, count: int) -> Path:
     return path
 
 
-def make_jobs(folder: Path, server: ForkServer, *, is_small: bool = False) -> dict[str, Job]:
-    """Write the inputs and make each dataset once, undisturbed; small ones have 2 to 4 shards."""
+def make_jobs(
+    folder: Path,
+    server: ForkServer,
+    names: Collection[str] = ("tokenize", "pack", "export", "encode"),
+    *,
+    is_small: bool = False,
+) -> dict[str, Job]:
+    """Write the inputs and make each dataset once, undisturbed; small ones have 2 to 4 shards, and
+    are not made again to see how long that takes."""
     corpus = write_corpus(folder / "corpus", **{"files": 3} if is_small else {})
     pictures = write_pictures(folder / "pictures", **{"count": 5} if is_small else {})
     table = write_table(folder, 9 if is_small else 20)
@@ -99,19 +106,37 @@ def make_jobs(folder: Path, server: ForkServer, *, is_small: bool = False) -> di
         "encode": ["encode", pictures, table, "--encoder", "patches", "--shard-records", "4"],
     }
     return {
-        name: _made(name, tuple(map(str, words)), folder / f"clean-{name}", server)
+        name: _made(name, tuple(map(str, words)), folder / f"clean-{name}", server, not is_small)
         for name, words in commands.items()
+        if name in names
     }
 
 
-def _made(name: str, words: tuple[str, ...], folder: Path, server: ForkServer) -> Job:
+def make_exports(folder: Path, server: ForkServer, dataset: Path) -> dict[str, Job]:
+    """Export a dataset in all ways to write files but `export`'s own: a head that is known last,
+    Parquet, ArrayRecord."""
+    more = {"mds": (), "hf": (), "maxtext": ("--max-length", "64")}
+    return {
+        f"export to {to}": _made(
+            f"export to {to}",
+            ("export", str(dataset), "--to", to, "--shard-bytes", "65536", *words),
+            folder / f"clean-{to}",
+            server,
+        )
+        for to, words in more.items()
+    }
+
+
+def _made(
+    name: str, words: tuple[str, ...], folder: Path, server: ForkServer, is_timed: bool = True
+) -> Job:
     server.check([*words, "--out", folder, "--workers", "2"])
     return Job(
         name=name,
         words=words,
         clean=tree(folder),
         folder=folder,
-        seconds=_measured(words, folder.with_name(f"again-{name}"), server),
+        seconds=_measured(words, folder.with_name(f"again-{name}"), server) if is_timed else 0.0,
     )
 
 

@@ -47,11 +47,14 @@ def act_out(
     num_workers: int = 1,
     task_timeout: float | None = None,
     on_message: Callable[[dict[str, Any]], None] = lambda message: None,
+    run: Callable[..., None] = run_local,
+    sizes: Sequence[float] | None = None,
     **environment: str,
 ) -> None:
     write_acts(work, acts)
-    run_local(
+    run(
         sorted(acts),
+        sizes=sizes or [1] * len(acts),
         worker=MODULE,
         work=work,
         environment={**importable(), **environment},

@@ -64,9 +64,9 @@ def test_looking_at_suspects_one_by_one_changes_no_byte(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = {**write(folder / "in", kind), "limit": limit}
-        suspects = {0: ((0, lines[0]), (0, lines[1]))}
+        suspects = ((0, lines[0]), (0, lines[1]))
         if kind == "many":
-            suspects = {0: ((lines[0] // 10, 2), (lines[1] // 8, 3))}
+            suspects = ((lines[0] // 10, 2), (lines[1] // 8, 3))
         usual = made(folder, "usual", config, None)
         careful = made(folder, "careful", config, Poison(suspects=suspects))
         assert tree(careful) == tree(usual)

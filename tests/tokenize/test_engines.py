@@ -18,7 +18,7 @@ import pytest
 from conftest import PLAIN, RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.engine import Selection
-from dataprep.pipeline.jobs import executors, silent
+from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.jobs.plans import read_plan
 from dataprep.pipeline.tokenize import engines, recipe
 from dataprep.pipeline.tokenize.plan import TokenizePlan
@@ -122,18 +122,15 @@ def test_no_worker_starts_that_would_work_for_less_time_than_that_takes(
     workers: int,
     plan: TokenizePlan,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (engines, executors):
-        monkeypatch.setattr(module, "usable_cores", lambda: 8)
     tasks = (replace(plan.tasks[0], num_bytes=num_bytes),)
     sized = replace(plan, sources=(replace(plan.sources[0], **values),), tasks=tasks)
     keep_proof(tmp_path / "cache", tmp_path / "toy")
     files, cache = plan.vocabulary.files, tmp_path / "cache"
     fast = engines.select_engine("fastokens", files, cache_dir=cache)
-    assert engines.workers_for(fast, sized, tasks) == workers
+    assert engines.workers_for(fast, sized, tasks, 8) == workers
     slow = engines.select_engine("tokenizers", files, cache_dir=cache)
-    assert engines.workers_for(slow, sized, tasks) == 8
+    assert engines.workers_for(slow, sized, tasks, 8) == 8
 
 
 def test_a_continued_run_takes_a_fast_engine_as_soon_as_it_may(

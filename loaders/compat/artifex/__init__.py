@@ -5,6 +5,8 @@
 
     registry    register_modality, get_modality, list_modalities
     datasets    BaseDataset, SimpleTextDataset, PackedSamples, create_data_loader
+    synthetic   SyntheticImageDataset, MNISTLikeDataset, SyntheticTextDataset …
+    processors  BaseProcessor
     images      ImageModality: size, range, grey or alpha, flips in training
     sounds      AudioModality: duration, loudness, spectrograms
     texts       TextModality: ids of a fixed length, and text again
@@ -25,26 +27,40 @@ from dataprep.loaders.compat.artifex.images import (
     ImageModalityConfig,
     ImageRepresentation,
 )
+from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.compat.artifex.registry import (
     get_modality,
     list_modalities,
     register_modality,
 )
 from dataprep.loaders.compat.artifex.sounds import AudioModality, AudioModalityConfig
+from dataprep.loaders.compat.artifex.synthetic import (
+    MNISTLikeDataset,
+    SyntheticAudioDataset,
+    SyntheticImageDataset,
+    SyntheticTextDataset,
+    create_synthetic_multi_modal_dataset,
+)
 from dataprep.loaders.compat.artifex.texts import TextModality, TextModalityConfig
 
 __all__ = [
     "AudioModality",
     "AudioModalityConfig",
     "BaseDataset",
+    "BaseProcessor",
     "ImageModality",
     "ImageModalityConfig",
     "ImageRepresentation",
+    "MNISTLikeDataset",
     "PackedSamples",
     "SimpleTextDataset",
+    "SyntheticAudioDataset",
+    "SyntheticImageDataset",
+    "SyntheticTextDataset",
     "TextModality",
     "TextModalityConfig",
     "create_data_loader",
+    "create_synthetic_multi_modal_dataset",
     "get_modality",
     "list_modalities",
     "register_modality",

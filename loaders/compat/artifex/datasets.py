@@ -1,16 +1,19 @@
 """Samples by number, in batches of jax arrays.
 
-    class Own(BaseDataset):             __len__ and __getitem__ are enough
+    class Own(BaseDataset):             __len__, and __getitem__ or __iter__, are enough
     Own(config, "train", rngs=7).get_batch(32)            32 samples, drawn with replacement
     for batch in create_data_loader(dataset, 32): ...     every sample once, in a shuffled order
 
 Numbers are stacked; anything else, such as texts, is a list. `rngs` is a seed, or has `sample()`
-that returns a key of jax, as nnx.Rngs has.
+that returns a key of jax, as nnx.Rngs has. `split` is for a class of your own to
+choose its data by; of a packed dataset it is the folder in which the split is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +24,7 @@ from dataprep.loaders.compat.artifex.texts import TextModality
 from dataprep.loaders.open import Data, open_packed
 from dataprep.loaders.schedule import whole_number
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.storage.manifest import MANIFEST
 
 Sample = Mapping[str, Any]
 
@@ -36,7 +40,14 @@ class BaseDataset:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
     def __getitem__(self, number: int) -> Sample:
-        raise NotImplementedError(f"{type(self).__name__} has no __getitem__")
+        return self._samples[number]
+
+    @cached_property
+    def _samples(self) -> list[Sample]:
+        """The samples of a class that has no numbers for them, once they were gone through."""
+        if type(self).__iter__ is BaseDataset.__iter__:
+            raise NotImplementedError(f"{type(self).__name__} has neither __getitem__ nor __iter__")
+        return list(self)
 
     def __iter__(self) -> Iterator[Sample]:
         return (self[number] for number in range(len(self)))
@@ -79,13 +90,27 @@ class SimpleTextDataset(BaseDataset):
         text = self._texts[number]
         return {"text": text, "text_tokens": self._modality.tokenize(text)}
 
+    def gather(self, numbers: Sequence[int]) -> dict[str, Any]:
+        return text_batch([self[number] for number in numbers])
+
+
+def text_batch(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Return a batch of texts and their tokens, under Artifex's names."""
+    return {
+        "text_tokens": jnp.stack([one["text_tokens"] for one in samples]),
+        "texts": [one["text"] for one in samples],
+    }
+
 
 class PackedSamples(BaseDataset):
-    """The rows of a packed dataset: tokens, loss_mask, segment_ids, positions."""
+    """The rows of a packed dataset: tokens, loss_mask, segment_ids, positions.
+
+    `data` is its folder, or one that has a folder by the name of the split.
+    """
 
     def __init__(self, data: Data, config: Any = None, split: str = "train", *, rngs: Any = 0):
         super().__init__(config, split, rngs=rngs)
-        self._rows = open_packed(data, "lazy")
+        self._rows = open_packed(_of_split(data, split), "lazy")
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -115,6 +140,13 @@ def create_data_loader(
     stop = len(dataset) // size * size if drop_last else len(dataset)
     for start in range(0, stop, size):
         yield dataset.gather(numbers[start : start + size].tolist())
+
+
+def _of_split(data: Data, split: str) -> Data:
+    if isinstance(data, str | Path) and not (Path(data) / MANIFEST).exists():
+        own = Path(data) / split
+        return own if own.is_dir() else data
+    return data
 
 
 def _stacked(values: list[Any]) -> Any:

@@ -1,7 +1,8 @@
 """Pictures as arrays of floats.
 
     ImageModality(ImageModalityConfig(height=64, width=64)).process(pixels)
-    u8[n, h, w, 3], or floats of 0 to 1   ─►   f32[n, 64, 64, 3], 0 to 1; -1 to 1: normalize=False
+    u8[n, h, w, 3], u16, or floats of 0 to 1   ─►   f32[n, 64, 64, 3], 0 to 1
+                                                    normalize=False: -1 to 1
 
 Grey is the brightness (ITU-R BT.601); a picture without alpha is opaque. Augmentation flips half of
 the pictures, in training only, as `rngs` decides.
@@ -15,7 +16,10 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
+from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.schedule import shown, whole_number
 from dataprep.pipeline.errors import ConfigError, InputError
 
@@ -37,42 +41,50 @@ _CHANNELS = {
 
 @dataclass(frozen=True)
 class ImageModalityConfig:
-    """Artifex's settings of pictures; `channels` follows from the representation."""
+    """Artifex's settings of pictures; `channels` follows from the representation, and `width` is
+    the height unless it is set."""
 
     representation: ImageRepresentation = ImageRepresentation.RGB
     height: int = 64
-    width: int = 64
+    width: int | None = None
     channels: int | None = None
     normalize: bool = True
     augmentation: bool = False
     resize_method: Literal["bilinear", "nearest"] = "bilinear"
 
     def __post_init__(self) -> None:
+        if self.width is None:
+            object.__setattr__(self, "width", self.height)
         for name in ("height", "width"):
             whole_number(name, getattr(self, name), least=1)
+        if not isinstance(self.representation, ImageRepresentation):
+            raise ConfigError(
+                f"representation must be of ImageRepresentation, got {shown(self.representation)}"
+            )
         wanted = _CHANNELS[self.representation]
         if self.channels not in (None, wanted):
             raise ConfigError(
                 f"{self.representation.name} has {wanted} channels, not {self.channels}"
             )
+        object.__setattr__(self, "channels", wanted)
         if self.resize_method not in ("bilinear", "nearest"):
             raise ConfigError(
                 f"resize_method must be bilinear or nearest, got {shown(self.resize_method)}"
             )
 
 
-class ImageModality:
+class ImageModality(BaseProcessor):
     """Makes pictures of any size ready."""
 
     name = "image"
 
     def __init__(self, config: ImageModalityConfig | None = None, *, rngs: Any = None) -> None:
-        self.config, self.rngs = config or ImageModalityConfig(), rngs
+        super().__init__(config or ImageModalityConfig(), rngs=rngs)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         channels = _CHANNELS[self.config.representation]
-        return self.config.height, self.config.width, channels
+        return self.config.height, self.config.width or self.config.height, channels
 
     @property
     def output_shape(self) -> tuple[int, int, int]:
@@ -86,7 +98,11 @@ class ImageModality:
                 f"pictures must be [height, width, channels] or several of them, with 1, 3 or 4 "
                 f"channels, got {given.shape}"
             )
-        scale = 255 if jnp.issubdtype(given.dtype, jnp.integer) else 1
+        scale = 1
+        if jnp.issubdtype(given.dtype, jnp.integer):
+            scale = 65535 if given.dtype == jnp.uint16 else 255
+        elif not isinstance(images, jax.Array):  # those on a device are not waited for
+            _check_range(np.asarray(images))
         pixels = given.astype(jnp.float32) / scale
         pixels = _with_channels(pixels, self.config.representation)
         shape = (*pixels.shape[:-3], *self.image_shape)
@@ -95,8 +111,6 @@ class ImageModality:
         if self.config.augmentation and training:
             pixels = self._augmented(pixels, key)
         return pixels if self.config.normalize else pixels * 2 - 1
-
-    preprocess = process
 
     def postprocess(self, images: Any) -> jax.Array:
         """Return pictures of this range as bytes of pixels."""
@@ -111,6 +125,14 @@ class ImageModality:
             raise ConfigError("augmentation needs a key, or rngs that have sample()")
         flips = jax.random.bernoulli(key, shape=(*pixels.shape[:-3], 1, 1, 1))
         return jnp.where(flips, jnp.flip(pixels, -2), pixels)
+
+
+def _check_range(pixels: NDArray[Any]) -> None:
+    if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise InputError(
+            f"pictures of floats must be from 0 to 1, got {pixels.min():g} to {pixels.max():g}; "
+            "give bytes, or divide by 255"
+        )
 
 
 def _with_channels(pixels: jax.Array, wanted: ImageRepresentation) -> jax.Array:

@@ -1,11 +1,13 @@
 """Modalities by name.
 
 register_modality("depth", DepthModality)
-get_modality("depth")(config)
+get_modality("depth")(config)   the class; get_modality("depth", rngs=rngs) makes one
 list_modalities()               ['audio', 'depth', 'image', 'text']
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from dataprep.loaders.compat.artifex.images import ImageModality
 from dataprep.loaders.compat.artifex.sounds import AudioModality
@@ -30,11 +32,13 @@ def register_modality(name: str, modality_class: type) -> None:
     _MODALITIES[name] = modality_class
 
 
-def get_modality(name: str) -> type:
-    """Return the class of a modality."""
+def get_modality(name: str, **settings: Any) -> Any:
+    """Return the class of a modality, or with settings a modality: Artifex documents the first,
+    and its code does the second."""
     if name not in _MODALITIES:
         raise ConfigError(f"no modality {name!r}; there are {', '.join(list_modalities())}")
-    return _MODALITIES[name]
+    found = _MODALITIES[name]
+    return found(**settings) if settings else found
 
 
 def list_modalities() -> list[str]:

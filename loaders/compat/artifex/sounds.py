@@ -4,7 +4,7 @@
     .compute_mel_spectrogram(…)     f32[…, n_mels, frames], natural logarithms
 
 Frames overlap by hops, around points that are `hop_length` apart, under a Hann window; the ends are
-mirrored. `dataprep encode` resamples: waveforms must have the rate of the config.
+mirrored. Waveforms of another rate are resampled as `dataprep encode` does it, with soxr.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.schedule import shown, whole_number
 from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.guards.extras import how_to_install
 
 _LEAST = 1e-8  # added before a logarithm is taken
 
@@ -39,35 +41,55 @@ class AudioModalityConfig:
     def __post_init__(self) -> None:
         for name in ("sample_rate", "n_mels", "n_fft", "hop_length"):
             whole_number(name, getattr(self, name), least=1)
+        if not self.sample_rate * self.duration >= 1:
+            raise ConfigError(f"duration must be at least a sample, got {self.duration} seconds")
         if self.spectrogram_type not in ("mel", "stft"):
             raise ConfigError(
                 f"spectrogram_type must be mel or stft, got {shown(self.spectrogram_type)}"
             )
 
 
-class AudioModality:
+class AudioModality(BaseProcessor):
     """Makes waveforms ready."""
 
     name = "audio"
 
     def __init__(self, config: AudioModalityConfig | None = None, *, rngs: Any = None) -> None:
-        self.config, self.rngs = config or AudioModalityConfig(), rngs
+        super().__init__(config or AudioModalityConfig(), rngs=rngs)
 
     @property
     def n_time_steps(self) -> int:
-        return round(self.config.sample_rate * self.config.duration)
+        count: int = round(self.config.sample_rate * self.config.duration)
+        return count
+
+    @property
+    def n_time_frames(self) -> int:
+        """Frames of the spectrogram of a sound that `process` returns."""
+        count: int = 1 + self.n_time_steps // self.config.hop_length
+        return count
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of what `process` returns."""
+        return (self.n_time_steps,)
 
     def process(self, audio: Any, *, sample_rate: int | None = None) -> jax.Array:
-        """Return waveforms cut or padded with silence to the duration, each with a peak of 1."""
-        rate = self.config.sample_rate
-        if sample_rate not in (None, rate):
+        """Return waveforms cut or padded with silence to the duration, each with a peak of 1.
+
+        `sample_rate`: theirs; None: that of the config.
+        """
+        given, rate = jnp.asarray(audio), self.config.sample_rate
+        if given.dtype != jnp.int16 and not jnp.issubdtype(given.dtype, jnp.floating):
             raise InputError(
-                f"the sound has {sample_rate} samples a second, the config {rate}; resample it, as "
-                "dataprep encode does"
+                f"a sound must have floats of -1 to 1, or int16, got {given.dtype}; divide it by "
+                "what is full amplitude"
             )
-        given = jnp.asarray(audio)
         scale = 32768 if given.dtype == jnp.int16 else 1
-        sound = given[..., : self.n_time_steps].astype(jnp.float32) / scale
+        sound = given.astype(jnp.float32) / scale
+        if sample_rate is not None and sample_rate != rate:
+            own = whole_number("sample_rate", sample_rate, least=1)
+            sound = jnp.asarray(resampled(np.asarray(sound), own, rate))
+        sound = sound[..., : self.n_time_steps]
         missing = self.n_time_steps - sound.shape[-1]
         sound = jnp.pad(sound, [(0, 0)] * (sound.ndim - 1) + [(0, missing)])
         if not self.config.normalize:
@@ -75,7 +97,7 @@ class AudioModality:
         peak = jnp.abs(sound).max(-1, keepdims=True)
         return jnp.where(peak > 0, sound / jnp.where(peak > 0, peak, 1), sound)
 
-    process_audio = preprocess = process
+    process_audio = process
 
     def postprocess(self, audio: Any) -> jax.Array:
         """Return waveforms as samples of 16 bits."""
@@ -111,3 +133,22 @@ class AudioModality:
         low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
         slopes = np.minimum((found - low) / (middle - low), (high - found) / (high - middle))
         return np.maximum(slopes, 0).astype(np.float32)
+
+
+def resampled(sounds: NDArray[np.float32], source: int, target: int) -> NDArray[np.float32]:
+    """Return f32[…, n] at `source` samples a second as f32[…, ceil(n · target / source)]."""
+    try:
+        import soxr
+    except ModuleNotFoundError:
+        raise ConfigError(
+            f"sounds of another rate than the config's need soxr; {how_to_install('audio')}"
+        ) from None
+    count = sounds.shape[-1]
+    length = -(-count * target // source)
+    if not count:
+        return sounds
+    # soxr rounds the length to the nearest: silence is added, and what is too much is cut off.
+    edges = [(0, 0)] * (sounds.ndim - 1) + [(0, -(-source // target))]
+    flat = np.pad(sounds, edges).reshape(-1, count + edges[-1][1])
+    found = [soxr.resample(one, source, target, "VHQ")[:length] for one in flat]
+    return np.stack(found).reshape(*sounds.shape[:-1], length)

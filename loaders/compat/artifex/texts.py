@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.schedule import whole_number
 from dataprep.pipeline.errors import ConfigError, InputError
 
@@ -38,7 +39,7 @@ class TextModalityConfig:
         whole_number("max_length", self.max_length, least=2)
 
 
-class TextModality:
+class TextModality(BaseProcessor):
     """Makes texts ready."""
 
     name = "text"
@@ -46,7 +47,7 @@ class TextModality:
     def __init__(self, config: TextModalityConfig, *, rngs: Any = None) -> None:
         if not isinstance(config, TextModalityConfig):
             raise ConfigError("a text needs a tokenizer: TextModalityConfig(encode=…, decode=…)")
-        self.config, self.rngs = config, rngs
+        super().__init__(config, rngs=rngs)
         self.vocab_size, self.max_length = config.vocab_size, config.max_length
 
     def tokenize(self, text: str) -> jax.Array:
@@ -64,7 +65,7 @@ class TextModality:
         found[: len(tokens)] = tokens
         return jnp.asarray(found)
 
-    process = preprocess = tokenize
+    process = tokenize
 
     def detokenize(self, tokens: Any) -> str:
         """Return the text between BOS and EOS, without padding."""
@@ -74,6 +75,9 @@ class TextModality:
         ids = ids[1:] if ids[:1] == [self.config.bos_token_id] else ids
         if self.config.eos_token_id in ids:
             ids = ids[: ids.index(self.config.eos_token_id)]
-        return self.config.decode([one for one in ids if one != self.config.pad_token_id])
+        while ids and ids[-1] == self.config.pad_token_id:  # inside, it is an id of the text
+            ids.pop()
+        text: str = self.config.decode(ids)
+        return text
 
     postprocess = detokenize

@@ -22,6 +22,7 @@ from dataprep.loaders.compat.lwm.throughput import Throughput
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import open_packed
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.schedule import shown, whole_number
 from dataprep.pipeline.errors import ConfigError, ConflictError
 from dataprep.pipeline.storage.manifest import kind_of
 
@@ -53,6 +54,7 @@ class LwmDataset:
         settings.check_length(self._dataset, self.config.seq_length)
         settings.check_tokenizer(self._dataset, tokenizer)
         settings.check_processor(self._dataset, text_processor)
+        settings.check_ends(self._dataset, text_processor)
         self._check_rows()
         self._is_stream = self._dataset.about.strategy == "concat"
         self._examples = Examples(self._dataset, by_line=self._BY_LINE)
@@ -120,8 +122,13 @@ class LwmDataset:
         self._seen = state_dict.get("index", 0), state_dict.get("file_loc", 0)
 
     def _place_in(self, state: Mapping[str, Any]) -> int:
-        if "place" not in state:  # LWM's own
-            return self._place_at(state.get("file_loc", 0), state.get("index", 0))
+        if not isinstance(state, Mapping) or not {"place", "file_loc", "index", "config"} & {
+            *state
+        }:
+            raise ConflictError(f"{shown(state)} is no state of a dataset of LWM; start anew")
+        if "place" not in state:  # LWM's own, whose index lags behind when it resumes
+            loc = state.get("file_loc", 0)
+            return self._place_at(loc, 0 if loc else state.get("index", 0))
         own = {"fingerprint": self._dataset.fingerprint, "unit": self._unit}
         for key, value in own.items():
             if state.get(key) != value:
@@ -198,8 +205,8 @@ class LwmDataset:
         return self._examples.at(*self._row_and_column(place))
 
     def _first_place(self) -> int:
-        get = self.config.get
-        return self._place_at(get("start_seek_loc", 0), get("example_index_at_start", 0))
+        starts = ("start_seek_loc", "example_index_at_start")
+        return self._place_at(*(whole_number(s, self.config.get(s, 0), least=0) for s in starts))
 
     def _place_at(self, loc: int, index: int) -> int:
         """Return where an example begins: by its byte, else by its number; 0 and 0: the first."""

@@ -8,6 +8,7 @@ tokenizes, such as tokenizer_processes, have no effect: text was tokenized befor
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from dataprep.loaders.packed import PackedDataset
@@ -58,11 +59,14 @@ JSON_VISION = {**_FILE, "seq_length": 384, "batch_size": 4, "mode": "pad"}
 
 # What a processor is told, and what the dataset was tokenized with.
 _TOLD = {
+    "fields_index": "fields_index",
     "fields": "fields",
     "fields_from_example": "fields_from",
     "subfield_separator": "subfield_separator",
     "prepend_text": "prepend_text",
 }
+# Fields are told once for all records, or by each of them: the other way, and what counts more.
+_EITHER = {"fields": ("fields_from", "fields_from_example"), "fields_from_example": ("fields", "")}
 _TOLD_OF_VISION = {
     "n_tokens_per_frame": "tokens_per_frame",
     "eof_token": "end_of_frame",
@@ -82,8 +86,20 @@ def config_of(defaults: Mapping[str, Any], updates: Any = None) -> Any:
         ) from None
     config = ConfigDict(dict(defaults))
     if updates is not None:
+        _check_known(config, updates)
         config.update(ConfigDict(updates).copy_and_resolve_references())
     return config
+
+
+def _check_known(defaults: Mapping[str, Any], updates: Any, section: str = "") -> None:
+    """Raise a ConfigError for a setting that LWM does not have: it would take it, unused."""
+    for key in updates:
+        if key not in defaults:
+            near = get_close_matches(key, list(defaults), n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(defaults)}"
+            raise ConfigError(f"LWM has no setting {section}{key}; {hint}")
+        if hasattr(defaults[key], "keys") and hasattr(updates[key], "keys"):
+            _check_known(defaults[key], updates[key], f"{section}{key}.")
 
 
 def check_length(rows: PackedDataset, seq_length: int) -> None:
@@ -106,7 +122,10 @@ def check_strategy(rows: PackedDataset, *, padded: bool, setting: str) -> None:
 
 def check_tokenizer(rows: PackedDataset, tokenizer: Any) -> None:
     for name in ("bos", "eos"):
-        own, given = getattr(rows.about.tokenizer, name), getattr(tokenizer, f"{name}_token_id")
+        own, given = (
+            getattr(rows.about.tokenizer, name),
+            getattr(tokenizer, f"{name}_token_id", None),
+        )
         if own is not None and given != own:
             raise ConfigError(
                 f"the tokenizer has {name.upper()} {given}, but {rows.folder} was made with one "
@@ -124,16 +143,41 @@ def check_processor(rows: PackedDataset, processor: Any) -> None:
     for key, own, settings in pairs:
         if key not in config or own not in settings:
             continue
-        given, found = _plain(config[key]), _plain(settings[own])
-        # Which fields there are may be left to the dataset; None: each input has its own.
-        is_open = key.startswith("fields") and (given is None or found is None)
-        if not is_open and given != found:
+        given, found = _plain(key, config[key]), _plain(key, settings[own])
+        if key in _EITHER:
+            # Which fields there are may be left to the dataset; None: each input has its own.
+            other, beats = _EITHER[key]
+            is_open = given is None or (found is None and made.get(other) is None)
+            if is_open or (beats and config.get(beats)):
+                continue
+        if given != found:
             raise ConfigError(
                 f"{key}={config[key]!r}, but {rows.folder} was tokenized with {own}={found!r}; "
                 f"tokenize anew, or set {key} as the dataset has it"
             )
 
 
-def _plain(value: Any) -> Any:
-    """Return None for what LWM writes as '' or -1."""
-    return None if value == "" or (isinstance(value, int) and value <= 0) else value
+def check_ends(rows: PackedDataset, processor: Any) -> None:
+    """Raise a ConfigError where a processor adds BOS or EOS otherwise than `dataprep tokenize`."""
+    config, ends = getattr(processor, "config", {}), rows.about.tokenizer
+    made: Mapping[str, Any] = rows.about.config
+    # Under `compat: lwm`, a BOS is added that is the EOS, too.
+    has_bos = ends.bos is not None and (ends.bos != ends.eos or made.get("compat") == "lwm")
+    for name, by_default in (("bos", has_bos), ("eos", ends.eos is not None)):
+        found, key = made.get(f"add_{name}"), f"add_{name}_token"
+        if found == "auto":  # token ids and chat templates have their own
+            found = None if made.get("chat") or made.get("pretokenized") else by_default
+        if found is not None and key in config and bool(config[key]) != found:
+            flag = f"--{'' if config[key] else 'no-'}add-{name}"
+            raise ConfigError(
+                f"{key}={config[key]}, but the documents of {rows.folder} were tokenized with "
+                f"{name.upper()} {'added' if found else 'left out'}; set {key}={found}, or "
+                f"tokenize anew with {flag}"
+            )
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Return None for what LWM writes as '' or -1, or as 0 where that is no limit."""
+    if value == "" or (isinstance(value, int) and value < 0):
+        return None
+    return None if key == "max_n_frames" and value == 0 else value

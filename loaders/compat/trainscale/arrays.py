@@ -35,7 +35,10 @@ def padded(
 ) -> NDArray[Any]:
     """Return sequences as rows of one length: that of the longest, unless one is given."""
     width = max(map(len, sequences)) if length is None else length
-    out = np.full((len(sequences), width), value, np.result_type(*sequences))
+    kind = np.result_type(*sequences)
+    if kind.kind == "u" and value < 0:
+        kind = np.dtype(np.int64)  # as which TrainScale has all of them
+    out = np.full((len(sequences), width), value, kind)
     for row, sequence in zip(out, sequences, strict=True):
         taken = min(len(sequence), width)
         if side == "right":

@@ -151,14 +151,24 @@ class DataLoaderBuilder:
     def _of_dataset(self) -> dict[str, Any]:
         """Return the dataset, and what decides which of its examples come when."""
         if isinstance(self.dataset, IterableDataset):
+            if self.sampler is not None:
+                raise ConfigError(
+                    f"a stream such as {shown(self.dataset)} has no numbers that a sampler could "
+                    "choose; leave with_sampler out, and shuffle the dataset: "
+                    "dataset.shuffle(buffer_size, seed)"
+                )
             return {"dataset": self._shared()}
-        sampler = self.sampler or DistributedSampler(
-            self.dataset,
-            num_replicas=self.world_size,
-            rank=self.rank,
-            shuffle=self.shuffle,
-            seed=self.seed,
-            drop_last=self.drop_last,
+        sampler = (
+            self.sampler
+            if self.sampler is not None
+            else DistributedSampler(
+                self.dataset,
+                num_replicas=self.world_size,
+                rank=self.rank,
+                shuffle=self.shuffle,
+                seed=self.seed,
+                drop_last=self.drop_last,
+            )
         )
         return {"dataset": self.dataset, "sampler": sampler}
 

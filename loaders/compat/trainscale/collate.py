@@ -30,6 +30,7 @@ from dataprep.loaders.compat.trainscale.arrays import (
     padded,
     tensors_of,
 )
+from dataprep.loaders.schedule import whole_number
 from dataprep.pipeline.errors import InputError
 
 Example = Mapping[str, Any]
@@ -109,9 +110,12 @@ class CollateFn:
                 f"{name} are {labels.shape}, but their attention_mask is {mask.shape}: "
                 "an example must have as many labels as tokens"
             )
-        if self.shift and name == "labels":
+        is_out = np.zeros(labels.shape, bool) if mask is None else mask == 0
+        labels = np.where(is_out, self.label_pad_token_id, labels)
+        if self.shift and name == "labels":  # what is masked neither predicts nor is predicted
             labels = shifted(labels, self.label_pad_token_id)
-        return labels if mask is None else np.where(mask == 0, self.label_pad_token_id, labels)
+            labels = np.where(is_out, self.label_pad_token_id, labels)
+        return labels
 
     def _typed(self, name: str, value: Any) -> Any:
         spec = self._spec(name)
@@ -198,6 +202,7 @@ def create_collate_fn(
     return_tensors: bool = True,
 ) -> Collate:
     """Return a function that pads examples to the longest of them, or to `max_length`."""
+    whole_number("pad_token_id", pad_token_id)
     check_padding(padding_side, max_length=max_length)
     return CollateFn(
         pad_token_id, label_pad_token_id, padding_side, max_length, output_schema, return_tensors
@@ -212,6 +217,7 @@ def create_causal_lm_collate(
     return_tensors: bool = True,
 ) -> Collate:
     """Return the same, with labels that are the next token, for models that do not shift them."""
+    whole_number("pad_token_id", pad_token_id)
     check_padding(padding_side, max_length=max_length)
     return CollateFn(
         pad_token_id, IGNORED, padding_side, max_length, None, return_tensors, shift=True
@@ -227,6 +233,7 @@ def create_seq2seq_collate(
     return_tensors: bool = True,
 ) -> Collate:
     """Return a function that pads inputs of an encoder and of a decoder, each to a length."""
+    whole_number("pad_token_id", pad_token_id)
     check_padding("right", max_length=max_length, max_target_length=max_target_length)
     return Seq2SeqCollate(
         pad_token_id, decoder_start_token_id, max_length, max_target_length, return_tensors

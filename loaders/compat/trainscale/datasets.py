@@ -122,6 +122,7 @@ class StreamingPreprocessedDataset(IterableDataset):  # type: ignore[misc]
         self._buffer_size = whole_number("buffer_size", buffer_size, least=1)
         self._skip_errors = skip_errors
         self._share, self._seed = Share(), -1  # no shuffling
+        self._is_begun = False
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # workers see it, too
         self.skipped = 0
 
@@ -129,6 +130,12 @@ class StreamingPreprocessedDataset(IterableDataset):  # type: ignore[misc]
         worker = get_worker_info()
         number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         self.skipped = 0
+        if self._is_begun and isinstance(self._records, Iterator):
+            raise ConfigError(
+                f"{type(self._records).__name__} can be read only once, and there is a second "
+                "epoch; give an iterable that begins anew, such as a list or a dataset"
+            )
+        self._is_begun = True
         numbered: Iterable[tuple[int, Any]] = enumerate(records_of(self._records))
         if self._seed >= 0:
             numbered = in_buffer(numbered, self._buffer_size, (self._seed, int(self._epoch)))

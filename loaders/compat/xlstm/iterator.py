@@ -56,6 +56,9 @@ class MultiHostDataLoadIterator:
         return state
 
     def set_state(self, state: Mapping[str, Any]) -> None:
+        missing = [key for key in ("step", "iterator_length", "iterator") if key not in state]
+        if missing:
+            raise ConflictError(f"this is not the state of an iterator: it has no {missing[0]!r}")
         if state["iterator_length"] != self.iterator_length:
             raise ConflictError(
                 f"the state has epochs of {state['iterator_length']} batches, this iterator has "

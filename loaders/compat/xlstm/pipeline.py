@@ -9,6 +9,7 @@ its own host that `rows` has made. Arguments that only matter for workers have n
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -33,8 +34,15 @@ from dataprep.loaders.compat.xlstm.rows import (
 from dataprep.loaders.compat.xlstm.sources import RecordFiles, load_array_record_dataset
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.schedule import whole_number
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.storage.manifest import kind_of
+
+# Settings of batches, which a mixture has only one of.
+_OF_THE_FIRST = (
+    *("global_batch_size", "max_target_length", "drop_remainder", "batch_rampup_factors"),
+    *("worker_count", "worker_buffer_size"),
+)
 
 
 def make_grain_multihost_iterator(
@@ -88,6 +96,11 @@ def make_grain_multihost_iterator(
     total = sum(weights)
     size = max(int(n * total / w) for n, w in zip(lengths, weights, strict=True))
     steps = size // global_batch_size if drop_remainder else ceil(size / global_batch_size)
+    if steps < 1:
+        raise ConfigError(
+            f"an epoch of {size} rows has no batch of {global_batch_size}; set a smaller "
+            "global_batch_size, or drop_remainder=False"
+        )
     return MultiHostDataLoadIterator(
         CollatedBatches(loader, batch_class, cut_last=is_cut and not is_global),
         global_mesh,
@@ -191,6 +204,9 @@ def make_grain_iterator(
             f"process {jax.process_index()} is not among {list(process_indices)}: every process of "
             "the mesh loads the rows of its own devices"
         )
+    for name in ("global_batch_size", "max_target_length"):
+        whole_number(name, _of(first, name, None), least=1)
+    _warn_of_others(configs)
     parts = [_rows_of(config, first) for config in configs]
     return make_grain_multihost_iterator(
         parts,
@@ -207,6 +223,19 @@ def make_grain_iterator(
         batch_rampup_factors=_of(first, "batch_rampup_factors", None),
         is_global=True,
     )
+
+
+def _warn_of_others(configs: Sequence[Any]) -> None:
+    """Warn of settings that count in the first config alone, where another says something else."""
+    for number, config in enumerate(configs):
+        for name in _OF_THE_FIRST:
+            counts, given = _of(configs[0], name, None), _of(config, name, None)
+            if given not in (None, counts):
+                warnings.warn(
+                    f"config {number} of the mixture has {name}={given!r}, which has no effect: "
+                    f"that of the first counts, {counts!r}",
+                    stacklevel=3,
+                )
 
 
 def create_data_iterator(config: Any, mesh: Mesh) -> MultiHostDataLoadIterator:
@@ -227,7 +256,8 @@ def _rows_of(config: Any, first: Any) -> HostRows:
     if isinstance(source, RecordFiles):
         check_ids(source, _of(config, "tokenize_data", True), _of(config, "data_column", "text"))
         eod = _of(config, "eod_token_id", None)
-        operations = [with_eod_of(eod, first.max_target_length)] if config.add_eod else []
+        adds_eod = _of(config, "add_eod", True)
+        operations = [with_eod_of(eod, first.max_target_length)] if adds_eod else []
         rows: PackedDataset = RecordRows(
             source,
             first.max_target_length,
@@ -243,7 +273,7 @@ def _rows_of(config: Any, first: Any) -> HostRows:
         rows = RowRange(rows, 0, -(-len(rows) // size) * size)
     return HostRows(
         rows=rows,
-        shuffle=bool(config.shuffle_data),
+        shuffle=bool(_of(config, "shuffle_data", False)),
         seed=_of(config, "data_shuffle_seed", 42),
         max_steps_per_epoch=_of(config, "max_steps_per_epoch", None),
     )
@@ -257,7 +287,13 @@ def _epoch_of(rows: HostRows, first: Any) -> int:
 
 
 def _folder_of(config: Any) -> Path:
-    path = Path(str(_of(config, "data_path", None) or _of(config, "hf_path", "")))
+    told = _of(config, "data_path", None) or _of(config, "hf_path", None)
+    if not told:
+        raise ConfigError(
+            f"{type(config).__name__} has neither data_path nor hf_path: set data_path to the "
+            "folder of a packed dataset; made-up data is `dataprep tokenize synthetic:text`"
+        )
+    path = Path(str(told))
     split = path / str(_of(config, "split", None) or "")
     if split.is_dir():
         return split

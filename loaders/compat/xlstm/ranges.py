@@ -9,6 +9,7 @@ import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import PackedDataset
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.types import Offsets
 
 
@@ -45,5 +46,7 @@ def share_of(count: int, index: int, hosts: int) -> tuple[int, int]:
     >>> [share_of(10, host, 3) for host in range(3)]
     [(0, 4), (4, 7), (7, 10)]
     """
+    if not 0 <= index < hosts:
+        raise ConfigError(f"host {index} is not among {hosts}, which are counted from 0")
     edges = np.cumsum([0, *(count // hosts + (host < count % hosts) for host in range(hosts))])
     return int(edges[index]), int(edges[index + 1])

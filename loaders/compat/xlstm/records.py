@@ -31,6 +31,7 @@ from dataprep.pipeline.types import Offsets
 
 Tokens = NDArray[np.int32]
 ReadTokens = Callable[[int], Tokens]
+_MOST = (1 << 31) - 1  # the highest id
 
 
 class RecordRows(PackedDataset):
@@ -158,7 +159,9 @@ def _tokens_of(source: Any, number: int, operations: Sequence[Any], max_length: 
             f"record {number} has {tokens.size} tokens, max_target_length is {max_length}; cut it, "
             "or tokenize and pack it with dataprep, which splits what is longer"
         )
-    if len(tokens) and (tokens.dtype.kind not in "iu" or int(tokens.min()) < 0):
+    if len(tokens) and (
+        tokens.dtype.kind not in "iu" or not 0 <= int(tokens.min()) <= int(tokens.max()) <= _MOST
+    ):
         raise InputError(f"record {number} does not hold token ids")
     return tokens.astype(np.int32)
 
@@ -203,7 +206,7 @@ def _manifest(max_length: int, eod: int | None, fingerprint: str) -> PackedManif
         seq_len=max_length - 1,
         token_dtype="uint32",
         ends_dtype=ends_dtype(max_length - 1),
-        max_id=(1 << 31) - 1,
+        max_id=_MOST,
         pad=0,
         compression="none",
         strategy="records",

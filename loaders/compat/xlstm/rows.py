@@ -9,7 +9,7 @@ that only matter for that, or for packing in memory, are taken and have no effec
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsIndex
@@ -23,7 +23,7 @@ from dataprep.loaders.compat.xlstm.sources import PaddedDataset, pad_dataset
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.packed import Batch, PackedDataset
 from dataprep.loaders.views import UserView, ViewName
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +73,17 @@ class HostRows:
 # --- views ---
 
 
-def _unshifted(batch: Batch) -> Batch:
-    """Inputs and targets are the same: whoever asks for them shifts them."""
-    return _six(batch["tokens"], batch["tokens"], batch, batch["segment_ids"] * batch["loss_mask"])
-
-
 def _shifted_left(batch: Batch) -> Batch:
     targets = np.pad(batch["tokens"], ((0, 0), (0, 1)))[:, 1:]
     loss = np.pad(batch["segment_ids"] * batch["loss_mask"], ((0, 0), (0, 1)))[:, 1:]
-    return _six(batch["tokens"], targets, batch, loss)
-
-
-def _six(inputs: Any, targets: Any, batch: Batch, loss: Any) -> Batch:
     positions = batch["positions"]
-    arrays = (inputs, targets, positions, batch["segment_ids"], positions, loss)
+    arrays = (batch["tokens"], targets, positions, batch["segment_ids"], positions, loss)
     return {name: array.astype(np.int32) for name, array in zip(ARRAYS, arrays, strict=True)}
 
 
 def _view(shift: bool, shift_target: bool) -> ViewName | UserView:
     if not shift:
-        return _unshifted
+        return "xlstm_unshifted"
     return _shifted_left if shift_target else "xlstm"
 
 
@@ -175,6 +166,8 @@ def make_grain_llm_dataset(
     if not apply_padding:
         raise ConfigError("apply_padding=False: rows have one length; pad_shapes pads batches")
     source = dataset.dataset if isinstance(dataset, PaddedDataset) else dataset
+    if grain_packing and len(dataset) < len(source) and not _is_packed(source):
+        source = dataset  # only these records are packed
     if _is_packed(source):
         rows: PackedDataset = source
         check_packed(rows, max_target_length, eod_token_id or None)
@@ -195,7 +188,7 @@ def make_grain_llm_dataset(
         rows=RowRange(rows, start, stop),
         shuffle=shuffle,
         seed=data_shuffle_seed + dataloading_host_index,
-        epochs=num_epochs,
+        epochs=1 if num_epochs == 0 else num_epochs,  # 0: it is not repeated
         view=_view(shift, shift_target),
     )
 
@@ -232,6 +225,10 @@ def with_eod_of(eod: int | None, max_length: int) -> Any:
         raise ConfigError("add_eod=True needs eod_token_id: records of ids do not tell it")
 
     def with_eod(record: Any) -> Any:
+        if isinstance(record, Mapping):
+            raise InputError(
+                f"a record of ids must be bytes of int32 or an array, got one with {sorted(record)}"
+            )
         ids = np.frombuffer(record, "<i4") if isinstance(record, bytes) else np.asarray(record)
         # A record without any token is padding.
         return np.append(ids, eod) if 0 < len(ids) < max_length else ids

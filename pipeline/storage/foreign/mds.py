@@ -68,11 +68,15 @@ def encode_samples(columns: Sequence[tuple[NDArray[Any], Offsets]]) -> tuple[byt
         width + np.diff(offsets) * values.dtype.itemsize
         for (values, offsets), width in zip(columns, widths, strict=True)
     ]
-    parts: list[Iterable[bytes | memoryview]] = [_cut(np.stack(sizes, axis=1).astype("<u4"))]
+    fixed = np.stack(sizes, axis=1).astype("<u4").view(np.uint8)
+    parts: list[Iterable[bytes | memoryview]] = []
     for (values, offsets), shape in zip(columns, shapes, strict=True):
         data = np.ascontiguousarray(values).view(np.uint8).data
         places = (offsets * values.dtype.itemsize).tolist()
-        parts += [_cut(shape.data, shape.sizes), [data[a:b] for a, b in pairwise(places)]]
+        heads = np.concatenate((fixed, shape.data), axis=1)
+        parts.append(_cut(heads, fixed.shape[1] + shape.sizes))
+        parts.append([data[a:b] for a, b in pairwise(places)])
+        fixed = fixed[:, :0]  # they stand before the first column alone
     joined = b"".join(chain.from_iterable(zip(*parts, strict=True)))
     return joined, np.sum(sizes, axis=0) + 4 * len(columns)
 
@@ -105,13 +109,11 @@ def _shapes(lengths: Offsets) -> _Shapes:
     return _Shapes(data, 1 + (1 << code))
 
 
-def _cut(rows: NDArray[Any], sizes: Offsets | None = None) -> list[bytes]:
-    """Return the first bytes of each row; None: all of them."""
-    data, width = rows.tobytes(), rows.shape[1] * rows.itemsize
-    starts = range(0, len(data), width)
-    if sizes is None:
-        return [data[a : a + width] for a in starts]
-    return [data[a : a + size] for a, size in zip(starts, sizes.tolist(), strict=True)]
+def _cut(rows: NDArray[np.uint8], sizes: Offsets) -> list[bytes]:
+    """Return the first bytes of each row."""
+    data, width = rows.tobytes(), rows.shape[1]
+    stops = (np.arange(len(rows)) * width + sizes).tolist()
+    return [data[a:b] for a, b in zip(range(0, len(data), width), stops, strict=True)]
 
 
 def _text(settings: Mapping[str, Any]) -> str:

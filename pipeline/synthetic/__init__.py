@@ -1,6 +1,5 @@
-"""Made-up records: `synthetic:text|image|audio|paired?n=1000&seed=0`, for trials and tests.
+"""Made-up texts, pictures and sounds, as arrays: pure functions of a seed and a number.
 
-    source     the names, their options, and the format that reads them
     texts      sentences, repeated phrases, number sequences, palindromes
     images     codes; or pictures: noise, gradients, checkerboards, circles, digits
     sounds     codes; or waveforms: sine, noise, chirp
@@ -8,9 +7,6 @@
     draws      the random words of a record
 
 Record i is a pure function of (seed, i), made from raw Philox words with whole numbers only: it is
-the same on every machine and in every version of numpy.
+the same on every machine and in every version of numpy. `sources` reads them as inputs,
+`loaders.compat` hands them out as they are. Imports numpy alone.
 """
-
-from dataprep.pipeline.sources.synthetic.source import PREFIX, Synthetic, find_synthetic, make
-
-__all__ = ["PREFIX", "Synthetic", "find_synthetic", "make"]

@@ -21,9 +21,9 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.sources.synthetic.draws import Raw
-from dataprep.pipeline.sources.synthetic.images import Pixels, paint_circle
-from dataprep.pipeline.sources.synthetic.sounds import Samples, sine
+from dataprep.pipeline.synthetic.draws import Raw
+from dataprep.pipeline.synthetic.images import Pixels, paint_circle
+from dataprep.pipeline.synthetic.sounds import Samples, sine
 
 Numbers = NDArray[np.int64]  # i64[32], 32768 is 1
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.sources.synthetic.draws import Raw, between
+from dataprep.pipeline.synthetic.draws import Raw, between
 
 Pixels = NDArray[np.uint8]  # u8[height, width, 3]
 CODEBOOK_SIZE = 8192

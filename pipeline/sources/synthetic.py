@@ -35,9 +35,9 @@ from dataprep.pipeline.sources.batches import batch_rows, empty_batch
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.media_files import png_of, wav_of
-from dataprep.pipeline.sources.synthetic import images, sounds, texts
-from dataprep.pipeline.sources.synthetic.draws import Raw, one_of, raw_of
-from dataprep.pipeline.sources.synthetic.pairs import make_pair
+from dataprep.pipeline.synthetic import images, sounds, texts
+from dataprep.pipeline.synthetic.draws import Raw, one_of, raw_of
+from dataprep.pipeline.synthetic.pairs import make_pair
 from dataprep.pipeline.types import Piece, Record, Records, Source
 
 PREFIX = "synthetic:"

@@ -16,7 +16,7 @@ from math import pi, sin
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.sources.synthetic.draws import Raw, between
+from dataprep.pipeline.synthetic.draws import Raw, between
 
 Samples = NDArray[np.int16]
 CODEBOOK_SIZE = 1024

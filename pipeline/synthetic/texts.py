@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dataprep.pipeline.sources.synthetic.draws import Raw, between
+from dataprep.pipeline.synthetic.draws import Raw, between
 
 _LOREM = (
     "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut"

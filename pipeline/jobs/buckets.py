@@ -1,0 +1,341 @@
+"""A dataset that is made in a bucket.
+
+    here, below the cache folder           in the bucket
+    manifest.json                     ◄──  manifest.json          there: complete, nothing to do
+    .work/identity.json               ◄──  .work/identity.json    whose turn it is (`claims`)
+    .work/tasks/*.done                ◄──  .work/9c41…/tasks/*    what any machine has committed
+    .work/plan.json, rows/* …         ──►  .work/9c41…/*          for other machines and finalize
+    (workers: `stored`)               ──►  .work/9c41…/tasks/*
+    .work/texts/*                     ──►  errors.jsonl, …
+                                           .work/9c41…/tasks/a ─► shards/documents-00000-of-00003
+                                           manifest.json last, by a conditional put
+
+The store is the truth: what a killed run left here is thrown away, and what it had committed is
+found there. One listing tells what is there; nothing is asked about each file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
+from dataprep.pipeline.files import Written, make_folder, sealed, write_sealed
+from dataprep.pipeline.hashes import fingerprint as hash_of
+from dataprep.pipeline.hashes import hash_bytes, hash_file
+from dataprep.pipeline.jobs.claims import IDENTITY as CLAIM
+from dataprep.pipeline.jobs.claims import Claim, TakenOverError, announce, find_claim, take
+from dataprep.pipeline.jobs.ownership import (
+    MARK_TEXT,
+    REMOVED,
+    WORK_FILES,
+    listed_files,
+    make_work,
+)
+from dataprep.pipeline.jobs.placing import (
+    REQUESTS,
+    can_place,
+    holds,
+    is_published,
+    listed,
+    place,
+    publish,
+)
+from dataprep.pipeline.jobs.publish import PUBLISH, Publication
+from dataprep.pipeline.jobs.stored import (
+    STAGING,
+    STORE,
+    TASKS,
+    StoredFile,
+    StoredWork,
+    keep_in_store,
+)
+from dataprep.pipeline.jobs.workspace import IDENTITY, WORK_VERSION
+from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, Manifest, files_of
+from dataprep.pipeline.storage.objects import (
+    NoSuchObjectError,
+    ObjectEntry,
+    Objects,
+    open_objects,
+)
+from dataprep.pipeline.threads.several import in_threads
+
+_SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
+_CHECKED = "checked"
+_AT_TOP = {MARK, IDENTITY, REMOVED}
+
+
+def bucket_site(url: str) -> BucketSite:
+    """Return the site of an address; ask the store whether it can be used at all."""
+    objects = open_objects(url)
+    objects.check_bucket()
+    folder = default_cache() / STAGING / hash_bytes(objects.url.encode())[:16]
+    return BucketSite(objects=objects, folder=folder)
+
+
+def run_of(identity: Mapping[str, Any], may_change: Sequence[str] = ()) -> str:
+    """Return the name of all runs that go on with one another's work; `may_change` are config
+    keys."""
+    config = {k: v for k, v in identity.get("config", {}).items() if k not in may_change}
+    known = {**identity, "config": config, "work_version": WORK_VERSION}
+    return hash_of(known).removeprefix("sha256:")[:16]
+
+
+@dataclass(slots=True, kw_only=True)
+class BucketSite:
+    """A folder in a bucket, and its staging folder here."""
+
+    objects: Objects
+    folder: Path
+    run: str = ""
+    found: dict[str, ObjectEntry] = field(default_factory=dict)  # in the bucket, by name
+    listed: frozenset[str] = frozenset()  # of these, what is known to be of a dataset of ours
+    claim: Claim | None = None
+
+    @property
+    def out(self) -> str:
+        return self.objects.url
+
+    @property
+    def stored(self) -> StoredWork:
+        return StoredWork(objects=self.objects, run=self.run)
+
+    def is_there(self) -> bool:
+        make_folder(self.folder)
+        return True
+
+    def look(self, identity: Mapping[str, Any], may_change: Sequence[str]) -> None:
+        self.run = run_of(identity, may_change)
+        self._empty()
+        self._list()
+        for name in sorted(n for n in self.found if n.startswith(f"{WORK}/")):
+            if not _is_of_work(name):
+                raise ConfigError(
+                    f"{self.objects.at(name)} was not written by dataprep; move it away: what is "
+                    f"below {WORK} is removed when the run ends"
+                )
+        self._fetch_small()
+        self.listed = frozenset(listed_files(self.folder))
+
+    def check_ours(self) -> None:
+        for name in sorted(self.found):
+            if not name.startswith(f"{WORK}/") and name not in {*self.listed, MANIFEST}:
+                raise ConfigError(
+                    f"--out {self.out} holds {name}, which dataprep did not write; "
+                    "move it away or name a new folder"
+                )
+
+    def check_sizes(self, manifest: Manifest) -> None:
+        for entry in files_of(manifest):
+            found = self.found.get(entry.path)
+            if found is None or found.num_bytes != entry.num_bytes:
+                what = "is missing" if found is None else f"has {found.num_bytes} bytes"
+                raise CorruptError(
+                    f"{self.objects.at(entry.path)} {what}, the manifest says {entry.num_bytes} "
+                    "bytes; make the dataset again with --overwrite"
+                )
+
+    def begin(self, begun: bytes) -> Path:
+        if self.claim is not None and self.claim.publishes and self.claim.run != self.run:
+            raise ConflictError(
+                f"{self.out} has an unfinished run of something else, which was about to end; "
+                "finish it by its own command, throw it away with --overwrite, or name another "
+                "--out"
+            )
+        self._take(json.loads(begun))
+        self._clear()
+        self._empty()
+        work = make_work(self.folder)
+        write_sealed(work / IDENTITY, begun)
+        keep_in_store(work, self.out, self.run)
+        return work
+
+    def share(self, work: Path) -> None:
+        kept = {self.stored.name_of(f"{TASKS}/{path.name}") for path in (work / TASKS).iterdir()}
+        self._drop_markers(name for name in self._markers() if name not in kept)
+        plan = [path for path in sorted(work.rglob("*")) if _is_plan(path, work)]
+        in_threads(lambda path: self._put_plan(path, work), plan, REQUESTS)
+
+    def gather(self, work: Path) -> None:
+        self._list()
+        self._fetch_markers(self._markers())
+
+    def is_possible(self, publication: Publication, fingerprint: str) -> bool:
+        if publication.fingerprint != fingerprint:
+            return False
+        return can_place(self.stored, publication, self.found, self.folder)
+
+    def withdraw(self, publication: Publication) -> None:
+        # What was copied stays: the same run gives the same names and bytes, and another process
+        # of it may be publishing just now.
+        (self.folder / WORK / PUBLISH).unlink()
+
+    def carry_out(self, publication: Publication, *, overwrite: bool) -> None:
+        try:
+            if announce(self.objects, self.run) is None:
+                raise NoSuchObjectError(f"{self.objects.at(CLAIM)} is gone")
+            place(self.stored, publication, self.folder)
+            publish(self.objects, publication, self.folder, overwrite=overwrite)
+        except NoSuchObjectError as error:
+            if not is_published(self.objects, publication.fingerprint, self.folder):
+                self._remove_own()
+                raise ConflictError(
+                    f"another process has removed the work of this run ({error}); run again when "
+                    "nothing else writes there"
+                ) from None
+        except TakenOverError:
+            self._remove_own()
+            raise
+
+    def remove_dataset(self) -> None:
+        if self.found:
+            self._take({})
+            self._clear()
+            self.remove_work()
+        self._empty()
+
+    def remove_work(self) -> None:
+        """Remove the work of this run, then the claim and the mark; if there was none when this run
+        looked, leave what another has begun since then."""
+        if self.claim is None and not any(name.startswith(f"{WORK}/") for name in self.found):
+            self._empty()
+            return
+        names = [entry.name for entry in self.objects.entries(f"{WORK}/")]
+        last = [CLAIM, f"{WORK}/{MARK}"]
+        self.objects.delete(name for name in names if _is_of_work(name) and name not in last)
+        for name in last:
+            self.objects.delete([name] if name in names else [])
+        self.claim = None
+        self._empty()
+
+    # --- what is there ---
+
+    def _list(self) -> None:
+        self.found = listed(self.objects)
+
+    def _empty(self) -> None:
+        """Throw away what is in the staging folder, which this process has locked."""
+        for path in self.folder.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _fetch_small(self) -> None:
+        if MANIFEST in self.found:
+            (self.folder / MANIFEST).write_bytes(self.objects.get(MANIFEST))
+        if not any(name.startswith(f"{WORK}/") for name in self.found):
+            self.claim = None
+            return
+        work = make_work(self.folder)
+        if f"{WORK}/{REMOVED}" in self.found:
+            (work / REMOVED).write_bytes(self.objects.get(f"{WORK}/{REMOVED}"))
+        self.claim = find_claim(self.objects)
+        if self.claim is None:
+            return
+        stored = StoredWork(objects=self.objects, run=self.claim.run)
+        write_sealed(work / IDENTITY, json.dumps(self.claim.identity).encode())
+        keep_in_store(work, self.out, self.claim.run)
+        for name, entry in self.found.items():
+            own = name.removeprefix(stored.prefix)
+            is_small = entry.num_bytes <= _SMALL and own != STORE
+            if own != name and re.fullmatch(r"[a-z]+\.json", own) and (is_small or own == PUBLISH):
+                (work / own).write_bytes(self.objects.get(name))
+        (work / TASKS).mkdir()
+        # Of another run it is enough to know that it has committed something.
+        markers = self._markers(self.claim.run)
+        self._fetch_markers(markers if self.claim.run == self.run else markers[:1])
+
+    def _markers(self, run: str = "") -> list[str]:
+        """Return the names of the markers that are there, in order."""
+        prefix = f"{WORK}/{run or self.run}/{TASKS}/"
+        return sorted(n for n in self.found if n.startswith(prefix) and n.endswith(".done"))
+
+    def _fetch_markers(self, names: Sequence[str]) -> None:
+        """Bring the markers that are not here, of shards that are whole in the store."""
+        tasks = self.folder / WORK / TASKS
+
+        def fetch(name: str) -> None:
+            folder, _, own = name.rpartition("/")
+            stored = StoredWork(objects=self.objects, run=folder.split("/")[1])
+            shard = stored.shard(own)
+            if shard and all(self._is_stored(f"{folder}/{n}", f) for n, f in shard.files.items()):
+                (tasks / own).write_bytes(sealed(bytes(shard.marker)))
+
+        missing = [name for name in names if not (tasks / name.rpartition("/")[2]).exists()]
+        in_threads(fetch, missing, REQUESTS)
+
+    def _is_stored(self, name: str, file: StoredFile) -> bool:
+        found = self.found.get(name)
+        if found is None or found.num_bytes != file.num_bytes:
+            return False
+        # Written once more by another process of this run, it may have another e_tag.
+        return found.e_tag == file.e_tag or self.objects.entry_and_hash(name)[1] == file.xxh3_128
+
+    # --- what is changed ---
+
+    def _take(self, identity: Mapping[str, Any]) -> None:
+        self.objects.put(f"{WORK}/{MARK}", MARK_TEXT)
+        claim = Claim(run=self.run, identity=identity)
+        self.claim = take(self.objects, claim, self.claim)
+
+    def _clear(self) -> None:
+        """Remove the dataset that is there and the work of other runs, whoever is killed meanwhile:
+        the manifest goes first, and lies in the work folder until all that it lists is gone."""
+        removed = f"{WORK}/{REMOVED}"
+        if MANIFEST in self.found:
+            self.objects.put(removed, self.objects.get(MANIFEST))
+            self.objects.delete([MANIFEST])
+        kept = {CLAIM, f"{WORK}/{MARK}", removed}
+        self.objects.delete(name for name in self.found if name in self.listed)
+        self.objects.delete(n for n in self.found if n.startswith(f"{WORK}/") and n not in kept)
+        if MANIFEST in self.found or removed in self.found:
+            self.objects.delete([removed])
+        self.found, self.listed = {}, frozenset()
+
+    def _remove_own(self) -> None:
+        """Remove what this run has committed after another one took its place."""
+        prefix = self.stored.prefix
+        self.objects.delete(entry.name for entry in self.objects.entries(prefix))
+
+    def _drop_markers(self, names: Iterable[str]) -> None:
+        """Remove markers, the last of each task first: none may be left behind a gap."""
+        by_place: dict[int, list[str]] = defaultdict(list)
+        by_stem: dict[str, list[str]] = defaultdict(list)
+        for name in sorted(names, reverse=True):
+            stem = by_stem[name.rpartition("-")[0]]
+            by_place[len(stem)].append(name)
+            stem.append(name)
+        for _, some in sorted(by_place.items()):
+            self.objects.delete(some)
+
+    def _put_plan(self, path: Path, work: Path) -> None:
+        name = self.stored.name_of(path.relative_to(work).as_posix())
+        file = Written(num_bytes=path.stat().st_size, xxh3_128=hash_file(path))
+        if not holds(self.objects, self.found, name, file):
+            self.objects.put(name, path, xxh3_128=file.xxh3_128)
+
+
+def _is_of_work(name: str) -> bool:
+    """Return whether an object below .work has a name that runs give."""
+    own = name.removeprefix(f"{WORK}/")
+    if own in _AT_TOP:
+        return True
+    run, _, path = own.partition("/")
+    folder, _, last = path.rpartition("/")
+    is_run = re.fullmatch("[0-9a-f]{16}", run) is not None
+    return is_run and folder in WORK_FILES and re.fullmatch(WORK_FILES[folder], last) is not None
+
+
+def _is_plan(path: Path, work: Path) -> bool:
+    """Return whether a file of the work folder is of the plan, which other machines need."""
+    own = path.relative_to(work)
+    is_own = own.parts[0] in (TASKS, _CHECKED) or own.name in (MARK, IDENTITY, STORE, PUBLISH)
+    return path.is_file() and not is_own and not own.name.endswith(".tmp")

@@ -1,0 +1,101 @@
+"""Whose turn it is in a bucket, which has no locks: conditional puts of .work/identity.json.
+
+    run A   create  {run: A, turn: 0}            only if there is none
+    run A   commits shards below .work/A/
+    run B   finds A: it has commits, so that is a conflict; else
+            replace {run: B, turn: 0}            only if it is still what B has seen
+    run A   replace {run: A, turn: 1, publishes} before the first file of the dataset appears: after
+                                                 that no other run can take its place
+
+So of two runs that make different datasets one ends with a conflict. Two that make the same may
+both go on: they write the same bytes under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from dataprep.pipeline.errors import ConflictError
+from dataprep.pipeline.files import sealed, unsealed
+from dataprep.pipeline.storage.manifest import WORK
+from dataprep.pipeline.storage.objects import (
+    ChangedMeanwhileError,
+    NoSuchObjectError,
+    Objects,
+    ThereAlreadyError,
+)
+from dataprep.pipeline.typed import decode_as
+
+IDENTITY = f"{WORK}/identity.json"
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What stands in the object, and its e_tag."""
+
+    run: str
+    identity: Mapping[str, Any]
+    turn: int = 0  # so that each writing gives other bytes, and another e_tag
+    publishes: bool = False
+    e_tag: str = ""
+
+
+class TakenOverError(ConflictError):
+    """Another run has taken the place of this one, which had committed nothing."""
+
+
+def find_claim(objects: Objects) -> Claim | None:
+    """Return who has the folder; None if nobody has. What is damaged is nobody's claim, and may be
+    replaced."""
+    try:
+        entry = objects.entry(IDENTITY)
+        data = unsealed(objects.get_range(IDENTITY, 0, entry.num_bytes, e_tag=entry.e_tag))
+    except NoSuchObjectError:
+        return None
+    claim = Claim(run="", identity={}) if data is None else decode_as(data, Claim)
+    return replace(claim, e_tag=entry.e_tag)
+
+
+def take(objects: Objects, claim: Claim, seen: Claim | None) -> Claim:
+    """Write a claim in the place of the one that was seen; ConflictError if somebody was faster."""
+    claim = replace(claim, turn=seen.turn + 1 if seen else 0, e_tag="")
+    data = sealed(msgspec.json.encode(claim))
+    try:
+        e_tag = (
+            objects.replace(IDENTITY, data, seen.e_tag)
+            if seen and seen.e_tag
+            else objects.create(IDENTITY, data)
+        )
+    except (ChangedMeanwhileError, ThereAlreadyError, NoSuchObjectError):
+        found = find_claim(objects)
+        if found is not None and found.run == claim.run and found.publishes >= claim.publishes:
+            return found  # another process makes the same dataset
+        raise ConflictError(
+            f"another run has just begun to write {objects.url}; wait for its end, or name another "
+            "--out"
+        ) from None
+    return replace(claim, e_tag=e_tag)
+
+
+def announce(objects: Objects, run: str) -> Claim | None:
+    """Say that files of the dataset will appear now; None if the claim is gone, as it is when
+    another process has published. TakenOverError if it is another run's."""
+    for _ in range(_TRIES):
+        found = find_claim(objects)
+        if found is None:
+            return None
+        if found.run != run:
+            raise TakenOverError(
+                f"another run has taken {objects.url} over; name another --out, or run again "
+                "when it has ended"
+            )
+        try:
+            return take(objects, replace(found, publishes=True), found)
+        except ConflictError:
+            continue  # the other process of the same run was faster: look again
+    raise ConflictError(f"several runs write {objects.url}; run again when they have ended")

@@ -1,0 +1,94 @@
+"""Datasets in buckets, brought into the cache folder to be read.
+
+    s3://bucket/tokenized ─► ~/.cache/dataprep/datasets/5f3c…/tokenized/manifest.json, shards/…
+                                                        5f3c…/fetched.json    address, e_tag
+
+Brought once: as long as the manifest in the bucket is the same, the files here are. Each is
+compared with the hash that its upload left with it. They are as large as the dataset, and stay
+until somebody removes the folder; a loader has a cache of its own, with a bound.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
+from dataprep.pipeline.hashes import hash_bytes
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK
+from dataprep.pipeline.storage.objects import NoSuchObjectError, ObjectEntry, Objects, open_objects
+from dataprep.pipeline.threads.several import in_threads
+
+DATASETS = "datasets"  # in the cache folder
+FETCHED = "fetched.json"
+_DOWNLOADS = 8
+
+
+def fetched(url: str) -> Path:
+    """Return the folder here that has the dataset of a bucket, whole and as it is there now."""
+    objects = open_objects(url)
+    objects.check_bucket()
+    try:
+        manifest = objects.entry(MANIFEST)
+    except NoSuchObjectError:
+        raise ConfigError(
+            f"{objects.url} is not a dataset: there is no {MANIFEST}, which comes last; finish the "
+            "run that writes it, or name another"
+        ) from None
+    home = default_cache() / DATASETS / hash_bytes(objects.url.encode())[:16]
+    folder = home / objects.url.rpartition("/")[2]
+    note = json.dumps({"url": objects.url, "e_tag": manifest.e_tag}).encode()
+    with _own_turn(home):
+        if read_sealed(home / FETCHED) != note:
+            (home / FETCHED).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            _fetch(objects, folder)
+            write_sealed(home / FETCHED, note)
+    return folder
+
+
+def name_of(folder: Path) -> str:
+    """Return what the user calls a dataset: the address of one that was fetched."""
+    data = read_sealed(folder.parent / FETCHED)
+    if data is None or folder.parent.parent.name != DATASETS:
+        return str(folder)
+    return str(json.loads(data)["url"])
+
+
+def _fetch(objects: Objects, folder: Path) -> None:
+    found = [e for e in objects.entries() if not e.name.startswith(f"{WORK}/")]
+    free = shutil.disk_usage(folder.parent).free
+    size = sum(entry.num_bytes for entry in found)
+    if size > free:
+        raise ConfigError(
+            f"{objects.url} has {size:,} bytes, but {folder.parent} only {free:,} free; make room, "
+            "or name a folder on a larger disk in DATAPREP_CACHE"
+        )
+    for place in {Path(entry.name).parent for entry in found}:
+        make_folder(folder / place)
+
+    def bring(entry: ObjectEntry) -> None:
+        objects.download(entry.name, folder / entry.name)
+
+    # The manifest last: what is cut short here is no dataset.
+    in_threads(bring, [e for e in found if e.name != MANIFEST], _DOWNLOADS)
+    in_threads(bring, [e for e in found if e.name == MANIFEST], 1)
+
+
+@contextmanager
+def _own_turn(home: Path) -> Iterator[None]:
+    """Wait until no other process fetches the same; the kernel ends the turn of the dead."""
+    make_folder(home)
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,375 @@
+"""Datasets made in a bucket: the bytes of a local one, and nothing lost or mixed, whatever ends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dataprep.configs.encode import EncodeConfig
+from dataprep.configs.export import ExportConfig
+from dataprep.configs.pack import PackConfig
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.encode import encode
+from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError, ResourceError
+from dataprep.pipeline.export import export
+from dataprep.pipeline.jobs.overlap import refuse_overlap
+from dataprep.pipeline.jobs.recipes import Outcome, Report
+from dataprep.pipeline.pack import pack
+from dataprep.pipeline.storage.objects import Objects, open_objects
+from dataprep.pipeline.tokenize import tokenize
+from dataprep.pipeline.tokenize.recipe import planned
+from support.installed import COMMAND
+from support.jobs import write_corpus, write_pictures, write_table
+from support.killable import without_processes
+from support.stores import KEY, S3, SECRET, Line
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files, which are a task each."""
+    return write_corpus(tmp_path_factory.mktemp("corpus"), files=4)[0].parent
+
+
+def settings(corpus: Path, out: str | Path, **more: Any) -> TokenizeConfig:
+    inputs = sorted(map(str, corpus.glob("*.jsonl")))
+    values = {"tokenizer": "bytes", "out": str(out), "shard_bytes": 65536}
+    return TokenizeConfig.model_validate({"inputs": inputs, **values, **more})
+
+
+def make(corpus: Path, out: str | Path, *, overwrite: bool = False, **more: Any) -> Outcome:
+    """Tokenize in this process."""
+    report: Report = more.pop("report", lambda kind, values: None)
+    cache = Path(os.environ["DATAPREP_CACHE"])
+    with without_processes():
+        config = settings(corpus, out, **more)
+        return tokenize(config, cache_dir=cache, overwrite=overwrite, report=report)
+
+
+def pack_to(inputs: str | Path, out: str | Path) -> Outcome:
+    with without_processes():
+        return pack(PackConfig(inputs=[str(inputs)], out=str(out), seq_len=32, workers=1))
+
+
+@pytest.fixture(scope="module")
+def local(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
+    """What a local run makes of the corpus."""
+    out = tmp_path_factory.mktemp("local") / "out"
+    make(corpus, out)
+    return files_in(out)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def objects_in(objects: Objects) -> dict[str, bytes]:
+    return {entry.name: objects.get(entry.name) for entry in objects.entries()}
+
+
+@contextmanager
+def machine(folder: Path, name: str) -> Iterator[None]:
+    """Be another machine: one with a cache folder of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATAPREP_CACHE", str(folder / name))
+        yield
+
+
+@pytest.fixture
+def out(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """The address of a folder in a new bucket, which the environment knows how to reach."""
+    for name, value in s3.env().items():
+        monkeypatch.setenv(name, value)
+    bucket = hashlib.sha256(request.node.name.encode()).hexdigest()[:20]
+    s3.make_bucket(bucket)
+    return f"s3://{bucket}/data/tokenized"
+
+
+def test_a_dataset_in_a_bucket_has_the_names_and_bytes_of_a_local_one(
+    corpus: Path, local: Mapping[str, bytes], out: str, tmp_path: Path
+) -> None:
+    def look(kind: str, values: object) -> None:
+        names = [path.name for path in (tmp_path / "here" / "staging").rglob("*.arrayrecord*")]
+        most_here.append(len(names))
+
+    most_here: list[int] = []
+    with machine(tmp_path, "here"):
+        made = make(corpus, out, report=look)
+        assert max(most_here) == 1, "shards that are uploaded take no room here"
+        assert (made.out, made.was_complete) == (out, False)
+        assert len(made.manifest.shards) == 4
+        assert objects_in(open_objects(out)) == local
+        again = make(corpus, out)
+        assert again.was_complete
+        assert objects_in(open_objects(out)) == local
+    left = [path for path in (tmp_path / "here" / "staging").rglob("*") if path.is_file()]
+    assert left == []
+
+
+def test_another_config_is_a_conflict_until_it_may_overwrite(
+    corpus: Path, local: Mapping[str, bytes], out: str
+) -> None:
+    make(corpus, out)
+    with pytest.raises(ConflictError, match=rf"{out} was made from something else \(.*add_eos"):
+        make(corpus, out, add_eos=False)
+    with (
+        pytest.raises(ConflictError, match="add_eos"),
+        planned(settings(corpus, out, add_eos=False), Path(os.environ["DATAPREP_CACHE"])),
+    ):
+        pass
+    assert objects_in(open_objects(out)) == local
+    made = make(corpus, out, add_eos=False, overwrite=True, shard_bytes=1 << 20)
+    assert not made.was_complete
+    assert len(objects_in(open_objects(out))) < len(local)
+    make(corpus, out, overwrite=True)
+    assert objects_in(open_objects(out)) == local
+
+
+def test_objects_of_others_are_neither_written_over_nor_removed(corpus: Path, out: str) -> None:
+    objects = open_objects(out)
+    for name in ("notes.txt", "shards/mine.arrayrecord", ".work/mine.txt"):
+        objects.put(name, b"mine")
+        for overwrite in (False, True):
+            with pytest.raises(ConfigError, match=re.escape(name)):
+                make(corpus, out, overwrite=overwrite)
+        assert objects_in(objects) == {name: b"mine"}
+        objects.delete([name])
+    make(corpus, out)
+    objects.put("shards/mine.arrayrecord", b"mine")
+    assert make(corpus, out).was_complete
+    with pytest.raises(ConfigError, match="mine"):
+        make(corpus, out, overwrite=True)
+
+
+def test_inputs_in_the_folder_that_is_written_are_refused() -> None:
+    out = "s3://bucket/data"
+    for address in (f"{out}/raw/a.jsonl", "s3a://bucket//data", f"zip://a.jsonl::{out}/a.zip"):
+        with pytest.raises(ConfigError, match="is or holds the input"):
+            refuse_overlap(out, [address])
+    with pytest.raises(ConfigError, match="lies in the input"):
+        refuse_overlap(out, [], ["s3://bucket"])
+    refuse_overlap(out, ["s3://bucket/database/a.jsonl", "/data/a.jsonl"], ["gs://bucket", "/data"])
+
+
+def test_a_line_that_is_cut_anywhere_loses_nothing(
+    corpus: Path,
+    local: Mapping[str, bytes],
+    out: str,
+    s3: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with s3.line() as line:
+        for name, value in s3.env(line.port, seconds=0).items():
+            monkeypatch.setenv(name, value)
+        with machine(tmp_path, "whole"):
+            make(corpus, out)
+        whole = line.sent
+        cuts, cut, sent = 0, 2000, 0
+        while cut < whole:
+            objects = open_objects(f"{out}-{cut}")
+            line.sent, line.cut_after = 0, cut
+            with machine(tmp_path, f"first-{cut}"), pytest.raises(ResourceError) as raised:
+                make(corpus, objects.url)
+            assert line.was_cut
+            assert "run the same command again" in str(raised.value)
+            line.mend()
+            line.was_cut = False
+            assert "manifest.json" not in objects_in(objects) or cut > whole * 0.8
+            line.sent = 0
+            with machine(tmp_path, f"second-{cut}"):
+                make(corpus, objects.url)
+            sent = line.sent
+            assert objects_in(objects) == local
+            cuts, cut = cuts + 1, cut + whole // 4
+        assert cuts >= 4
+        assert sent < whole / 2, "the last of them had nearly all, but it was uploaded again"
+
+
+def run_inside(event: str, action: Callable[[], None], *, at: int = 1) -> Report:
+    """A report that does something once, when the run has come to the n-th of such events."""
+    seen: list[str] = []
+
+    def report(kind: str, values: object) -> None:
+        if kind == event:
+            seen.append(kind)
+            if len(seen) == at:
+                action()
+
+    return report
+
+
+def test_two_that_make_the_same_dataset_both_succeed(
+    corpus: Path, local: Mapping[str, bytes], out: str, tmp_path: Path
+) -> None:
+    def other() -> None:
+        with machine(tmp_path, "other"):
+            assert not make(corpus, out).was_complete
+
+    for at in (1, 3):  # nothing is committed, or two shards are
+        with machine(tmp_path, "first"):
+            make(corpus, out, report=run_inside("progress", other, at=at), overwrite=True)
+        assert objects_in(open_objects(out)) == local
+
+
+def test_of_two_that_make_different_datasets_one_ends_with_a_conflict(
+    corpus: Path, local: Mapping[str, bytes], out: str, tmp_path: Path
+) -> None:
+    outcomes: list[str] = []
+
+    def other() -> None:
+        with machine(tmp_path, "other"):
+            try:
+                make(corpus, out, add_eos=False)
+                outcomes.append("published")
+            except ConflictError:
+                outcomes.append("conflict")
+
+    # The first has committed nothing yet, so the other takes its place, and publishes.
+    with machine(tmp_path, "first"), pytest.raises(ConflictError):
+        make(corpus, out, report=run_inside("start", other))
+    assert outcomes == ["published"]
+    found = objects_in(open_objects(out))
+    assert json.loads(found["manifest.json"])["config"]["add_eos"] is False
+    assert not any(name.startswith(".work") for name in found)
+
+    # It has committed something, which the other must not throw away.
+    out = f"{out}-again"
+    with machine(tmp_path, "first"):
+        make(corpus, out, report=run_inside("progress", other, at=3))
+    assert outcomes == ["published", "conflict"]
+    assert objects_in(open_objects(out)) == local
+
+
+def test_a_run_goes_on_with_another_on_error(
+    corpus: Path, local: Mapping[str, bytes], out: str
+) -> None:
+    def stop() -> None:
+        raise ResourceError("because of the test")
+
+    with pytest.raises(ResourceError, match="of the test"):
+        make(corpus, out, on_error="quarantine", report=run_inside("progress", stop, at=3))
+    make(corpus, out, on_error="fail")
+    assert objects_in(open_objects(out)).keys() == local.keys()
+
+
+def test_a_second_run_on_this_machine_is_told_that_one_is_on(corpus: Path, out: str) -> None:
+    def other() -> None:
+        with pytest.raises(LockedError, match=rf"another run holds {out}"):
+            make(corpus, out)
+
+    make(corpus, out, report=run_inside("start", other))
+
+
+def test_pack_reads_from_a_bucket_and_writes_to_one(corpus: Path, out: str, tmp_path: Path) -> None:
+    make(corpus, tmp_path / "tokens")
+    pack_to(tmp_path / "tokens", tmp_path / "packed")
+    make(corpus, out)
+    pack_to(out, f"{out}-packed")
+    there, here = objects_in(open_objects(f"{out}-packed")), files_in(tmp_path / "packed")
+    named = {
+        name: data.replace(str(tmp_path / "tokens").encode(), out.encode())
+        for name, data in here.items()
+    }
+    named["manifest.json"] = there["manifest.json"]  # its checksum is of the other name
+    assert there == named
+
+
+def test_exports_and_codes_are_made_in_a_bucket_too(corpus: Path, out: str, tmp_path: Path) -> None:
+    make(corpus, tmp_path / "tokens")
+    pictures = write_pictures(tmp_path / "pictures", 5)
+    table = write_table(tmp_path, 9)
+    rows = [json.loads(line) for line in table.read_text("utf-8").splitlines()]
+    # Whole numbers, then fractions: shards with the former are written again.
+    rows = [{**row, "score": i if i < 5 else i + 0.5} for i, row in enumerate(rows)]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    places = {"here": (tmp_path / "exported", tmp_path / "codes"), "there": (f"{out}1", f"{out}2")}
+    for exported, codes in places.values():
+        config = {"dataset": str(tmp_path / "tokens"), "to": "mds", "out": str(exported)}
+        encoded = {"inputs": [str(pictures), str(table)], "encoder": "patches", "out": str(codes)}
+        with without_processes():
+            export(ExportConfig.model_validate(config))
+            made = encode(
+                EncodeConfig.model_validate({**encoded, "shard_records": 4}),
+                cache_dir=Path(os.environ["DATAPREP_CACHE"]),
+            )
+        assert made.manifest.columns["score"] == "double"
+    for here, there in zip(*places.values(), strict=True):
+        assert objects_in(open_objects(str(there))) == files_in(Path(here))
+
+
+def test_a_dry_run_writes_nothing_into_a_bucket(corpus: Path, out: str, tmp_path: Path) -> None:
+    with planned(settings(corpus, out), tmp_path) as (_, outcome):
+        assert outcome is None
+    assert objects_in(open_objects(out)) == {}
+
+
+def test_a_killed_run_goes_on_on_another_machine(
+    corpus: Path,
+    local: Mapping[str, bytes],
+    out: str,
+    s3: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(line: Line) -> subprocess.Popen[str]:
+        config = settings(corpus, out)
+        words = ["--tokenizer", "bytes", "--shard-bytes", "65536", "--workers", "1"]
+        return subprocess.Popen(
+            [*COMMAND, "tokenize", *(item.path for item in config.inputs), *words, "--out", out],
+            env={
+                **os.environ,
+                **s3.env(line.port, seconds=30),
+                "DATAPREP_CACHE": str(tmp_path / "first"),
+            },
+            start_new_session=True,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    objects = open_objects(out)
+    with s3.line() as line:
+        line.delay = 0.1
+        process = start(line)
+        try:
+            for _ in range(1200):
+                names = [entry.name for entry in objects.entries()]
+                if any(name.endswith(".done") for name in names):
+                    break
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.05)
+            process.kill()
+            _, said = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    assert process.returncode == -signal.SIGKILL
+    assert SECRET not in said
+    left = objects_in(objects)
+    assert "manifest.json" not in left
+    kept = {name for name in left if name.endswith(".done")}
+    assert kept
+    for data in (*left.values(), *files_in(tmp_path / "first").values()):
+        assert SECRET.encode() not in data
+        assert KEY.encode() not in data
+    seen: list[Mapping[str, Any]] = []
+    with machine(tmp_path, "second"):
+        make(corpus, out, report=lambda kind, values: seen.append({"kind": kind, **values}))
+    (begun,) = [values for values in seen if values["kind"] == "start"]
+    assert len(kept) <= begun["tasks_done"] < begun["tasks"], "what it had committed is kept"
+    assert objects_in(objects) == local

@@ -1,0 +1,252 @@
+"""Jobs on a cluster of Ray come to the same end as on one machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from conftest import PLAIN
+from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
+from dataprep.pipeline.jobs.cluster import connected, run_on_cluster
+from dataprep.pipeline.jobs.poison import MAX_TRIES
+from dataprep.pipeline.jobs.slots import together
+from dataprep.pipeline.tokenize import tokenize
+from support.installed import COMMAND
+from support.jobs import write_corpus
+from support.toy_worker import act_out, jobs_of, log_of
+from support.trees import tree
+
+pytest.importorskip("ray")
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """A cluster of two cores on this machine, for all tests here."""
+    with connected("local", 2) as ray:
+        yield ray
+
+
+def act(work: Path, acts: dict[int, list[str]], num_workers: int = 1, **more: Any) -> None:
+    act_out(work, acts, num_workers=num_workers, run=run_on_cluster, **more)
+
+
+def config_of(inputs: list[Path], out: Path, **more: Any) -> TokenizeConfig:
+    values = {"inputs": [*map(str, inputs)], "tokenizer": "bytes", "shard_bytes": 65536}
+    return TokenizeConfig.model_validate({**values, "out": str(out), **more})
+
+
+def test_a_dataset_has_the_same_bytes(ray: Any, tmp_path: Path, cache_dir: Path) -> None:
+    inputs = write_corpus(tmp_path / "corpus", files=3)
+    tokenize(config_of(inputs, tmp_path / "local"), cache_dir=cache_dir)
+    told: list[int] = []
+
+    def report(kind: str, values: Any) -> None:
+        if kind == "progress":
+            told.append(values["documents"])
+
+    config = config_of(inputs, tmp_path / "ray", executor="ray", workers=2)
+    outcome = tokenize(config, cache_dir=cache_dir, report=report)
+    assert tree(tmp_path / "ray") == tree(tmp_path / "local")
+    assert sum(told) == outcome.manifest.counts["documents_written"]
+
+
+def test_a_worker_that_dies_is_replaced_and_the_largest_jobs_come_first(
+    ray: Any, tmp_path: Path
+) -> None:
+    act(tmp_path, {0: [], 1: ["die once"], 2: []}, sizes=[1, 9, 5])
+    assert (tmp_path / "deaths-1").read_text() == "x"  # it has died
+    done = list(dict.fromkeys(jobs_of(tmp_path, "run")))
+    assert done == [1, 2, 0]
+    assert sorted(set(jobs_of(tmp_path, "commit"))) == [0, 1, 2]
+    for _, _, pid in log_of(tmp_path):
+        assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_lost_with_its_machine_counts_against_no_job(
+    ray: Any, tmp_path: Path
+) -> None:
+    lost: list[int] = []
+
+    def lose(message: dict[str, Any]) -> None:
+        if message["type"] == "ran" and len(lost) <= MAX_TRIES:
+            actor = psutil.Process(message["pid"]).parent()
+            lost.append(message["pid"])
+            actor.kill()
+
+    act(tmp_path, {0: ["pause", "pause", "pause", "pause"]}, on_message=lose)
+    assert len(lost) == MAX_TRIES + 1
+    assert jobs_of(tmp_path, "commit") == [0]
+    assert len(set(lost)) == len(lost)
+    assert not any(map(psutil.pid_exists, lost))  # each worker ended with its actor
+
+
+def test_the_first_error_is_that_of_the_first_job(ray: Any, tmp_path: Path) -> None:
+    acts = {0: ["pause", "pause", "fail InputError"], 1: ["fail ConfigError"]}
+    with pytest.raises(InputError, match="because of the test"):
+        act(tmp_path, acts, num_workers=2, sizes=[1, 2])
+
+
+@pytest.mark.slow
+def test_deaths_of_workers_are_told_as_without_ray(ray: Any, tmp_path: Path) -> None:
+    with pytest.raises(ResourceError, match=r"died 3 times \(exit code 7\) on job 0; run again"):
+        act(tmp_path, {0: ["exit 7"]})
+
+
+def test_a_folder_that_machines_do_not_share_is_refused(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.setattr(Path, "absolute", lambda path: Path("/not/shared"))
+    with pytest.raises(ConfigError, match="does not see /not/shared; put --out on a disk"):
+        act(work, {0: []})
+
+
+def test_progress_of_a_task_is_added_up_and_everything_else_stays_as_it_is() -> None:
+    keys = ("documents", "tokens", "rows", "num_bytes", "by_reference")
+
+    def progress(task: int, count: int, errors: int) -> dict[str, Any]:
+        sums = dict.fromkeys(keys, count)
+        return {"type": "progress", "task": task, "task_errors": errors, "examples": [], **sums}
+
+    done = {"type": "done", "job": 4}
+    given = [progress(4, 1, 0), progress(4, 2, 3), done, progress(5, 1, 0), progress(4, 1, 4)]
+    assert together(given) == [progress(4, 3, 3), done, progress(5, 1, 0), progress(4, 1, 4)]
+
+
+# --- real clusters --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"), files=60, lines=1000)
+
+
+@pytest.fixture(scope="module")
+def clean(
+    corpus: list[Path], tmp_path_factory: pytest.TempPathFactory, cache_dir: Path
+) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("clean") / "out"
+    tokenize(config_of(corpus, out), cache_dir=cache_dir)
+    return tree(out)
+
+
+def num_tasks(clean: dict[str, bytes]) -> int:
+    """Return how many tasks there are: each gives a shard."""
+    return sum(name.startswith("shards/") for name in clean)
+
+
+class Driver:
+    """The command, on a cluster."""
+
+    def __init__(self, corpus: list[Path], out: Path, *more: str) -> None:
+        self.out = out
+        words = [*COMMAND, "tokenize", *map(str, corpus), "--tokenizer", "bytes"]
+        words += ["--shard-bytes", "65536", "--out", str(out), "--executor", "ray", *more]
+        self.said = out.with_suffix(".log")  # a pipe would be held by what the driver leaves
+        with open(self.said, "w", encoding="utf-8") as file:
+            self.process = subprocess.Popen(
+                words,
+                env={**os.environ, **PLAIN},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_for(self, is_so: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + SECONDS
+        while not (found := is_so()):
+            assert self.process.poll() is None, self.said.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return found
+
+    def num_done(self) -> int:
+        return len(list((self.out / ".work" / "tasks").glob("*.done")))
+
+    def end(self) -> str:
+        assert self.process.wait(SECONDS) == 0, self.said.read_text()
+        return self.said.read_text()
+
+
+def workers_below(pid: int) -> list[psutil.Process]:
+    """Return the worker processes, whose parents are actors."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        try:
+            if "multiprocess" in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:  # it has just ended
+            pass
+    return found
+
+
+def all_gone(processes: list[psutil.Process], seconds: float = 30) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not alive
+
+
+@pytest.mark.slow
+def test_a_worker_and_a_node_may_be_killed_and_nothing_is_left_of_them(
+    corpus: list[Path], clean: dict[str, bytes], tmp_path: Path
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        second = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+        driver = Driver(corpus, tmp_path / "out", "--ray-address", cluster.address)
+        driver.wait_for(lambda: driver.num_done() >= 2)
+        raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
+        first, last = driver.wait_for(
+            lambda: all(found := [workers_below(pid) for pid in raylets]) and found
+        )
+        first[0].kill()
+        after_worker = driver.num_done()
+        driver.wait_for(lambda: driver.num_done() > after_worker + 2)
+        killed = workers_below(raylets[1]) or last
+        cluster.remove_node(second, allow_graceful=False)
+        assert driver.num_done() < num_tasks(clean)  # all this came in the middle
+        assert all_gone(killed)
+        driver.end()
+        assert tree(tmp_path / "out") == clean
+        assert all_gone([*first, *last, *workers_below(raylets[0])])
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_driver_may_be_killed_and_the_same_command_goes_on(
+    corpus: list[Path], clean: dict[str, bytes], tmp_path: Path, number: signal.Signals
+) -> None:
+    driver = Driver(corpus, tmp_path / "out")
+    driver.wait_for(lambda: driver.num_done() >= 3)
+    below = psutil.Process(driver.process.pid).children(recursive=True)
+    assert any("raylet" in process.name() for process in below)
+    ours = [process for process in below if "Agent" not in process.name()]
+    assert workers_below(driver.process.pid)
+    assert len(ours) < len(below)
+    driver.process.send_signal(number)
+    code = driver.process.wait(SECONDS)
+    assert code == (-9 if number == signal.SIGKILL else 143)
+    assert 3 <= driver.num_done() < num_tasks(clean)  # it came in the middle
+    assert all_gone(ours)
+    assert all_gone(below, 150)  # Ray's agents look after their raylet once a minute
+    before = driver.num_done()
+    assert f"{before} done before" in Driver(corpus, tmp_path / "out").end()
+    assert tree(tmp_path / "out") == clean
+    shutil.rmtree(tmp_path / "out")

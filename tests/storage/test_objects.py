@@ -1,0 +1,164 @@
+"""Objects in a store: whole or not at all, created once, tried again, errors that name the fix."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.storage.objects import (
+    ChangedMeanwhileError,
+    NoSuchObjectError,
+    Objects,
+    ThereAlreadyError,
+    is_remote,
+    open_objects,
+)
+from support.stores import KEY, S3, SECRET
+
+
+@pytest.fixture
+def objects(s3: S3, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Objects:
+    for name, value in s3.env().items():
+        monkeypatch.setenv(name, value)
+    name = hashlib.sha256(request.node.name.encode()).hexdigest()[:20]
+    s3.make_bucket(name)
+    return open_objects(f"s3://{name}/a folder/ü")
+
+
+def test_an_object_comes_back_as_it_was_put_with_its_hash(objects: Objects, tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(b"few")
+    large.write_bytes(os.urandom(1 << 20) * 17)  # in parts
+    for path in (small, large):
+        e_tag = objects.put(f"in/{path.name}", path, xxh3_128=hash_file(path))
+        objects.copy(f"in/{path.name}", f"copies/{path.name}", path.stat().st_size)
+        entry, kept = objects.entry_and_hash(f"copies/{path.name}")
+        assert objects.entry(f"in/{path.name}").e_tag == e_tag
+        assert (entry.num_bytes, kept) == (path.stat().st_size, hash_file(path))
+        written = objects.download(entry.name, tmp_path / "back")
+        assert (written.num_bytes, written.xxh3_128) == (entry.num_bytes, kept)
+        assert (tmp_path / "back").read_bytes() == path.read_bytes()
+    assert [entry.name for entry in objects.entries("in/")] == ["in/large", "in/small"]
+    objects.delete(["in/large", "not/there"])
+    assert [e.name for e in objects.entries()] == ["copies/large", "copies/small", "in/small"]
+    data = large.read_bytes()
+    assert objects.get_range("copies/large", 5, 7) == data[5:12]
+    assert objects.get_range("copies/large", len(data) - 3, 7) == data[-3:]
+    assert objects.get("in/small") == b"few"
+
+
+def test_an_object_is_created_once_and_replaced_only_by_who_has_seen_it(objects: Objects) -> None:
+    seen = objects.create("manifest.json", b"1")
+    assert objects.create("manifest.json", b"1") == seen  # the first answer may have been lost
+    with pytest.raises(ThereAlreadyError):
+        objects.create("manifest.json", b"2")
+    new = objects.replace("manifest.json", b"3", seen)
+    with pytest.raises(ChangedMeanwhileError):
+        objects.replace("manifest.json", b"4", seen)
+    assert objects.get("manifest.json") == b"3"
+    assert objects.entry("manifest.json").e_tag == new
+    with pytest.raises(NoSuchObjectError):
+        objects.get("other.json")
+
+
+def test_a_cut_line_is_tried_again_then_a_resource_error(
+    objects: Objects, s3: S3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(1 << 20) * 12)
+    with s3.line() as line:
+        for name, value in s3.env(line.port, seconds=20).items():
+            monkeypatch.setenv(name, value)
+        line.cut_after = 6 << 20
+        mending = threading.Timer(1.0, line.mend)
+        mending.start()
+        try:
+            again = open_objects(objects.url)
+            again.put("data", path, xxh3_128="ab")
+            assert line.was_cut
+            assert again.entry_and_hash("data")[0].num_bytes == path.stat().st_size
+            monkeypatch.setenv("DATAPREP_RETRY_SECONDS", "0.5")
+            line.cut()
+            with pytest.raises(ResourceError, match="run the same command again") as raised:
+                open_objects(objects.url).get("data")
+            assert "\n" not in str(raised.value)
+            assert SECRET not in str(raised.value)
+            assert KEY not in str(raised.value)
+        finally:
+            mending.cancel()
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that refuses everybody."""
+
+    def do_GET(self) -> None:
+        self.send_response(403)
+        self.end_headers()
+        self.wfile.write(b"<Error><Code>AccessDenied</Code></Error>")
+
+    do_PUT = do_HEAD = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_the_user_must_mend_is_a_config_error_at_once(
+    objects: Objects, s3: S3, refusing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = open_objects("s3://there-is-none/folder")
+    for call in (absent.entries, lambda: absent.put("a", b"1"), lambda: absent.create("a", b"1")):
+        with pytest.raises(ConfigError, match="s3://there-is-none does not exist; make the bucket"):
+            call()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.env(refusing)["AWS_ENDPOINT_URL"])
+    refused = open_objects(objects.url)
+    for call in (refused.entries, lambda: refused.put("a", b"1"), lambda: refused.get("a")):
+        with pytest.raises(ConfigError, match="refuses it"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "url", ["s3://KEYID:SECRET@bucket/a", "s3://bucket/a?sig=SECRET", "s3:bucket", "s3://b/../a"]
+)
+def test_addresses_hold_no_credentials_and_no_way_out(url: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        open_objects(url)
+    assert "SECRET" not in str(raised.value)
+
+
+def test_keys_come_from_the_profile_where_the_environment_has_none(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    held = tmp_path / "credentials"
+    held.write_text(f"[other]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(held))
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    open_objects(objects.url).put("a", b"1")
+    assert objects.get("a") == b"1"
+
+
+def test_names_that_are_remote() -> None:
+    assert all(map(is_remote, ["s3://b/a", "gs://b", "az://c/a", "s3:/b/a"]))
+    assert not any(map(is_remote, ["data", "/s3://", "https://h/a", "hf:name", "file:///a", "-"]))
