@@ -27,6 +27,8 @@ from support.toy_worker import act_out, jobs_of, log_of
 from support.trees import tree
 
 pytest.importorskip("ray")
+# Ray starts its own processes with a fork, in which jax, where another test has imported it, warns.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 SECONDS = 120
 
 
