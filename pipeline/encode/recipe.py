@@ -95,7 +95,7 @@ def recipe_of(
     )
 
 
-def recipe_begun(out: Path, work: Path, cache_dir: Path) -> Recipe[Planned, CodesMarker]:
+def recipe_begun(out: Path | str, work: Path, cache_dir: Path) -> Recipe[Planned, CodesMarker]:
     """Return the recipe of the run that was begun in a folder, to publish what it has made."""
     config = read_plan(work, EncodePlan).config.model_copy(update={"out": str(out)})
     recipe = recipe_of(config, cache_dir)

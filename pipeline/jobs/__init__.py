@@ -12,7 +12,9 @@ sites       where a dataset is made: a folder here, or one in a bucket
 buckets     a bucket with a staging folder here; placing: how the dataset is published there
 claims      whose turn it is in a bucket, which has no locks
 stored      what workers commit goes to the bucket; joined: another machine takes part
-shares      which jobs an element of a task array does; elements: how it does them
+            stored_plans, stored_markers: what of its work comes here and goes there
+shares      which jobs an element of a task array does; elements: how it does them;
+            places_of_elements: in which folder; bucket_elements: if that is in a bucket
 finalize    publish what elements have made
 executors   EXECUTORS: run jobs on workers; processes: on this machine; worker: their side
 cluster     the same on a cluster of Ray; slots: a worker on one of its machines

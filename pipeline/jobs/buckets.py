@@ -19,17 +19,16 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
-from dataprep.pipeline.files import Written, make_folder, sealed, write_sealed
+from dataprep.pipeline.files import make_folder, write_sealed
 from dataprep.pipeline.hashes import fingerprint as hash_of
-from dataprep.pipeline.hashes import hash_bytes, hash_file
+from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.jobs.claims import IDENTITY as CLAIM
 from dataprep.pipeline.jobs.claims import Claim, TakenOverError, announce, find_claim, take
 from dataprep.pipeline.jobs.ownership import (
@@ -40,23 +39,16 @@ from dataprep.pipeline.jobs.ownership import (
     make_work,
 )
 from dataprep.pipeline.jobs.placing import (
-    REQUESTS,
     can_place,
-    holds,
     is_published,
     listed,
     place,
     publish,
 )
 from dataprep.pipeline.jobs.publish import PUBLISH, Publication
-from dataprep.pipeline.jobs.stored import (
-    STAGING,
-    STORE,
-    TASKS,
-    StoredFile,
-    StoredWork,
-    keep_in_store,
-)
+from dataprep.pipeline.jobs.stored import STAGING, STORE, TASKS, StoredWork, keep_in_store
+from dataprep.pipeline.jobs.stored_markers import bring_markers, drop_markers, marker_names
+from dataprep.pipeline.jobs.stored_plans import put_plan
 from dataprep.pipeline.jobs.workspace import IDENTITY, WORK_VERSION
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, Manifest, files_of
 from dataprep.pipeline.storage.objects import (
@@ -65,19 +57,18 @@ from dataprep.pipeline.storage.objects import (
     Objects,
     open_objects,
 )
-from dataprep.pipeline.threads.several import in_threads
 
 _SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
-_CHECKED = "checked"
 _AT_TOP = {MARK, IDENTITY, REMOVED}
 
 
-def bucket_site(url: str) -> BucketSite:
-    """Return the site of an address; ask the store whether it can be used at all."""
+def bucket_site(url: str, of: str = "") -> BucketSite:
+    """Return the site of an address; ask the store whether it can be used at all. `of` names who
+    needs a staging folder apart from that of others."""
     objects = open_objects(url)
     objects.check_bucket()
-    folder = default_cache() / STAGING / hash_bytes(objects.url.encode())[:16]
-    return BucketSite(objects=objects, folder=folder)
+    name = hash_bytes(objects.url.encode())[:16] + (f"-{of}" if of else "")
+    return BucketSite(objects=objects, folder=default_cache() / STAGING / name)
 
 
 def run_of(identity: Mapping[str, Any], may_change: Sequence[str] = ()) -> str:
@@ -107,13 +98,18 @@ class BucketSite:
     def stored(self) -> StoredWork:
         return StoredWork(objects=self.objects, run=self.run)
 
+    @property
+    def is_begun(self) -> bool:
+        """Return whether there is work of this very run."""
+        return self.claim is not None and self.claim.run == self.run
+
     def is_there(self) -> bool:
         make_folder(self.folder)
         return True
 
     def look(self, identity: Mapping[str, Any], may_change: Sequence[str]) -> None:
         self.run = run_of(identity, may_change)
-        self._empty()
+        self.empty()
         self._list()
         for name in sorted(n for n in self.found if n.startswith(f"{WORK}/")):
             if not _is_of_work(name):
@@ -151,7 +147,7 @@ class BucketSite:
             )
         self._take(json.loads(begun))
         self._clear()
-        self._empty()
+        self.empty()
         work = make_work(self.folder)
         write_sealed(work / IDENTITY, begun)
         keep_in_store(work, self.out, self.run)
@@ -159,13 +155,13 @@ class BucketSite:
 
     def share(self, work: Path) -> None:
         kept = {self.stored.name_of(f"{TASKS}/{path.name}") for path in (work / TASKS).iterdir()}
-        self._drop_markers(name for name in self._markers() if name not in kept)
-        plan = [path for path in sorted(work.rglob("*")) if _is_plan(path, work)]
-        in_threads(lambda path: self._put_plan(path, work), plan, REQUESTS)
+        names = marker_names(self.stored, self.found)
+        drop_markers(self.objects, (name for name in names if name not in kept))
+        put_plan(self.stored, self.found, work)
 
     def gather(self, work: Path) -> None:
         self._list()
-        self._fetch_markers(self._markers())
+        self._bring_markers()
 
     def is_possible(self, publication: Publication, fingerprint: str) -> bool:
         if publication.fingerprint != fingerprint:
@@ -185,13 +181,13 @@ class BucketSite:
             publish(self.objects, publication, self.folder, overwrite=overwrite)
         except NoSuchObjectError as error:
             if not is_published(self.objects, publication.fingerprint, self.folder):
-                self._remove_own()
+                self.remove_own()
                 raise ConflictError(
                     f"another process has removed the work of this run ({error}); run again when "
                     "nothing else writes there"
                 ) from None
         except TakenOverError:
-            self._remove_own()
+            self.remove_own()
             raise
 
     def remove_dataset(self) -> None:
@@ -199,13 +195,13 @@ class BucketSite:
             self._take({})
             self._clear()
             self.remove_work()
-        self._empty()
+        self.empty()
 
     def remove_work(self) -> None:
         """Remove the work of this run, then the claim and the mark; if there was none when this run
         looked, leave what another has begun since then."""
         if self.claim is None and not any(name.startswith(f"{WORK}/") for name in self.found):
-            self._empty()
+            self.empty()
             return
         names = [entry.name for entry in self.objects.entries(f"{WORK}/")]
         last = [CLAIM, f"{WORK}/{MARK}"]
@@ -213,20 +209,28 @@ class BucketSite:
         for name in last:
             self.objects.delete([name] if name in names else [])
         self.claim = None
-        self._empty()
+        self.empty()
 
     # --- what is there ---
 
     def _list(self) -> None:
         self.found = listed(self.objects)
 
-    def _empty(self) -> None:
+    def empty(self) -> None:
         """Throw away what is in the staging folder, which this process has locked."""
         for path in self.folder.iterdir():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
+
+    def find_manifest(self) -> Path | None:
+        """Bring the manifest, if there is one."""
+        try:
+            (self.folder / MANIFEST).write_bytes(self.objects.get(MANIFEST))
+        except NoSuchObjectError:
+            return None
+        return self.folder / MANIFEST
 
     def _fetch_small(self) -> None:
         if MANIFEST in self.found:
@@ -250,34 +254,13 @@ class BucketSite:
                 (work / own).write_bytes(self.objects.get(name))
         (work / TASKS).mkdir()
         # Of another run it is enough to know that it has committed something.
-        markers = self._markers(self.claim.run)
-        self._fetch_markers(markers if self.claim.run == self.run else markers[:1])
+        markers = marker_names(stored, self.found)
+        wanted = markers if self.is_begun else markers[:1]
+        bring_markers(stored, self.found, wanted, work / TASKS)
 
-    def _markers(self, run: str = "") -> list[str]:
-        """Return the names of the markers that are there, in order."""
-        prefix = f"{WORK}/{run or self.run}/{TASKS}/"
-        return sorted(n for n in self.found if n.startswith(prefix) and n.endswith(".done"))
-
-    def _fetch_markers(self, names: Sequence[str]) -> None:
-        """Bring the markers that are not here, of shards that are whole in the store."""
-        tasks = self.folder / WORK / TASKS
-
-        def fetch(name: str) -> None:
-            folder, _, own = name.rpartition("/")
-            stored = StoredWork(objects=self.objects, run=folder.split("/")[1])
-            shard = stored.shard(own)
-            if shard and all(self._is_stored(f"{folder}/{n}", f) for n, f in shard.files.items()):
-                (tasks / own).write_bytes(sealed(bytes(shard.marker)))
-
-        missing = [name for name in names if not (tasks / name.rpartition("/")[2]).exists()]
-        in_threads(fetch, missing, REQUESTS)
-
-    def _is_stored(self, name: str, file: StoredFile) -> bool:
-        found = self.found.get(name)
-        if found is None or found.num_bytes != file.num_bytes:
-            return False
-        # Written once more by another process of this run, it may have another e_tag.
-        return found.e_tag == file.e_tag or self.objects.entry_and_hash(name)[1] == file.xxh3_128
+    def _bring_markers(self) -> None:
+        names = marker_names(self.stored, self.found)
+        bring_markers(self.stored, self.found, names, self.folder / WORK / TASKS)
 
     # --- what is changed ---
 
@@ -300,27 +283,10 @@ class BucketSite:
             self.objects.delete([removed])
         self.found, self.listed = {}, frozenset()
 
-    def _remove_own(self) -> None:
+    def remove_own(self) -> None:
         """Remove what this run has committed after another one took its place."""
         prefix = self.stored.prefix
         self.objects.delete(entry.name for entry in self.objects.entries(prefix))
-
-    def _drop_markers(self, names: Iterable[str]) -> None:
-        """Remove markers, the last of each task first: none may be left behind a gap."""
-        by_place: dict[int, list[str]] = defaultdict(list)
-        by_stem: dict[str, list[str]] = defaultdict(list)
-        for name in sorted(names, reverse=True):
-            stem = by_stem[name.rpartition("-")[0]]
-            by_place[len(stem)].append(name)
-            stem.append(name)
-        for _, some in sorted(by_place.items()):
-            self.objects.delete(some)
-
-    def _put_plan(self, path: Path, work: Path) -> None:
-        name = self.stored.name_of(path.relative_to(work).as_posix())
-        file = Written(num_bytes=path.stat().st_size, xxh3_128=hash_file(path))
-        if not holds(self.objects, self.found, name, file):
-            self.objects.put(name, path, xxh3_128=file.xxh3_128)
 
 
 def _is_of_work(name: str) -> bool:
@@ -332,10 +298,3 @@ def _is_of_work(name: str) -> bool:
     folder, _, last = path.rpartition("/")
     is_run = re.fullmatch("[0-9a-f]{16}", run) is not None
     return is_run and folder in WORK_FILES and re.fullmatch(WORK_FILES[folder], last) is not None
-
-
-def _is_plan(path: Path, work: Path) -> bool:
-    """Return whether a file of the work folder is of the plan, which other machines need."""
-    own = path.relative_to(work)
-    is_own = own.parts[0] in (TASKS, _CHECKED) or own.name in (MARK, IDENTITY, STORE, PUBLISH)
-    return path.is_file() and not is_own and not own.name.endswith(".tmp")

@@ -10,35 +10,23 @@ be another's.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import TypeVar
 
-from dataprep.pipeline.errors import ConfigError, LockedError
+from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.commits import Marker
 from dataprep.pipeline.jobs.limits import ErrorLimit, TooManyErrors
 from dataprep.pipeline.jobs.make import check_unchanged, execute, silent
 from dataprep.pipeline.jobs.overlap import refuse_overlap
+from dataprep.pipeline.jobs.places_of_elements import ElementPlace, place_of
 from dataprep.pipeline.jobs.publish import find_publication
 from dataprep.pipeline.jobs.recipes import Recipe, Report, UntrustedWorkError
-from dataprep.pipeline.jobs.shares import JobShare, array_of, note_array
-from dataprep.pipeline.jobs.sites import LocalSite
-from dataprep.pipeline.jobs.workspace import (
-    check_out,
-    complete_manifest,
-    distrust,
-    join,
-    locked,
-    turn,
-)
+from dataprep.pipeline.jobs.shares import JobShare
+from dataprep.pipeline.jobs.workspace import complete_manifest
 from dataprep.pipeline.threads.exits import stopped_at_exit
-
-ELEMENT = "element"  # what the names of the files begin with that elements lock while they work
 
 P = TypeVar("P")
 M = TypeVar("M", bound=Marker)
@@ -48,7 +36,7 @@ M = TypeVar("M", bound=Marker)
 class ShareDone:
     """The jobs of an element are done."""
 
-    out: Path
+    out: Path | str  # a str: the address of a folder in a bucket
     share: JobShare
     num_jobs: int  # of this element
     num_before: int  # that were done when it began
@@ -62,59 +50,38 @@ def do_share(
     """Do the jobs of one element; publish nothing. `reads` are files that `out` may not hold."""
     share = recipe.share
     assert share is not None
-    out = check_out(recipe.out, shared=True)
+    place = place_of(recipe.out, share)
     plan = recipe.plan()
     identity, names = recipe.identity(plan), recipe.names(plan)
-    refuse_overlap(out, (*recipe.reads(plan), *reads), recipe.folders(plan))
-    nothing = ShareDone(out=out, share=share, num_jobs=0, num_before=0, was_complete=True)
-    with disk_errors_named(out), locked(out, shared=True):
-        complete = complete_manifest(out, identity, names)
+    refuse_overlap(place.out, (*recipe.reads(plan), *reads), recipe.folders(plan))
+    nothing = ShareDone(out=place.out, share=share, num_jobs=0, num_before=0, was_complete=True)
+    with disk_errors_named(place.folder), place.held():
+        place.look(identity, recipe.may_change)
+        complete = complete_manifest(place.folder, identity, names, name=str(place.out))
         if complete is not None:
-            LocalSite(out).check_sizes(complete)
+            place.check_sizes(complete)
             return nothing
-        work = join(out, identity, names, may_change=recipe.may_change)
+        work = place.join(identity, names, recipe.may_change)
         if find_publication(work) is not None:
             return nothing
         try:
-            with _at_work(work, share):
-                return _done(recipe, plan, out, work, report)
+            with place.at_work(work):
+                done = _done(recipe, plan, place, work, report)
         except UntrustedWorkError as error:
             # Others may be at work with the same engine, or have read the same input.
-            distrust(work, str(error.cause))
+            place.distrust(work, str(error.cause))
             raise error.cause from None
+        place.leave(identity)
+    return done
 
 
-@contextmanager
-def _at_work(work: Path, share: JobShare) -> Iterator[None]:
-    """Let no other process do the same jobs meanwhile: both would write the same files. That is
-    this element, started once more, or one of an array of another number of elements."""
-    with open(work / _lock_of(share.number), "a", encoding="ascii") as own:
-        with turn(work):
-            array = array_of(work)
-            if array is not None and array.count != share.count:
-                for path in work.glob(f"{ELEMENT}-*.json"):
-                    with open(path, "a", encoding="ascii") as other:
-                        _lock(other, f"an element of {array.count} is still at work in {work}")
-            _lock(own, f"element {share} is still at work in {work}")
-            note_array(work, share, os.getcwd())
-        yield
-
-
-def _lock_of(number: int) -> str:
-    return f"{ELEMENT}-{number}.json"
-
-
-def _lock(file: TextIO, why_not: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LockedError(f"{why_not}; wait for its end or stop it") from None
-
-
-def _done(recipe: Recipe[P, M], plan: P, out: Path, work: Path, report: Report) -> ShareDone:
+def _done(
+    recipe: Recipe[P, M], plan: P, place: ElementPlace, work: Path, report: Report
+) -> ShareDone:
     """Do what is left of the share."""
     assert recipe.share is not None
     jobs = recipe.begin(plan, work, report)
+    place.share(work)
     limit = ErrorLimit(recipe.limits.max_errors, jobs.known_bad)
     num_jobs, num_left = len(jobs.markers.own), len(jobs.markers.left())
     try:
@@ -123,7 +90,7 @@ def _done(recipe: Recipe[P, M], plan: P, out: Path, work: Path, report: Report) 
         raise limit.named(error, jobs.name_record) from None
     check_unchanged(recipe.changed(plan))
     before = num_jobs - num_left
-    return ShareDone(out=out, share=recipe.share, num_jobs=num_jobs, num_before=before)
+    return ShareDone(out=place.out, share=recipe.share, num_jobs=num_jobs, num_before=before)
 
 
 def refuse_streams(inputs: Sequence[str]) -> None:

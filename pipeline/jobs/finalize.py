@@ -4,11 +4,15 @@ out/.work/identity.json   of which command it is
 out/.work/array.json      how many elements there are, and in which folder they ran
 out/.work/plan.json       as workers read it
 out/.work/tasks/*.done    every job must have its markers
+
+In a bucket these stand below s3://…/.work/; the plan is fetched, by whatever machine publishes.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir, nullcontext
 from dataclasses import replace
@@ -16,27 +20,71 @@ from pathlib import Path
 from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError, counted
+from dataprep.pipeline.files import write_sealed
+from dataprep.pipeline.jobs.buckets import BucketSite, bucket_site
+from dataprep.pipeline.jobs.claims import find_claim
 from dataprep.pipeline.jobs.make import make_dataset
-from dataprep.pipeline.jobs.ownership import check_work
+from dataprep.pipeline.jobs.ownership import check_work, make_work
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.shares import array_of, owners_of
-from dataprep.pipeline.jobs.workspace import begun_to_continue, check_out, why_distrusted
+from dataprep.pipeline.jobs.stored import StoredWork
+from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
+from dataprep.pipeline.jobs.workspace import (
+    IDENTITY,
+    begun_to_continue,
+    check_out,
+    locked,
+    why_distrusted,
+)
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
+from dataprep.pipeline.storage.objects import is_remote
 
 MOST_NAMED = 8  # elements in a message
 
-# Given the output folder and its work folder, return the recipe of the run that was begun there.
-FindRecipe = Callable[[Path, Path], Recipe[Any, Any]]
+# Given the output and its work folder, return the recipe of the run that was begun there.
+FindRecipe = Callable[[Path | str, Path], Recipe[Any, Any]]
 
 
 def publish_begun(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
     """Publish the dataset in this folder, or find it complete; `recipes` are by kind of dataset."""
+    if is_remote(name):
+        return _publish_in_bucket(name, recipes)
     out = Path(os.path.abspath(check_out(name)))
     work = out / WORK
     if (out / MANIFEST).exists() and not work.exists():
         return Outcome(out=out, manifest=read_manifest(out), was_complete=True)
     if out.is_dir():
         check_work(out)
+    return _publish(out, work, recipes, f"dataprep clean {out} --go")
+
+
+def _publish_in_bucket(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
+    """Publish by what elements have put into a bucket; this machine need not be one of theirs."""
+    site = bucket_site(name, of="finalize")
+    with locked(site.folder, name=site.out):
+        try:
+            return _publish_fetched(site, recipes)
+        finally:
+            site.empty()
+
+
+def _publish_fetched(site: BucketSite, recipes: Mapping[str, FindRecipe]) -> Outcome:
+    site.empty()
+    claim = find_claim(site.objects)
+    if claim is None and site.find_manifest() is not None:
+        return Outcome(out=site.out, manifest=read_manifest(site.folder), was_complete=True)
+    work = make_work(site.folder)
+    if claim is not None and claim.run:
+        stored = StoredWork(objects=site.objects, run=claim.run)
+        found = [entry.name for entry in site.objects.entries(stored.prefix)]
+        fetch_plan(stored, planned_names(stored, found), work)
+        write_sealed(work / IDENTITY, json.dumps(claim.identity).encode())
+    return _publish(site.out, work, recipes, f"remove {site.out}/{WORK} from the bucket")
+
+
+def _publish(
+    out: Path | str, work: Path, recipes: Mapping[str, FindRecipe], how_to_throw_away: str
+) -> Outcome:
     begun = begun_to_continue(work)
     if begun is None:
         raise CorruptError(
@@ -46,8 +94,8 @@ def publish_begun(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
     why = why_distrusted(work)
     if why is not None:
         raise CorruptError(
-            f"the work in {work} cannot be used ({why}); throw it away (dataprep clean {out} --go) "
-            "and run all elements again"
+            f"the work in {work if isinstance(out, Path) else out} cannot be used ({why}); throw "
+            f"it away ({how_to_throw_away}) and run all elements again"
         )
     find = recipes.get(str(begun.get("kind")))
     if find is None:
@@ -56,13 +104,16 @@ def publish_begun(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
     folder = array.folder if array and os.path.isdir(array.folder) else ""
     with chdir(folder) if folder else nullcontext():
         recipe = find(out, work)
-        return make_dataset(_publishing(recipe, array.count if array else 0))
+        return make_dataset(_publishing(recipe, array.count if array else 0, work))
 
 
-def _publishing(recipe: Recipe[Any, Any], count: int) -> Recipe[Any, Any]:
-    """Return the recipe of a run that only publishes, if nothing is left to be done."""
+def _publishing(recipe: Recipe[Any, Any], count: int, planned: Path) -> Recipe[Any, Any]:
+    """Return the recipe of a run that only publishes, if nothing is left to be done. What was
+    planned stands in a work folder, which may be another than that of the run."""
 
     def begin(plan: Any, work: Path, report: Report) -> Work[Any]:
+        if not planned.samefile(work):
+            shutil.copytree(planned, work, dirs_exist_ok=True)
         jobs = recipe.begin(plan, work, report)
         left = jobs.markers.left()
         if left:

@@ -17,17 +17,13 @@ from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.jobs.stored import (
     STAGING,
-    TASKS,
     StoredWork,
     keep_in_store,
     stored_work,
 )
+from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
 from dataprep.pipeline.storage.manifest import WORK
 from dataprep.pipeline.storage.objects import open_objects
-from dataprep.pipeline.threads.several import in_threads
-
-CHECKED = "checked"
-_DOWNLOADS = 8
 
 
 def join(url: str, run: str) -> Path:
@@ -53,12 +49,7 @@ def join(url: str, run: str) -> Path:
 def _fetch_plan(stored: StoredWork, work: Path) -> None:
     """Bring all of the work but what tasks have committed."""
     found = stored.objects.entries(stored.prefix)
-    own = [entry.name.removeprefix(stored.prefix) for entry in found]
-    names = [name for name in own if not name.startswith(f"{TASKS}/")]
+    names = planned_names(stored, [entry.name for entry in found])
     if not names:
         raise ConflictError(f"{stored.objects.url} has no such run any more; begin it again")
-    for folder in {TASKS, CHECKED, *(name.rpartition("/")[0] for name in names)}:
-        make_folder(work / folder)
-    in_threads(
-        lambda name: stored.objects.download(stored.name_of(name), work / name), names, _DOWNLOADS
-    )
+    fetch_plan(stored, names, work)

@@ -105,8 +105,8 @@ def check_out(name: str, *, shared: bool = False) -> Path:
         raise ConfigError("no output folder; set --out")
     if "://" in name:
         raise ConfigError(
-            f"--out {name} must be a local folder; tokenize, pack, encode and export write to "
-            "s3://, gs:// and az://, too, but not as elements of an array"
+            f"--out {name} must be a local folder, or the address of one in a bucket: s3://, gs:// "
+            "or az://"
         )
     try:
         name.encode()  # errors, logs and the manifest name it

@@ -146,7 +146,9 @@ def recipe_of(
     )
 
 
-def recipe_begun(out: Path, work: Path, cache_dir: Path) -> Recipe[TokenizePlan, DocumentsMarker]:
+def recipe_begun(
+    out: Path | str, work: Path, cache_dir: Path
+) -> Recipe[TokenizePlan, DocumentsMarker]:
     """Return the recipe of the run that was begun in a folder, to publish what it has made."""
     plan = read_whole_plan(work)
     config = plan.config.model_copy(update={"out": str(out)})
