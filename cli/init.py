@@ -90,9 +90,9 @@ def _show_corpus(each: Suggested) -> None:
     files = counted(corpus.num_sources, "file")
     echo(f"{corpus.name}: {corpus.finding.about}; {', '.join(corpus.inputs)} ({files})")
     middle, most = np.quantile(lengths, (0.5, 0.95))
-    first = f"the first {len(lengths):,} documents" if len(lengths) > 1 else "the first document"
+    sample = f"a sample of {counted(len(lengths), 'document')}"
     echo(
-        f"  {first}: median {middle:,.0f} tokens, 95% up to {most:,.0f}, the longest "
+        f"  {sample}: median {middle:,.0f} tokens, 95% up to {most:,.0f}, the longest "
         f"{lengths.max():,}"
     )
     if corpus.finding.also:

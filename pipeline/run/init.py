@@ -1,6 +1,6 @@
 """Suggest a config for some data: what it is, with which tokenizer, in rows of what length.
 
-    raw/*.jsonl ─► sniff ─► settings ─► the first documents, tokenized by them ─► seq_lens
+    raw/*.jsonl ─► sniff ─► settings ─► some documents, tokenized by them ─► seq_lens
                                    └──► `commented`: the file that `dataprep run` takes
 
 What the settings make of the sample is what they will make of the rest: a suggestion that cannot
@@ -33,7 +33,7 @@ from dataprep.pipeline.sniff.tokenizers import tokenizer_near
 from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.sources.patterns import fixed_folder
 from dataprep.pipeline.tokenize.plan import FoundSources
-from dataprep.pipeline.tokenize.preview import Preview, preview_of
+from dataprep.pipeline.tokenize.preview import Preview, num_places, preview_of
 from dataprep.pipeline.tokenize.recipe import plan_of
 
 BYTES = "bytes"
@@ -41,7 +41,7 @@ TEMPLATE = "chatml"  # comes with dataprep
 OUT = "prepared"
 GIVEN = "as given"
 SAMPLE_BYTES = 4 << 20  # of a corpus
-LEAST_BYTES = 1 << 16  # of a source
+LEAST_BYTES = 1 << 16  # at each place of the sample
 # Keys that the file shows without setting them, with values other than the defaults.
 MORE = {
     "splits": {"train": 0.99, "validation": 0.01},
@@ -53,7 +53,7 @@ MORE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggested:
-    """A corpus and what its first documents are like."""
+    """A corpus and what a sample of its documents is like."""
 
     corpus: SniffedCorpus
     preview: Preview
@@ -149,7 +149,7 @@ def _settings(corpus: SniffedCorpus, has_template: bool) -> dict[str, Any]:
 def _try(
     corpus: SniffedCorpus, settings: Mapping[str, Any], tokenizer: str, cache_dir: Path
 ) -> Suggested:
-    """Tokenize the first documents of a corpus; InputError if there is none."""
+    """Tokenize a sample of a corpus; InputError if there is none."""
     run = RunConfig.model_validate({"tokenizer": tokenizer, "corpora": {corpus.name: settings}})
     config = run.tokenize(corpus.name).model_copy(
         update={
@@ -159,12 +159,11 @@ def _try(
     )
     found = FoundSources(sources=corpus.sources, inputs=(0,) * len(corpus.sources))
     plan = plan_of(config, cache_dir, found=found)
-    each = max(LEAST_BYTES, SAMPLE_BYTES // len(corpus.sources))
-    preview = preview_of(plan, each)
+    preview = preview_of(plan, max(LEAST_BYTES, SAMPLE_BYTES // num_places(plan)))
     if not preview.documents:
         why = preview.first_bad or "all records are empty"
         raise InputError(f"no document can be made of {corpus.inputs[0]}: {why}")
-    bad = f"{preview.bad:,} bad among the first records: {preview.first_bad}; see on_error"
+    bad = f"{preview.bad:,} bad among the records that were read: {preview.first_bad}; see on_error"
     notes = (*corpus.finding.notes, *([bad] if preview.bad else ()))
     return Suggested(corpus=corpus, preview=preview, notes=notes)
 
@@ -218,7 +217,7 @@ def _remarks(
     out: str,
 ) -> Remarks:
     told = ", ".join(f"at {n:,} {shares[n]:.1%}" for n in (seq_len // 2, seq_len * 2))
-    whole = f"{shares[seq_len]:.1%} of the first documents are whole in rows of {seq_len:,} tokens"
+    whole = f"{shares[seq_len]:.1%} of the documents in the sample are whole in rows of {seq_len:,} tokens"
     remarks: dict[tuple[str, ...], tuple[str, ...]] = {
         (): (
             "yaml-language-server: $schema=dataprep.schema.json",

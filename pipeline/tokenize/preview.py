@@ -134,6 +134,11 @@ def _sampled_pieces(plan: TokenizePlan, most: int) -> list[PieceAt]:
     return sorted(at for source in chosen for at in by_source[source][:: every[source]])
 
 
+def num_places(plan: TokenizePlan, most: int = MOST_PIECES) -> int:
+    """Return at how many places the sample is read."""
+    return max(len(_sampled_pieces(plan, most)), 1)
+
+
 def relative_error(sizes: NDArray[Any], values: NDArray[Any]) -> float | None:
     """Return the standard error of the sum of values over that of sizes, as a part of it.
 

@@ -251,7 +251,7 @@ def test_the_length_leaves_nearly_all_documents_whole(run_cli: RunCli, tmp_path:
     assert said["seq_len"] == 2048
     assert said["whole"] == {"1024": 0.9, "2048": 1.0, "4096": 1.0}
     assert said["config"] == yaml.safe_load((tmp_path / "dataprep.yaml").read_text())
-    assert "100.0% of the first documents are whole in rows of 2,048" in " ".join(
+    assert "100.0% of the documents in the sample are whole in rows of 2,048" in " ".join(
         (tmp_path / "dataprep.yaml").read_text().replace("\n#", "").split()
     )
 
@@ -310,7 +310,7 @@ def test_a_file_that_is_named_twice_is_refused(run_cli: RunCli, tmp_path: Path) 
 def test_a_bad_record_among_the_first_is_told(run_cli: RunCli, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [*TEXTS, {"text": ["no text"]}])
     said = run_cli("init", "a.jsonl", cwd=tmp_path).stdout
-    assert "note: 1 bad among the first records: line 41 of" in said
+    assert "note: 1 bad among the records that were read: line 41 of" in said
     assert yaml.safe_load((tmp_path / "dataprep.yaml").read_text())["on_error"] == "fail"
 
 
@@ -325,3 +325,9 @@ def test_large_inputs_are_only_looked_at(run_cli: RunCli, tmp_path: Path) -> Non
     said = json.loads(run_cli("init", "many", "--json", "--force", cwd=tmp_path).stdout)
     assert said["corpora"][0]["files"] == 1000
     assert said["corpora"][0]["records"] < 1000
+
+
+def test_of_one_large_file_four_megabytes_are_tokenized(run_cli: RunCli, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "x" * 900}] * 24_000)
+    said = json.loads(run_cli("init", "a.jsonl", "--json", cwd=tmp_path).stdout)
+    assert 4_000 < said["corpora"][0]["records"] < 6_000
