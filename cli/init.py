@@ -115,6 +115,7 @@ def _summary(found: Suggestion, file: Path) -> dict[str, Any]:
                 "about": each.corpus.finding.about,
                 "files": each.corpus.num_sources,
                 "records": each.corpus.num_records,
+                "sampled": each.preview.documents,
                 "also": list(each.corpus.finding.also),
                 "notes": list(each.notes),
             }

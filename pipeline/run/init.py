@@ -217,7 +217,8 @@ def _remarks(
     out: str,
 ) -> Remarks:
     told = ", ".join(f"at {n:,} {shares[n]:.1%}" for n in (seq_len // 2, seq_len * 2))
-    whole = f"{shares[seq_len]:.1%} of the documents in the sample are whole in rows of {seq_len:,} tokens"
+    most = f"{shares[seq_len]:.1%} of the documents in the sample"
+    whole = f"{most} are whole in rows of {seq_len:,} tokens"
     remarks: dict[tuple[str, ...], tuple[str, ...]] = {
         (): (
             "yaml-language-server: $schema=dataprep.schema.json",

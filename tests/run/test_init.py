@@ -330,4 +330,4 @@ def test_large_inputs_are_only_looked_at(run_cli: RunCli, tmp_path: Path) -> Non
 def test_of_one_large_file_four_megabytes_are_tokenized(run_cli: RunCli, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "a.jsonl", [{"text": "x" * 900}] * 24_000)
     said = json.loads(run_cli("init", "a.jsonl", "--json", cwd=tmp_path).stdout)
-    assert 4_000 < said["corpora"][0]["records"] < 6_000
+    assert 4_000 < said["corpora"][0]["sampled"] < 6_000
