@@ -7,6 +7,9 @@ now        a.jsonl 1f0c…    b.jsonl 7e02…    d.jsonl 55ce…    moved/c.json
 recorded   log 1f0c…
 now        log.1 1f0c…      log 7e02…
            as it was        new: the name was left to it
+
+now        log.1 1f0c… + 3 lines    log 7e02…       if files may be appended to
+           appended to              new
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 
 from dataprep.configs.run import OnChanged
 from dataprep.pipeline.errors import ConflictError, counted
-from dataprep.pipeline.sources.tail import tail_of
+from dataprep.pipeline.sources.tail import may_grow, starts_of, tail_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.types import Source
 
@@ -36,6 +39,8 @@ class Known(Protocol):
 
 R = TypeVar("R", bound=Known)
 S = TypeVar("S", bound=Known)
+# Of a source, and things that were read: which of these it has grown from, and what is new in it.
+Tail = Callable[[S, Sequence[R]], tuple[R, S] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class Changes(Generic[S]):
 def changes_since(
     recorded: Iterable[R],
     found: Sequence[S],
-    tail: Callable[[S, R], S | None] = lambda source, old: None,
+    tail: Tail[S, R] = lambda source, olds: None,
     *,
     names_kept: bool = False,
 ) -> Changes[S]:
@@ -79,12 +84,23 @@ def changes_since(
         before = newest.get(source.path)
         if before is not None and before.fingerprint == source.fingerprint:
             same[source.path] = place
-        elif before is not None and (more := tail(source, before)) is not None:
-            same[source.path], grown[place] = place, more
+        elif before is not None and (more := tail(source, [before])) is not None:
+            same[source.path], grown[place] = place, more[1]
         else:
             others[place] = source
-    lost = [path for path in newest if path not in same and (names_kept or path not in there)]
-    same |= _renamed({path: newest[path] for path in lost}, others)
+    lost = {
+        path: old
+        for path, old in newest.items()
+        if path not in same and (names_kept or path not in there)
+    }
+    same |= _renamed(lost, others)
+    lost = {path: old for path, old in lost.items() if path not in same}
+    placed = {*same.values()}
+    for place, source in others.items():  # that were renamed and appended to, as logs are
+        if lost and place not in placed and (more := tail(source, [*lost.values()])) is not None:
+            old, grown[place] = more
+            same[old.path] = place
+            del lost[old.path]
     placed = {*same.values()}
     left = {place: source for place, source in others.items() if place not in placed}
     # A name whose file is elsewhere now was left to another.
@@ -112,9 +128,23 @@ def _renamed(lost: Mapping[str, R], others: Mapping[int, S]) -> dict[str, int]:
     return found
 
 
-def tail_since(source: Source, old: TextSource) -> Source | None:
-    """Return what was appended to a file since it was read; None if it changed otherwise."""
-    return tail_of(source, old.start + old.bytes, old.fingerprint)
+def tail_since(source: Source, olds: Sequence[TextSource]) -> tuple[TextSource, Source] | None:
+    """Return which of these files a source was when it was read, and what was appended to it since;
+    None if it is none of them, or changed otherwise. One that was empty is known by its name."""
+    known = [old for old in olds if old.path == source.path or old.start + old.bytes]
+    old = known[0] if len(known) == 1 else _beginning(source, known)
+    more = None if old is None else tail_of(source, old.start + old.bytes, old.fingerprint)
+    return None if old is None or more is None else (old, more)
+
+
+def _beginning(source: Source, olds: Sequence[TextSource]) -> TextSource | None:
+    """Return the longest of these files that a source begins with; it is read once for all."""
+    if not may_grow(source):
+        return None
+    ends = {(old.start + old.bytes, old.fingerprint): old for old in reversed(olds)}
+    starts = starts_of(source.file, {end for end, _ in ends if 0 < end < source.num_bytes})
+    begins = [ends[start] for start in starts.items() if start in ends]
+    return begins[-1] if begins else None
 
 
 def as_recorded(source: Source, old: TextSource) -> Source:

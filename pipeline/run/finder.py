@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.run.forgotten import ForgetRequest
 from dataprep.pipeline.run.named import Named
+from dataprep.pipeline.sources import format_of
 from dataprep.pipeline.storage.keys import (
     OF_KEY,
     content_of_hex,
@@ -73,9 +74,15 @@ class DocumentFinder:
         if request.path and self.has_keys:
             contents = hex_of_content(self._read_keys()["content"][documents])
             return [ForgetRequest(content=content) for content in contents]
+        found = self.lines_of(documents)
+        return [request, *found] if request.key else found  # splits may be by another key later
+
+    def lines_of(self, documents: Offsets) -> list[ForgetRequest]:
+        """Return what finds these documents by their lines, whatever is made of the records there;
+        nothing of files whose records are not told by lines, but by settings."""
         origins = self._read_origins()
         files, lines = origins.of(documents)
-        found = [
+        return [
             ForgetRequest(
                 path=file.path,
                 line=line + 1,
@@ -83,8 +90,8 @@ class DocumentFinder:
                 bytes=file.start + max(file.bytes, 0),
             )
             for file, line in zip((origins.files[i] for i in files), lines.tolist(), strict=True)
+            if _has_own_records(file.kind)
         ]
-        return [request, *found] if request.key else found  # splits may be by another key later
 
     def _knows(self, key: str) -> bool:
         """Return whether the part knows this key of its documents."""
@@ -130,6 +137,12 @@ class DocumentFinder:
         if self._origins is None:
             self._origins = origins_of(self._place, self._manifest)
         return self._origins
+
+
+def _has_own_records(kind: str) -> bool:
+    """Return whether a file of this kind has the same records, however it is read."""
+    known = format_of(kind)
+    return not (known.has_separator or known.options)
 
 
 def _places_of(wanted: NDArray[Any], own: NDArray[Any]) -> Iterator[tuple[int, Offsets]]:

@@ -199,6 +199,24 @@ def without(
     return kept
 
 
+def remember_lines(out: Path, ledger: Sequence[ForgetRequest]) -> Sequence[ForgetRequest]:
+    """Return what is on the list, and the lines of all that has gone or is to go from the datasets
+    of a run; write it.
+
+    A dataset that is made anew with other fields, or of the same files for the first time, has the
+    same records as documents of other contents.
+    """
+    found = [*ledger]
+    for corpus in _corpora_in(out):
+        for folder, part in _read_parts(corpus):
+            finder = DocumentFinder(folder, part)
+            meant = np.union1d(finder.find(ledger), finder.gone())
+            found += finder.lines_of(meant) if len(meant) else []
+    if len(found) > len(ledger):
+        write_ledger(out, found)
+    return read_ledger(out)
+
+
 def packed_in(corpus: Path) -> Iterator[Path]:
     """Yield the folders of the packed datasets of a corpus."""
     for place in sorted(corpus.glob(f"packed-*/{MANIFEST}")):

@@ -22,6 +22,7 @@ from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.typed import decode_as
 
 FOLDER = "renamed"
+NEWLINE_BYTES = 2  # at most, between what was read and what was appended
 
 
 def read_names(dataset: Path) -> dict[int, str]:
@@ -63,6 +64,24 @@ def names_now(
     before = [names.get(number, path) for number, path in enumerate(recorded)]
     now = [became.get(name, name) for name in before]
     return {i: name for i, name in enumerate(now) if name != recorded[i]}
+
+
+def told_apart(parts: Sequence[TokenizedManifest], names: Mapping[int, str]) -> dict[int, str]:
+    """Return the names, and one that no file has for each file that left its own to another, if the
+    one that it has now was lost: so it is known by its content alone."""
+    found = dict(names)
+    known: dict[str, list[int]] = {}  # the sources that are one file, by its name
+    ends: dict[str, int] = {}
+    for number, source in enumerate(source for part in parts for source in part.sources):
+        name = names.get(number, source.path)
+        own = known.setdefault(name, [])
+        behind = source.start - ends.get(name, source.start)
+        if not 0 <= behind <= NEWLINE_BYTES:  # not what was appended: another file
+            found |= dict.fromkeys(own, f"{name} (before source {number})")
+            own.clear()
+        own.append(number)
+        ends[name] = source.start + max(source.bytes, 0)
+    return found
 
 
 def _file(dataset: Path) -> Path:

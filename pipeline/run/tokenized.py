@@ -35,7 +35,7 @@ from dataprep.pipeline.run.changes import (
     tail_since,
 )
 from dataprep.pipeline.run.finder import DocumentFinder
-from dataprep.pipeline.run.forget import without
+from dataprep.pipeline.run.forget import remember_lines, without
 from dataprep.pipeline.run.forgotten import ForgetRequest, lost_keys
 from dataprep.pipeline.run.listed import MadeCodes
 from dataprep.pipeline.run.parts import (
@@ -47,7 +47,13 @@ from dataprep.pipeline.run.parts import (
     never_made,
     unfinished_parts,
 )
-from dataprep.pipeline.run.renamed import as_called_now, names_now, read_names, write_names
+from dataprep.pipeline.run.renamed import (
+    as_called_now,
+    names_now,
+    read_names,
+    told_apart,
+    write_names,
+)
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.entries import TextSource
@@ -83,10 +89,10 @@ def plan_tokenized(
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
     read = [part for _, part in parts_of(out, have)] if have else []
-    names = read_names(out)
+    names = told_apart(read, read_names(out))
     parts = as_called_now(read, names)
     recorded = [source for part in parts for source in part.sources]
-    tail = tail_since if run.append else lambda source, old: None
+    tail = tail_since if run.append else lambda source, olds: None
     changes = changes_since(recorded, found.sources, tail, names_kept=True)
     gone = [path for path in changes.gone if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
@@ -123,7 +129,7 @@ def plan_tokenized(
         out: Path, chosen: list[Chosen[TokenizedManifest]]
     ) -> list[Chosen[TokenizedManifest]]:
         write_names(out, names_now(read, names, became) if kept else {})
-        return without(out, chosen, ledger)
+        return without(out, chosen, ledger if kept else remember_lines(Path(run.out), ledger))
 
     return PlannedParts(
         kind=TokenizedManifest,

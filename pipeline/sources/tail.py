@@ -49,11 +49,15 @@ def starts_of(path: str, sizes: Iterable[int]) -> dict[int, str]:
     return found
 
 
+def may_grow(source: Source) -> bool:
+    """Return whether what is appended to such a file is more records."""
+    return source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
+
+
 def tail_of(source: Source, num_bytes: int, fingerprint: str) -> Source | None:
     """Return what follows the first `num_bytes`; None unless they have this fingerprint and their
     last line ends there, so that the file was only appended to."""
-    may_grow = source.kind == Jsonl.kind and not source.compression and not is_url(source.path)
-    if not may_grow or not 0 <= num_bytes < source.num_bytes:
+    if not may_grow(source) or not 0 <= num_bytes < source.num_bytes:
         return None
     start = _start_of(source.file, num_bytes)
     if start is None or start.fingerprint != fingerprint:

@@ -84,6 +84,39 @@ def test_a_night_after_it_reads_no_older_generation_in_full(
     assert (tmp_path / PACKED / "parts/00000/manifest.json").exists()
 
 
+@pytest.mark.parametrize("ends", ["as it should", "killed"])
+def test_a_line_stays_away_when_other_fields_of_it_are_read(
+    run_cli: RunCli, tmp_path: Path, raw: Path, ends: str
+) -> None:
+    """Its content is another then; also that of an equal line which came in later."""
+    for name, texts in (("a", ["one", "two", "three"]), ("b", ["four", "two"])):
+        records = ({"title": f"{name}{i}", "text": text} for i, text in enumerate(texts))
+        (raw / f"{name}.new").write_text("".join(f"{json.dumps(each)}\n" for each in records))
+    (raw / "a.new").rename(raw / "a.jsonl")
+    config = write_config(tmp_path / "c.json", **INPUTS, fields="text", dedup="exact")
+    run_cli("run", config)
+    before = shutil.copytree(tmp_path / "out/data", tmp_path / "before")
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    if ends == "killed":  # after the list was written
+        shutil.rmtree(tmp_path / "out/data")
+        before.rename(tmp_path / "out/data")
+    else:
+        (raw / "b.new").rename(raw / "b.jsonl")
+        run_cli("run", config)
+    later = [] if ends == "killed" else ["b0four"]
+    write_config(config, **INPUTS, fields="title,text")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / PACKED) == ["a0one", "a2three", *later]
+    corpora = {"data": INPUTS, "titles": {**INPUTS, "fields": "title"}}
+    write_config(config, corpora=corpora, fields="title,text")
+    run_cli("run", config)
+    assert whole_texts(tmp_path / "out/titles/packed-64") == ["a0", "a2", *(t[:2] for t in later)]
+    run_cli("verify", tmp_path / "out")
+    assert not any(
+        step["why"] for step in json.loads(run_cli("run", config, "--why", "--json").stdout)
+    )
+
+
 def test_contents_stay_away_without_splits_and_duplicates(
     run_cli: RunCli, tmp_path: Path, raw: Path
 ) -> None:

@@ -180,7 +180,7 @@ def test_a_file_that_was_renamed_may_be_appended_to_and_renamed_again(
     (tmp_path / "out/.run/renamed/data.json").unlink()
     done = run_cli("run", config, check=False)  # how it was called is not known any more
     assert done.code == 4
-    assert "is gone" in done.stderr
+    assert "are gone" in done.stderr
 
 
 @pytest.mark.parametrize("on_changed", ["error", "ignore"])
@@ -198,6 +198,74 @@ def test_names_may_move_on_from_file_to_file_as_those_of_logs_do(
         write_lines(raw / "a.jsonl", [f"night {night}"])
         assert steps(run_cli, config)["data/tokenized"] == [f"1 new file: {raw}/a.jsonl"]
         texts = [*texts, f"night {night}"]
+
+
+@pytest.mark.parametrize("on_changed", ["error", "ignore"])
+def test_logs_that_grew_before_they_were_rotated_give_each_line_once(
+    run_cli: RunCli, tmp_path: Path, raw: Path, on_changed: str
+) -> None:
+    config = write_config(
+        tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True, on_changed=on_changed
+    )
+    texts = ["one", "two", "three"]
+    for night in range(3):
+        run_cli("run", config)
+        assert sorted(texts_of(tmp_path / TOKENIZED)) == sorted(texts)
+        write_lines(raw / "a.jsonl", [f"late {night}"], mode="a")
+        for name in range(night, 0, -1):
+            os.rename(raw / f"{name}.jsonl", raw / f"{name + 1}.jsonl")
+        os.rename(raw / "a.jsonl", raw / "1.jsonl")
+        write_lines(raw / "a.jsonl", [f"night {night}"])
+        (why, more) = steps(run_cli, config)["data/tokenized"]
+        assert why == f"1 new file: {raw}/a.jsonl"
+        assert more == f"appended to: {raw}/1.jsonl"
+        texts += [f"late {night}", f"night {night}"]
+    run_cli("run", config)
+    assert sorted(texts_of(tmp_path / TOKENIZED)) == sorted(texts)
+    assert not any(steps(run_cli, config).values())
+    (tmp_path / "out/.run/renamed/data.json").unlink()
+    run_cli("run", config, check=False)
+    assert sorted(texts_of(tmp_path / TOKENIZED)) == sorted(texts)
+
+
+def test_names_that_were_lost_are_found_out_again_by_contents(
+    run_cli: RunCli, tmp_path: Path, config: Path, raw: Path
+) -> None:
+    for name in ("1", "2"):  # a is 1, then another a is 2, then comes the third
+        run_cli("run", config)
+        os.rename(raw / "a.jsonl", raw / f"{name}.jsonl")
+        write_lines(raw / "a.jsonl", [f"after {name}"])
+    run_cli("run", config)
+    names = tmp_path / "out/.run/renamed/data.json"
+    known = names.read_bytes()
+    names.unlink()
+    assert not any(steps(run_cli, config).values())
+    run_cli("run", config)
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "after 1", "after 2"]
+    assert names.read_bytes() == known
+    names.unlink()
+    (raw / "1.jsonl").unlink()
+    done = run_cli("run", config, check=False)
+    assert done.code == 4
+    assert f"{raw}/a.jsonl (before source 1) is gone" in done.stderr
+
+
+def test_of_files_that_are_gone_the_longest_that_a_new_one_begins_with_has_grown(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(
+        tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True, on_changed="ignore"
+    )
+    write_lines(raw / "b.jsonl", ["one", "two"])
+    (raw / "empty.jsonl").touch()
+    run_cli("run", config)
+    for name in ("a", "b", "empty"):
+        (raw / f"{name}.jsonl").unlink()
+    write_lines(raw / "c.jsonl", ["one", "two", "three", "four"])
+    write_lines(raw / "d.jsonl", ["two", "one"])
+    run_cli("run", config)
+    held = ["one", "two", "three", "one", "two", "four", "two", "one"]
+    assert texts_of(tmp_path / TOKENIZED) == held
 
 
 def test_a_file_that_was_empty_may_be_appended_to_and_one_that_was_overwritten_is_gone(
