@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
 from dataprep.pipeline.files import Written, make_folder, sealed, write_sealed
 from dataprep.pipeline.hashes import fingerprint as hash_of
@@ -41,7 +40,9 @@ from dataprep.pipeline.jobs.ownership import (
 )
 from dataprep.pipeline.jobs.placing import (
     REQUESTS,
+    OtherDatasetError,
     can_place,
+    check_free,
     holds,
     is_published,
     listed,
@@ -50,11 +51,11 @@ from dataprep.pipeline.jobs.placing import (
 )
 from dataprep.pipeline.jobs.publish import PUBLISH, Publication
 from dataprep.pipeline.jobs.stored import (
-    STAGING,
     STORE,
     TASKS,
     StoredFile,
     StoredWork,
+    folder_here,
     keep_in_store,
 )
 from dataprep.pipeline.jobs.workspace import IDENTITY, WORK_VERSION
@@ -69,6 +70,7 @@ from dataprep.pipeline.threads.several import in_threads
 
 _SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
 _CHECKED = "checked"
+STAGING = "staging"
 _AT_TOP = {MARK, IDENTITY, REMOVED}
 
 
@@ -76,7 +78,7 @@ def bucket_site(url: str) -> BucketSite:
     """Return the site of an address; ask the store whether it can be used at all."""
     objects = open_objects(url)
     objects.check_bucket()
-    folder = default_cache() / STAGING / hash_bytes(objects.url.encode())[:16]
+    folder = folder_here(STAGING) / hash_bytes(objects.url.encode())[:16]
     return BucketSite(objects=objects, folder=folder)
 
 
@@ -181,6 +183,8 @@ class BucketSite:
         try:
             if announce(self.objects, self.run) is None:
                 raise NoSuchObjectError(f"{self.objects.at(CLAIM)} is gone")
+            if not overwrite:
+                check_free(self.objects, publication.fingerprint)
             place(self.stored, publication, self.folder)
             publish(self.objects, publication, self.folder, overwrite=overwrite)
         except NoSuchObjectError as error:
@@ -193,9 +197,12 @@ class BucketSite:
         except TakenOverError:
             self._remove_own()
             raise
+        except OtherDatasetError:
+            self.remove_work()
+            raise
 
     def remove_dataset(self) -> None:
-        if self.found:
+        if self.found or self.claim is not None:  # what this run has committed was not there then
             self._take({})
             self._clear()
             self.remove_work()
