@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
 from dataprep.pipeline.files import make_folder, write_sealed
 from dataprep.pipeline.hashes import fingerprint as hash_of
@@ -39,14 +38,16 @@ from dataprep.pipeline.jobs.ownership import (
     make_work,
 )
 from dataprep.pipeline.jobs.placing import (
+    OtherDatasetError,
     can_place,
+    check_free,
     is_published,
     listed,
     place,
     publish,
 )
 from dataprep.pipeline.jobs.publish import PUBLISH, Publication
-from dataprep.pipeline.jobs.stored import STAGING, STORE, TASKS, StoredWork, keep_in_store
+from dataprep.pipeline.jobs.stored import STORE, TASKS, StoredWork, folder_here, keep_in_store
 from dataprep.pipeline.jobs.stored_markers import bring_markers, drop_markers, marker_names
 from dataprep.pipeline.jobs.stored_plans import put_plan
 from dataprep.pipeline.jobs.workspace import IDENTITY, WORK_VERSION
@@ -59,6 +60,7 @@ from dataprep.pipeline.storage.objects import (
 )
 
 _SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
+STAGING = "staging"
 _AT_TOP = {MARK, IDENTITY, REMOVED}
 
 
@@ -68,7 +70,7 @@ def bucket_site(url: str, of: str = "") -> BucketSite:
     objects = open_objects(url)
     objects.check_bucket()
     name = hash_bytes(objects.url.encode())[:16] + (f"-{of}" if of else "")
-    return BucketSite(objects=objects, folder=default_cache() / STAGING / name)
+    return BucketSite(objects=objects, folder=folder_here(STAGING) / name)
 
 
 def run_of(identity: Mapping[str, Any], may_change: Sequence[str] = ()) -> str:
@@ -177,6 +179,8 @@ class BucketSite:
         try:
             if announce(self.objects, self.run) is None:
                 raise NoSuchObjectError(f"{self.objects.at(CLAIM)} is gone")
+            if not overwrite:
+                check_free(self.objects, publication.fingerprint)
             place(self.stored, publication, self.folder)
             publish(self.objects, publication, self.folder, overwrite=overwrite)
         except NoSuchObjectError as error:
@@ -189,9 +193,12 @@ class BucketSite:
         except TakenOverError:
             self.remove_own()
             raise
+        except OtherDatasetError:
+            self.remove_work()
+            raise
 
     def remove_dataset(self) -> None:
-        if self.found:
+        if self.found or self.claim is not None:  # what this run has committed was not there then
             self._take({})
             self._clear()
             self.remove_work()

@@ -52,13 +52,17 @@ class TakenOverError(ConflictError):
 def find_claim(objects: Objects) -> Claim | None:
     """Return who has the folder; None if nobody has. What is damaged is nobody's claim, and may be
     replaced."""
-    try:
-        entry = objects.entry(IDENTITY)
-        data = unsealed(objects.get_range(IDENTITY, 0, entry.num_bytes, e_tag=entry.e_tag))
-    except NoSuchObjectError:
-        return None
-    claim = Claim(run="", identity={}) if data is None else decode_as(data, Claim)
-    return replace(claim, e_tag=entry.e_tag)
+    for _ in range(_TRIES):
+        try:
+            entry = objects.entry(IDENTITY)
+            data = unsealed(objects.get_range(IDENTITY, 0, entry.num_bytes, e_tag=entry.e_tag))
+        except NoSuchObjectError:
+            return None
+        except ChangedMeanwhileError:
+            continue  # between the two requests: look again
+        claim = Claim(run="", identity={}) if data is None else decode_as(data, Claim)
+        return replace(claim, e_tag=entry.e_tag)
+    raise _crowded(objects)
 
 
 def take(objects: Objects, claim: Claim, seen: Claim | None) -> Claim:
@@ -98,4 +102,8 @@ def announce(objects: Objects, run: str) -> Claim | None:
             return take(objects, replace(found, publishes=True), found)
         except ConflictError:
             continue  # the other process of the same run was faster: look again
-    raise ConflictError(f"several runs write {objects.url}; run again when they have ended")
+    raise _crowded(objects)
+
+
+def _crowded(objects: Objects) -> ConflictError:
+    return ConflictError(f"several runs write {objects.url}; run again when they have ended")

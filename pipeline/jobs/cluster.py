@@ -70,7 +70,7 @@ def run_on_cluster(
         cores = int(ray.cluster_resources().get("CPU", 0))
         stored = stored_work(work)
         order = Order(
-            store=(stored.objects.url, stored.run) if stored else None,
+            store=(stored.objects.url, stored.run, os.urandom(8).hex()) if stored else None,
             worker=worker,
             work=work.absolute(),
             environment=environment,

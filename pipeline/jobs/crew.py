@@ -94,6 +94,11 @@ class Crew:
         for process in self._active():
             if process.jobs or (self.waiting and not process.is_up):
                 continue
+            if not process.is_up:  # it would first have to start, for nothing
+                self.processes.remove(process)
+                process.kill()
+                process.reap()
+                continue
             # After a failure it may have been killed: nobody needs it any more.
             if not (self.waiting or self.failed) and self.keep(process):
                 self.processes.remove(process)

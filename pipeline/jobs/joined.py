@@ -3,21 +3,25 @@
 the machine that began          s3://bucket/tokenized/.work/9c41…/plan.json, engine.json, …
 another                         a work folder of its own with the same files; what its workers
                                 commit there goes to the bucket, too
+
+The folder is of one session, which is one start of the command: at the next, the plan may be
+another, and what was committed may have been thrown away.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.errors import ConflictError
 from dataprep.pipeline.files import make_folder
-from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.jobs.stored import (
-    STAGING,
     StoredWork,
+    folder_here,
     keep_in_store,
     stored_work,
 )
@@ -25,25 +29,53 @@ from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
 from dataprep.pipeline.storage.manifest import WORK
 from dataprep.pipeline.storage.objects import open_objects
 
+JOINED = "joined"
 
-def join(url: str, run: str) -> Path:
-    """Return a work folder here for a run in a bucket; `run` and `url` stand in its store.json.
+_held: list[int] = []  # descriptors of folders: others see by their locks that they are in use
 
-    Processes that join at the same time share the folder; the first of them fetches the plan.
+
+def join(url: str, run: str, session: str) -> Path:
+    """Return a work folder here for a run in a bucket; `url` and `run` stand in its store.json.
+
+    Processes of a session share the folder, and the first of them fetches the plan. Folders of
+    sessions that have ended are removed.
     """
-    stored = StoredWork(objects=open_objects(url), run=run)
-    name = f"{hash_bytes(stored.objects.url.encode())[:16]}-{run}"
-    work = default_cache() / STAGING / name / WORK
-    make_folder(work)
-    descriptor = os.open(work.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    home = folder_here(JOINED)
+    work = home / session / WORK
+    with _own_turn(home):
+        make_folder(work)
+        _held.append(os.open(work.parent, os.O_RDONLY))
+        fcntl.flock(_held[-1], fcntl.LOCK_SH)
+        for other in home.iterdir():
+            if other.name != session:
+                _remove_unused(other)
         if stored_work(work) is None:
-            _fetch_plan(stored, work)
-            keep_in_store(work, stored.objects.url, run)
+            _fetch_plan(StoredWork(objects=open_objects(url), run=run), work)
+            keep_in_store(work, url, run)
+    return work
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the folder of another session, unless one of its processes lives."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)
+    except BlockingIOError:
+        return
     finally:
         os.close(descriptor)
-    return work
+
+
+@contextmanager
+def _own_turn(home: Path) -> Iterator[None]:
+    make_folder(home)
+    descriptor = os.open(home, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _fetch_plan(stored: StoredWork, work: Path) -> None:

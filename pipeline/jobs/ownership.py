@@ -36,8 +36,8 @@ FOLDERS = ("shards", "index", "provenance", "keys")
 WORK_FILES = {
     "": rf"({MARK}|[a-z]+(-\d+)?\.json|tasks\.plan)(\.tmp)?|{TURN}"
     r"|tasks|rows|provenance|checked|texts",
-    "tasks": r"\d{6}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
-    "rows": r"\d{5}-[a-z_]+\.npy(\.tmp)?",
+    "tasks": r"\d{6,}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
+    "rows": r"\d{5,}-[a-z_]+\.npy(\.tmp)?",
     "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
     "texts": r"(errors\.jsonl|README\.md|index\.json)(\.tmp)?|provenance",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dataprep.pipeline.errors import ConflictError, ResourceError
@@ -98,6 +99,24 @@ def _not_placed(stored: StoredWork, publication: Publication, found: Found) -> l
     return [p for p, is_there in zip(publication.moves, are_placed, strict=True) if not is_there]
 
 
+class OtherDatasetError(ConflictError):
+    """There is a dataset by now that was made from something else."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url} has a dataset by now that was made from something else; name another --out, or "
+            "replace it with --overwrite"
+        )
+
+
+def check_free(objects: Objects, fingerprint: str) -> None:
+    """Raise OtherDatasetError if another dataset was published since this run looked: its files
+    have the names of ours."""
+    with suppress(NoSuchObjectError):
+        if _fingerprint_in(objects.get(MANIFEST)) != fingerprint:
+            raise OtherDatasetError(objects.url)
+
+
 def publish(
     objects: Objects, publication: Publication, folder: Path, *, overwrite: bool = False
 ) -> None:
@@ -109,10 +128,7 @@ def publish(
         if is_published(objects, publication.fingerprint, folder):
             return
         if not overwrite:
-            raise ConflictError(
-                f"{objects.url} has a dataset by now that was made from something else; name "
-                "another --out, or replace it with --overwrite"
-            ) from None
+            raise OtherDatasetError(objects.url) from None
         # Published after this run had removed what was there; by now all files are this run's.
         objects.replace(MANIFEST, data, objects.entry(MANIFEST).e_tag)
     write_atomic(folder / MANIFEST, data)
@@ -122,9 +138,17 @@ def is_published(objects: Objects, fingerprint: str, folder: Path) -> bool:
     """Return whether another process has published this very dataset; then bring its manifest."""
     try:
         data = objects.get(MANIFEST)
-        is_ours = bool(json.loads(data).get("fingerprint") == fingerprint)
-    except (NoSuchObjectError, ValueError, AttributeError):
+    except NoSuchObjectError:
         return False
+    is_ours = _fingerprint_in(data) == fingerprint
     if is_ours:
         write_atomic(folder / MANIFEST, data)
     return is_ours
+
+
+def _fingerprint_in(manifest: bytes) -> str:
+    """Return of which dataset a manifest is; "" if that is not known."""
+    try:
+        return str(json.loads(manifest)["fingerprint"])
+    except (ValueError, KeyError, TypeError):
+        return ""

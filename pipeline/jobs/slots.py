@@ -52,7 +52,8 @@ class Order:
     environment: Mapping[str, str]
     addresses: bytes
     folder: str  # the working folder of the driver: names of inputs may be relative to it
-    store: tuple[str, str] | None = None  # the address and the run, if work is kept in a bucket
+    # The address, the run and this start of it, if work is kept in a bucket: see `joined`.
+    store: tuple[str, str, str] | None = None
     version: str = __version__
 
 

@@ -13,6 +13,7 @@ that make different datasets differ (`run_of`), so that none takes the work of a
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from dataprep.pipeline.caches import default_cache
 from dataprep.pipeline.files import Written, lost, read_sealed, sealed, unsealed, write_sealed
 from dataprep.pipeline.storage.manifest import WORK
 from dataprep.pipeline.storage.objects import NoSuchObjectError, Objects, open_objects
@@ -28,7 +30,6 @@ from dataprep.pipeline.typed import decode_as
 
 STORE = "store.json"
 TASKS = "tasks"
-STAGING = "staging"  # in the cache folder
 UPLOADS = 4  # of one shard's files at once
 
 
@@ -90,6 +91,12 @@ class StoredWork:
     def bring(self, path: Path) -> Written:
         """Download a file of a task to its place in the work folder."""
         return self.objects.download(self.name_of(f"{TASKS}/{path.name}"), path)
+
+
+def folder_here(what: str) -> Path:
+    """Return a folder for what only this machine needs; many share one home over a network, whose
+    locks do not hold between them."""
+    return default_cache() / what / platform.node()
 
 
 def keep_in_store(work: Path, url: str, run: str) -> None:

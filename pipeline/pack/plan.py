@@ -49,6 +49,7 @@ from dataprep.pipeline.pack.turns import kept_of_window
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.entries import FileEntry
+from dataprep.pipeline.storage.fetched import name_of
 from dataprep.pipeline.storage.joined import contents_of
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class PackTask:
 class PackPlan:
     """What workers are told; what is in each row stands in files beside it."""
 
-    folders: tuple[str, ...]
+    folders: tuple[str, ...]  # addresses of those in buckets, which each machine fetches for itself
     contents: tuple[str, ...]  # what the datasets in these folders are known by
     config: PackConfig
     capacity: int
@@ -126,7 +127,7 @@ def _fitter(documents: PlannedDocuments, config: PackConfig) -> Fit:
 
 def make_plan(corpus: Corpus, config: PackConfig, work: Path, report: Report) -> PackPlan:
     """Plan all rows, or use the plan of an earlier run."""
-    folders = tuple(str(folder.absolute()) for folder in corpus.folders)
+    folders = tuple(name_of(folder.absolute()) for folder in corpus.folders)
     plan = find_plan(work, PackPlan)
     if plan is None or not _is_whole(plan, work):
         report("plan", {"documents": planned_of(corpus).num_documents})

@@ -40,7 +40,6 @@ from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES
 from dataprep.pipeline.storage.manifest import MANIFEST
 from dataprep.pipeline.storage.masks import sides_among
-from dataprep.pipeline.storage.objects import is_remote
 from dataprep.pipeline.storage.places import dataset_folder
 
 BYTES_PER_WORKER = 64 << 20  # of rows, which are made while a worker starts
@@ -87,10 +86,7 @@ def recipe_of(config: PackConfig, share: JobShare | None = None) -> Recipe[Corpu
 def recipe_begun(out: Path | str, work: Path) -> Recipe[Corpus, RowsMarker]:
     """Return the recipe of the run that was begun in a folder, to publish what it has made."""
     plan = read_plan(work, PackPlan)
-    # Of a dataset in a bucket each machine has a copy somewhere else.
-    places = zip(plan.config.inputs, plan.folders, strict=True)
-    inputs = [given if is_remote(given) else folder for given, folder in places]
-    config = plan.config.model_copy(update={"out": str(out), "inputs": inputs})
+    config = plan.config.model_copy(update={"out": str(out), "inputs": plan.folders})
     return replace(recipe_of(config), executor="local", executor_options={}, begin=_gather)
 
 

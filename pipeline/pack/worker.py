@@ -33,6 +33,7 @@ from dataprep.pipeline.ragged import owner_of
 from dataprep.pipeline.storage.arrayrecord import MAPPABLE, RecordWriter, save_array
 from dataprep.pipeline.storage.documents import TOKEN_DTYPES, ends_dtype
 from dataprep.pipeline.storage.joined import contents_of
+from dataprep.pipeline.storage.places import dataset_folder
 from dataprep.pipeline.storage.provenance import ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout, encode_rows
 from dataprep.pipeline.types import Mask, Offsets
@@ -182,7 +183,7 @@ def begin(work: Path) -> RunJob:
     """Load what every task needs; return the function that runs one."""
     plan = read_plan(work, PackPlan)
     corpus = Corpus(
-        [Path(folder) for folder in plan.folders],
+        [dataset_folder(folder) for folder in plan.folders],
         work / CHECKED,
         maps=True,
         all_masks=plan.config.all_masks,

@@ -6,13 +6,16 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,17 +24,29 @@ from dataprep.configs.export import ExportConfig
 from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.encode import encode
-from dataprep.pipeline.errors import ConfigError, ConflictError, LockedError, ResourceError
+from dataprep.pipeline.errors import (
+    ConfigError,
+    ConflictError,
+    InputError,
+    LockedError,
+    ResourceError,
+)
 from dataprep.pipeline.export import export
+from dataprep.pipeline.jobs.buckets import BucketSite
+from dataprep.pipeline.jobs.claims import IDENTITY as CLAIM
+from dataprep.pipeline.jobs.claims import Claim, announce, take
+from dataprep.pipeline.jobs.executors import EXECUTORS
+from dataprep.pipeline.jobs.joined import join
 from dataprep.pipeline.jobs.overlap import refuse_overlap
 from dataprep.pipeline.jobs.recipes import Outcome, Report
+from dataprep.pipeline.jobs.stored import stored_work
 from dataprep.pipeline.pack import pack
 from dataprep.pipeline.storage.objects import Objects, open_objects
 from dataprep.pipeline.tokenize import tokenize
 from dataprep.pipeline.tokenize.recipe import planned
 from support.installed import COMMAND
 from support.jobs import write_corpus, write_pictures, write_table
-from support.killable import without_processes
+from support.killable import execute_here, without_processes
 from support.stores import KEY, S3, SECRET, Line
 
 
@@ -253,6 +268,120 @@ def test_of_two_that_make_different_datasets_one_ends_with_a_conflict(
         make(corpus, out, report=run_inside("progress", other, at=3))
     assert outcomes == ["published", "conflict"]
     assert objects_in(open_objects(out)) == local
+
+
+def test_who_begins_after_another_has_published_leaves_that_whole(
+    corpus: Path,
+    local: Mapping[str, bytes],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin, begun = BucketSite.begin, []
+
+    def late(site: BucketSite, identity: bytes) -> Path:
+        if not begun:  # it has looked into an empty folder
+            begun.append(identity)
+            with machine(tmp_path, "other"):
+                make(corpus, out)
+        return begin(site, identity)
+
+    monkeypatch.setattr(BucketSite, "begin", late)
+    with machine(tmp_path, "late"), pytest.raises(ConflictError, match="has a dataset by now"):
+        make(corpus, out, add_eos=False)
+    assert objects_in(open_objects(out)) == local
+
+
+def test_several_of_one_run_may_announce_at_the_same_time(out: str) -> None:
+    objects, run = open_objects(out), "0" * 16
+    found: list[Claim | Exception | None] = []
+
+    def announce_own() -> None:
+        try:
+            ready.wait(10)
+            found.append(announce(objects, run))
+        except Exception as error:
+            found.append(error)
+
+    for _ in range(8):
+        objects.delete([CLAIM])
+        take(objects, Claim(run=run, identity={}), None)
+        ready = threading.Barrier(3)
+        threads = [threading.Thread(target=announce_own) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(found) == 24
+    assert all(isinstance(one, Claim) and one.publishes for one in found), found
+
+
+def test_work_that_cannot_be_trusted_is_thrown_away(corpus: Path, out: str, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(corpus, tmp_path / "corpus"))
+
+    def change() -> None:
+        with open(own / "part-0.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"text": "more"}\n')
+
+    with pytest.raises(InputError, match="changed while it was read, so the work was thrown away"):
+        make(own, out, report=run_inside("progress", change, at=3))
+    assert objects_in(open_objects(out)) == {}
+    make(own, out)
+    make(own, tmp_path / "here")
+    assert objects_in(open_objects(out)) == files_in(tmp_path / "here")
+
+
+# --- machines that share no disk ---
+
+
+@contextmanager
+def done_elsewhere(folder: Path) -> Iterator[None]:
+    """Have jobs done by a machine that has the inputs, and sees nothing else of the one that runs
+    the command: what that has in its cache is somewhere else meanwhile."""
+    sessions = iter(range(1000))
+
+    def execute(jobs: Sequence[int], *, work: Path, **given: Any) -> None:
+        stored = stored_work(work)
+        assert stored is not None
+        own = Path(os.environ["DATAPREP_CACHE"])
+        away = own.rename(own.with_name("away"))
+        try:
+            with machine(folder, "elsewhere"):
+                here = join(stored.objects.url, stored.run, f"{next(sessions)}")
+                execute_here(jobs, work=here, **given)
+        finally:
+            away.rename(own)
+
+    with mock.patch.dict(EXECUTORS, {"local": execute}):
+        yield
+
+
+def test_machines_without_a_common_disk_make_the_bytes_of_one(
+    corpus: Path, local: Mapping[str, bytes], out: str, tmp_path: Path
+) -> None:
+    with machine(tmp_path, "here"), done_elsewhere(tmp_path):
+        for overwrite in (False, True):  # what is left of the first is not taken for the second's
+            config, cache = settings(corpus, out), tmp_path / "here"
+            made = tokenize(config, cache_dir=cache, overwrite=overwrite)
+            assert not made.was_complete
+            assert objects_in(open_objects(out)) == local
+        rows = PackConfig(inputs=[out], out=f"{out}-packed", seq_len=32, workers=1)
+        assert pack(rows).manifest.counts["rows"]
+    assert objects_in(open_objects(f"{out}-packed")).keys() >= {"manifest.json"}
+    pack_to(out, tmp_path / "packed")
+    assert objects_in(open_objects(f"{out}-packed")) == files_in(tmp_path / "packed")
+
+
+def test_a_machine_that_joins_again_has_the_plan_of_this_start(out: str, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    lines = [*(json.dumps({"text": f"line {i}"}) for i in range(50)), "bad"]
+    (tmp_path / "raw" / "a.jsonl").write_text("\n".join(lines))
+    with machine(tmp_path, "here"), done_elsewhere(tmp_path):
+        with pytest.raises(InputError, match="line 51"):
+            tokenize(settings(tmp_path / "raw", out), cache_dir=tmp_path / "here")
+        config = settings(tmp_path / "raw", out, on_error="skip")
+        made = tokenize(config, cache_dir=tmp_path / "here")
+    assert made.manifest.counts["documents_written"] == 50
 
 
 def test_a_run_goes_on_with_another_on_error(
