@@ -66,6 +66,7 @@ class Idle:
     def __init__(self) -> None:
         self.jobs: deque[int] = deque()
         self.is_closed = self.was_killed = False
+        self.is_up = True
 
     def kill(self) -> None:
         self.was_killed = True
