@@ -10,8 +10,9 @@ from pathlib import Path
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import Identity, difference
+from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.recipe import pack, recipe_of
 from dataprep.pipeline.run.parts import (
     Chosen,

@@ -101,6 +101,37 @@ def test_all_that_failed_is_told_with_the_exit_code_of_the_first(live: Live) -> 
         live(corpora=AB)
 
 
+# --- inputs that are ignored ---
+
+
+@pytest.mark.parametrize("what", ["fields", "template"])
+def test_what_is_set_for_some_inputs_is_compared_though_others_are_ignored(
+    live: Live, what: str
+) -> None:
+    """Else what is there stays as it is, and what is new is made otherwise."""
+    Path("raw").mkdir()
+    for name in "ab":
+        turns = [{"role": role, "content": f"{role} {name}"} for role in ("user", "assistant")]
+        record = {"text": name, "title": f"title {name}", "messages": turns}
+        Path(f"raw/{name}.jsonl").write_text(f"{json.dumps(record)}\n")
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}END\n{% endfor %}"
+    Path("t.jinja").write_text(template)
+    own: dict[str, Any] = {"path": "raw/*.jsonl"}
+    own |= {"fields": "text"} if what == "fields" else {"chat": {"template": "t.jinja"}}
+    values = {"inputs": [own], "on_changed": "ignore"}
+    live(**values)
+    Path("raw/a.jsonl").unlink()
+    assert live(**values).was_complete
+    Path("t.jinja").write_text(template.replace("END", "end"))
+    own |= {"fields": "title"} if what == "fields" else {}
+    told = {
+        "fields": r"for input .*raw/b\.jsonl fields: 'text' -> 'title'",
+        "template": r"chat templates\.default: sha256:[0-9a-f]{12}… -> sha256",
+    }
+    with pytest.raises(ConflictError, match=rf"would be made anew \({told[what]}.*a\.jsonl"):
+        live(**values)
+
+
 # --- duplicates whose first copy goes ---
 
 
