@@ -72,9 +72,7 @@ def _check_forgotten(out: Path) -> None:
     """Raise CorruptError if something that is to be forgotten is still there."""
     held = held_in(out)
     if held:
-        told = "; ".join(
-            f"{folder}: {counted(count, 'document')}" for folder, count in held.items()
-        )
+        told = "; ".join(f"{folder}: {what}" for folder, what in held.items())
         raise CorruptError(
             f"what is to be forgotten is not gone yet ({told}); run dataprep run or the same "
             "dataprep forget again"

@@ -3,6 +3,7 @@
 make        make_dataset: how tokenize, pack and encode all run
 recipes     Recipe: what a command must define so that its dataset can be made
 workspace   the output folder: its lock, whether a run can be continued
+differences what two identities of datasets differ in, for messages
 ownership   whose files are in it: what is not ours is never removed
 overlap     an output folder that is, holds or lies in what is read
 plans       plans as files, by which workers know what to do

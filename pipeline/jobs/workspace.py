@@ -11,7 +11,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from dataprep.pipeline.guards.opening import why_unusable
 from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import has_commits
+from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.ownership import REMOVED, TURN, check_ours, check_plain, make_work
 from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, read_manifest
@@ -289,59 +289,3 @@ def check_writable(out: Path) -> None:
 def _without(identity: Identity, keys: Sequence[str]) -> str:
     config = {k: v for k, v in identity.get("config", {}).items() if k not in keys}
     return fingerprint({**identity, "config": config})
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} -> {"a.b": 1}"""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{key}.") if nested else {f"{prefix}{key}": value}
-    return flat
-
-
-def _told(value: Any) -> str:
-    """Return a value for a message; of a hash, as much as tells two apart."""
-    is_hash = isinstance(value, str) and re.fullmatch(r"(\w+:)?[0-9a-f]{32,}", value)
-    return f"{value[:19]}…" if is_hash else repr(value)
-
-
-def sources_told(identity: Identity) -> list[Any]:
-    """Return what an identity says of each source; of many, it says apart how they are read.
-
-    >>> sources_told({"sources": ["a", "b"], "ways": [{"start": 7}], "read_as": [[0, 2]]})
-    [{'fingerprint': 'a', 'start': 7}, {'fingerprint': 'b', 'start': 7}]
-    """
-    sources = list(identity.get("sources", []))
-    if "ways" not in identity:
-        return sources
-    ways = (identity["ways"][number] for number, n in identity["read_as"] for _ in range(n))
-    return [{"fingerprint": mark, **way} for mark, way in zip(sources, ways, strict=True)]
-
-
-def difference(old: Identity, new: Identity, names: Sequence[str]) -> str:
-    """Return what changed: `fields: 'text' -> 'body'; input a.jsonl changed`.
-
-    `names` are the inputs of `new`.
-    """
-    kinds = old.get("kind"), new.get("kind")
-    if kinds[0] != kinds[1]:
-        return f"{kinds[0]} -> {kinds[1]}"
-    changes = []
-    for section in ("config", "tokenizer"):
-        before, after = _flat(old.get(section, {})), _flat(new.get(section, {}))
-        name = "tokenizer " if section == "tokenizer" else ""
-        changes += [
-            f"{name}{key}: {_told(before.get(key))} -> {_told(after.get(key))}"
-            for key in sorted({*before, *after})
-            if before.get(key) != after.get(key)
-        ]
-    then, now = sources_told(old), sources_told(new)
-    if len(then) != len(now):
-        changes.append(f"number of sources: {len(then)} -> {len(now)}")
-    else:
-        pairs = zip(then, now, names, strict=True)
-        changes += [f"input {name} changed" for a, b, name in pairs if a != b][:3]
-    if old.get("selection") != new.get("selection") and not changes:
-        changes.append("the file of select has other bytes")
-    return "; ".join(changes) or "another version of dataprep"

@@ -14,7 +14,8 @@ now        log.1 1f0c… + 3 lines    log 7e02…       if files may be appended
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -39,8 +40,14 @@ class Known(Protocol):
 
 R = TypeVar("R", bound=Known)
 S = TypeVar("S", bound=Known)
-# Of a source, and things that were read: which of these it has grown from, and what is new in it.
-Tail = Callable[[S, Sequence[R]], tuple[R, S] | None]
+# Of sources, by place, and things that were read: which source has grown from which of these, each
+# from one of its own, and what is new in it.
+Tails = Callable[[Mapping[int, S], Collection[R]], Iterator[tuple[int, R, S]]]
+
+
+def no_tails(sources: Mapping[int, S], olds: Collection[R]) -> Iterator[tuple[int, R, S]]:
+    """Yield nothing: what has grown has changed."""
+    return iter(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +73,13 @@ class Changes(Generic[S]):
 def changes_since(
     recorded: Iterable[R],
     found: Sequence[S],
-    tail: Tail[S, R] = lambda source, olds: None,
+    tails: Tails[S, R] = no_tails,
     *,
     names_kept: bool = False,
 ) -> Changes[S]:
     """Compare what was read, in that order, with what is there now.
 
-    `tail` gives what is new in a source that was only appended to, if that may be. `names_kept`:
+    `tails` gives what is new in sources that were only appended to, if that may be. `names_kept`:
     the caller remembers what a file is called now, so that another may have the name that it left.
     """
     newest = {source.path: source for source in recorded}  # a file may have grown several times
@@ -84,8 +91,8 @@ def changes_since(
         before = newest.get(source.path)
         if before is not None and before.fingerprint == source.fingerprint:
             same[source.path] = place
-        elif before is not None and (more := tail(source, [before])) is not None:
-            same[source.path], grown[place] = place, more[1]
+        elif before is not None and (own := [*tails({place: source}, [before])]):
+            same[source.path], grown[place] = place, own[0][2]
         else:
             others[place] = source
     lost = {
@@ -96,11 +103,9 @@ def changes_since(
     same |= _renamed(lost, others)
     lost = {path: old for path, old in lost.items() if path not in same}
     placed = {*same.values()}
-    for place, source in others.items():  # that were renamed and appended to, as logs are
-        if lost and place not in placed and (more := tail(source, [*lost.values()])) is not None:
-            old, grown[place] = more
-            same[old.path] = place
-            del lost[old.path]
+    unknown = {place: source for place, source in others.items() if place not in placed}
+    for place, old, more in tails(unknown, lost.values()):  # renamed and appended to, as logs are
+        same[old.path], grown[place] = place, more
     placed = {*same.values()}
     left = {place: source for place, source in others.items() if place not in placed}
     # A name whose file is elsewhere now was left to another.
@@ -128,23 +133,37 @@ def _renamed(lost: Mapping[str, R], others: Mapping[int, S]) -> dict[str, int]:
     return found
 
 
-def tail_since(source: Source, olds: Sequence[TextSource]) -> tuple[TextSource, Source] | None:
-    """Return which of these files a source was when it was read, and what was appended to it since;
-    None if it is none of them, or changed otherwise. One that was empty is known by its name."""
-    known = [old for old in olds if old.path == source.path or old.start + old.bytes]
-    old = known[0] if len(known) == 1 else _beginning(source, known)
-    more = None if old is None else tail_of(source, old.start + old.bytes, old.fingerprint)
-    return None if old is None or more is None else (old, more)
+def tails_since(
+    sources: Mapping[int, Source], olds: Collection[TextSource]
+) -> Iterator[tuple[int, TextSource, Source]]:
+    """Yield which of these files sources were when they were read, the longest that each begins
+    with, and what was appended since. One that was empty is known by its name."""
+    left: dict[tuple[int, str], list[TextSource]] = {}  # by where they end, and what they held
+    for old in olds:
+        if old.start + old.bytes or len(olds) == 1:
+            left.setdefault((old.start + old.bytes, old.fingerprint), []).append(old)
+    ends = sorted({end for end, _ in left})
+    for place, source in sources.items() if left else ():
+        if not may_grow(source):
+            continue
+        begins = [left[start] for start in _starts(source, ends, olds) if left.get(start)]
+        for old in begins[-1][:1] if begins else ():
+            end = old.start + old.bytes
+            is_known = end or old.path == source.path
+            more = tail_of(source, end, old.fingerprint) if is_known else None
+            if more is not None:
+                begins[-1].remove(old)
+                yield place, old, more
 
 
-def _beginning(source: Source, olds: Sequence[TextSource]) -> TextSource | None:
-    """Return the longest of these files that a source begins with; it is read once for all."""
-    if not may_grow(source):
-        return None
-    ends = {(old.start + old.bytes, old.fingerprint): old for old in reversed(olds)}
-    starts = starts_of(source.file, {end for end, _ in ends if 0 < end < source.num_bytes})
-    begins = [ends[start] for start in starts.items() if start in ends]
-    return begins[-1] if begins else None
+def _starts(
+    source: Source, ends: Sequence[int], olds: Collection[TextSource]
+) -> Iterable[tuple[int, str]]:
+    """Return the places where files ended that this one may begin with, and what it holds up to
+    there; it is read once for all. Of one file alone `tail_of` finds that out."""
+    if len(olds) == 1:
+        return [(old.start + old.bytes, old.fingerprint) for old in olds]
+    return starts_of(source.file, ends[: bisect_left(ends, source.num_bytes)]).items()
 
 
 def as_recorded(source: Source, old: TextSource) -> Source:

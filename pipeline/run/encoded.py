@@ -23,8 +23,8 @@ from dataprep.pipeline.encode.plan import FoundInputs, OpenedEncoder, find_all_m
 from dataprep.pipeline.encode.recipe import encode
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import difference
 from dataprep.pipeline.media import only, singles_of
 from dataprep.pipeline.run.changes import changes_since, judged, refuse_to_lose
 from dataprep.pipeline.run.generations import remove_leftovers

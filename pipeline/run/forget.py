@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dataprep.pipeline.errors import ConfigError, InputError
+from dataprep.pipeline.errors import ConfigError, InputError, counted
 from dataprep.pipeline.files import disk_errors_named
 from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.finder import DocumentFinder
@@ -93,27 +93,34 @@ def _corpora_in(out: Path) -> list[Path]:
     return sorted(place.parent.parent for place in out.glob(f"*/{TOKENIZED}/{MANIFEST}"))
 
 
-def held_in(out: Path) -> dict[str, int]:
-    """Return how many documents that are on the list each dataset of a run still holds, by folder:
-    those of which none was taken out yet, as `forget` or the run after it did not end."""
+def held_in(out: Path) -> dict[str, str]:
+    """Return what of the list each dataset of a run still holds, or may hold, by folder: `forget`
+    or the run after it did not end."""
     ledger = read_ledger(out)
-    found: dict[str, int] = {}
+    found: dict[str, str] = {}
     for place in sorted(out.glob(f"*/{TOKENIZED}")) if ledger else ():
         tokenized = current(place, TokenizedManifest)
-        gone: dict[str, Offsets] = {}  # from parts since they were made, by what they were
-        for folder, part in parts_of(place, tokenized) if tokenized else ():
-            own = forgotten_in(folder, part)
+        if tokenized is None:
+            continue
+        count = 0
+        for folder, part in parts_of(place, tokenized):
             meant = DocumentFinder(folder, part).find(ledger)
-            found[str(place)] = found.get(str(place), 0) + len(np.setdiff1d(meant, own))
-            if origin_of(part)["fingerprint"] != part.fingerprint:
-                gone[origin_of(part)["fingerprint"]] = own
+            count += len(np.setdiff1d(meant, forgotten_in(folder, part)))
+        found[str(place)] = counted(count, "document") if count else ""
+        went = _Went(place, _parts(place, tokenized), ledger)
         for packed in packed_in(place.parent):
-            manifest = current(packed, PackedManifest)
-            for folder, rows in parts_of(packed, manifest) if manifest else ():
-                (made_of,) = origin_of(rows)["identity"]["sources"]
-                left = np.setdiff1d(gone.get(made_of, []), forgotten_in(folder, rows))
-                found[str(packed)] = found.get(str(packed), 0) + len(left)
-    return {folder: count for folder, count in found.items() if count}
+            found[str(packed)] = _held_in_rows(packed, went)
+    return {folder: told for folder, told in found.items() if told}
+
+
+def _held_in_rows(packed: Path, went: _Went) -> str:
+    manifest, count = current(packed, PackedManifest), 0
+    for folder, rows in parts_of(packed, manifest) if manifest else ():
+        taken = went.from_rows(rows)
+        if taken is None:
+            return "rows of documents that are not there any more"
+        count += len(np.setdiff1d(taken, forgotten_in(folder, rows)))
+    return counted(count, "document") if count else ""
 
 
 def codes_in(out: Path) -> list[str]:
@@ -146,13 +153,12 @@ def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> tuple[dict[str, 
     kept = without(place, names, ledger)
     if kept != names:
         changed[str(place)] = publish_generation(place, kept).generation
+    went = _Went(place, kept, ledger)
     for packed in packed_in(corpus):
         manifest = current(packed, PackedManifest)
         assert manifest is not None, packed
         before = _parts(packed, manifest)
-        taken = [
-            _taken_from(place, part, kept[i : i + 1], ledger) for i, (_, part) in enumerate(before)
-        ]
+        taken = [went.from_rows(part) for _, part in before]
         after = [
             (name, part) if gone is None else version_without(packed, name, part, gone)
             for (name, part), gone in zip(before, taken, strict=True)
@@ -164,22 +170,34 @@ def forget_in(corpus: Path, ledger: Sequence[ForgetRequest]) -> tuple[dict[str, 
     return changed, behind
 
 
-def _taken_from(
-    place: Path,
-    packed: PackedManifest,
-    likely: Sequence[Chosen[TokenizedManifest]],
-    ledger: Sequence[ForgetRequest],
-) -> Offsets | None:
-    """Return the documents that go from a packed part; None if what it was made of is not there.
+class _Went:
+    """The documents that went, or are to go, from the parts of a tokenized dataset."""
 
-    A tokenized dataset that was made anew may have left it behind, with other documents.
-    """
-    (made_of,) = origin_of(packed)["identity"]["sources"]
-    for name, part in chain(likely, finished_parts(place, TokenizedManifest)):
-        if made_of in (part.fingerprint, origin_of(part)["fingerprint"]):
-            found = DocumentFinder(place / name, part).find(ledger)
-            return np.union1d(found, forgotten_in(place / name, part))
-    return None
+    def __init__(
+        self,
+        place: Path,
+        parts: Sequence[Chosen[TokenizedManifest]],
+        ledger: Sequence[ForgetRequest],
+    ) -> None:
+        self._place, self._parts, self._ledger = place, parts, ledger
+        self._known: dict[str, Offsets | None] = {}  # by what rows are made of
+
+    def from_rows(self, packed: PackedManifest) -> Offsets | None:
+        """Return those that go from a packed part; None if what it was made of is not there.
+
+        A tokenized dataset that was made anew may have left it behind, with other documents.
+        """
+        (made_of,) = origin_of(packed)["identity"]["sources"]
+        if made_of not in self._known:
+            self._known[made_of] = self._from(made_of)
+        return self._known[made_of]
+
+    def _from(self, made_of: str) -> Offsets | None:
+        for name, part in chain(self._parts, finished_parts(self._place, TokenizedManifest)):
+            if made_of in (part.fingerprint, origin_of(part)["fingerprint"]):
+                found = DocumentFinder(self._place / name, part).find(self._ledger)
+                return np.union1d(found, forgotten_in(self._place / name, part))
+        return None
 
 
 def without(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import Identity, difference
+from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.recipe import pack, recipe_of
 from dataprep.pipeline.run.parts import (
     Chosen,
@@ -23,6 +24,7 @@ from dataprep.pipeline.run.parts import (
     version_without,
 )
 from dataprep.pipeline.run.versions import identity_without, origin_of
+from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest, read_manifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.types import Offsets
@@ -47,6 +49,19 @@ class _PlannedPart:
     wanted: WantedPart[PackedManifest]
     forgotten: Offsets  # what is taken out of it then
     identity: Identity  # of what comes of it
+    # What it would have been made as if what is forgotten were still there, if it is made without.
+    first: Identity | None = None
+
+    def without(self, out: Path, name: str, part: PackedManifest) -> Chosen[PackedManifest]:
+        """Return the part without what is forgotten, known by what it was, or would have been."""
+        if self.first is not None:
+            known = {
+                "fingerprint": fingerprint(self.first),
+                "contents": contents_of(part),
+                "identity": self.first,
+            }
+            part = replace(part, identity={**part.identity, "of": known})
+        return version_without(out, name, part, self.forgotten)
 
 
 def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManifest]:
@@ -68,7 +83,7 @@ def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManif
 
     def finish(out: Path, chosen: list[Chosen[PackedManifest]]) -> list[Chosen[PackedManifest]]:
         pairs = zip(chosen, planned, strict=True)
-        return [version_without(out, *each, row.forgotten) for each, row in pairs]
+        return [each.without(out, *made) for made, each in pairs]
 
     return PlannedParts(
         kind=PackedManifest,
@@ -81,9 +96,8 @@ def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManif
 def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _PlannedPart:
     """Plan a part. Rows stay where they are when documents are taken out of them: such a part is
     packed with these, and then masked."""
-    nothing = each.forgotten[:0]
-    if len(each.forgotten):
-        first = _as_first_made(each)
+    first = _as_first_made(each) if len(each.forgotten) else None
+    if first is not None:
         for part in made:
             if origin_of(part)["fingerprint"] == fingerprint(first):
                 masked = identity_without(part, each.forgotten)
@@ -100,7 +114,8 @@ def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _PlannedPart:
     fresh: WantedPart[PackedManifest] = WantedPart(
         fingerprint=fingerprint(identity), make=partial(_make, each.config)
     )
-    return _PlannedPart(wanted=fresh, forgotten=nothing, identity=identity)
+    # With what is forgotten it cannot be made any more. Later requests must find it all the same.
+    return _PlannedPart(wanted=fresh, forgotten=each.forgotten, identity=identity, first=first)
 
 
 def _identity(config: PackConfig) -> Identity:

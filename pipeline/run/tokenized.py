@@ -10,10 +10,11 @@ limit           a part reads what the parts before it have left of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +24,18 @@ from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.jobs.differences import difference, sources_told
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue, difference, sources_told
+from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue
 from dataprep.pipeline.run.changes import (
     MOST_NAMED,
     Changes,
     as_recorded,
     changes_since,
     judged,
+    no_tails,
     refuse_to_lose,
-    tail_since,
+    tails_since,
 )
 from dataprep.pipeline.run.finder import DocumentFinder
 from dataprep.pipeline.run.forget import remember_lines, without
@@ -92,8 +95,8 @@ def plan_tokenized(
     names = told_apart(read, read_names(out))
     parts = as_called_now(read, names)
     recorded = [source for part in parts for source in part.sources]
-    tail = tail_since if run.append else lambda source, olds: None
-    changes = changes_since(recorded, found.sources, tail, names_kept=True)
+    tails = tails_since if run.append else no_tails
+    changes = changes_since(recorded, found.sources, tails, names_kept=True)
     gone = [path for path in changes.gone if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
     notes += [
@@ -222,27 +225,40 @@ def _other_settings(
         # Where no record was bad, it does not matter what would have been done with bad ones.
         has_bad = any(part.counts[name] for name in _BAD)
         on_error = None if has_bad else part.on_error
-        own, origin = maker.after(parts[:number]), origin_of(part)
-        paths, first, known = (
-            [s.path for s in part.sources],
-            origin["identity"],
-            origin["fingerprint"],
+        own, first = maker.after(parts[:number]), origin_of(part)["identity"]
+        left = [i for i, source in enumerate(part.sources) if source.path in changes.same]
+        sources = [part.sources[i] for i in left]
+        identity = (
+            own.identity(_as_read(sources, changes, maker.found), on_error)
+            if left
+            else own.settings(on_error)
         )
-        if all(path in changes.same for path in paths):
-            identity = own.identity(_as_read(part.sources, changes, maker.found), on_error)
-        else:  # ignored, as some of its inputs are others by now; its settings are not
-            paths, first, identity = [], _settings_in(first), _settings_in(own.settings(on_error))
-            known = fingerprint(first)
-        if fingerprint(identity) != known:
-            yield difference(first, identity, paths)
+        if len(left) < len(part.sources):  # others are ignored; what was set is not
+            first = _of_some(first, left, identity)
+            identity = _of_some(identity, range(len(left)), identity)
+        if fingerprint(identity) != fingerprint(first):
+            yield difference(first, identity, [source.path for source in sources])
             return
 
 
-def _settings_in(identity: Identity) -> dict[str, object]:
-    """Return what of an identity is the same for all sources: codes tell settings of media."""
+def _of_some(identity: Identity, left: Sequence[int], now: Identity) -> dict[str, object]:
+    """Return what an identity says of some of its sources, as far as they alone can tell it, as
+    they do `now`: codes tell settings of media, and other conversations may have another form."""
+    told = sources_told(identity)
+    own, wanted = ([*map(_set_for, each.get("chats", ()))] for each in (identity, now))
     config = {key: value for key, value in identity["config"].items() if key != "modalities"}
-    kept = ("format_version", "kind", "tags", "tokenizer")
-    return {**{key: identity[key] for key in kept}, "config": config}
+    return {
+        **{key: identity[key] for key in ("format_version", "kind", "tags", "tokenizer")},
+        "config": config,
+        "sources": [told[i] for i in left],
+        "chats": [chat if chat in own else next(iter(own), None) for chat in wanted],
+    }
+
+
+def _set_for(chat: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what of a chat was set, and not found out by its records."""
+    kept = ("templates", "variables", "stop")
+    return None if chat is None else {key: chat[key] for key in kept}
 
 
 def _as_read(

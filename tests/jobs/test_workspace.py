@@ -6,12 +6,14 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.plans import read_plan, write_plan
-from dataprep.pipeline.jobs.workspace import check_out, difference, locked
+from dataprep.pipeline.jobs.workspace import check_out, locked
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -49,6 +51,22 @@ def test_of_another_kind_only_the_kind_is_told() -> None:
     tokenized = {"kind": "tokenized", "config": {"fields": "text"}, "tokenizer": {"bos": 1}}
     packed = {"kind": "packed", "config": {"seq_len": 8, "strategy": "pad"}, "sources": ["a"]}
     assert difference(tokenized, packed, ["a"]) == "tokenized -> packed"
+
+
+def test_what_is_set_for_an_input_or_a_chat_is_named() -> None:
+    def identity(fields: str, template: str) -> dict[str, Any]:
+        ways = [{"fields": "text"}, {"fields": fields}]
+        chats = [None, {"templates": {"default": template}, "stop": []}]
+        read_as = [[0, 1], [1, 1]]
+        return {"sources": ["a", "b"], "ways": ways, "read_as": read_as, "chats": chats}
+
+    old, names = identity("text", "1f0c" * 16), ["a.jsonl", "b.jsonl"]
+    assert difference(old, identity("body", "1f0c" * 16), names) == (
+        "for input b.jsonl fields: 'text' -> 'body'"
+    )
+    assert difference(old, identity("text", "99aa" * 16), names) == (
+        f"chat templates.default: {'1f0c' * 4}1f0… -> {'99aa' * 4}99a…"
+    )
 
 
 def test_a_plan_that_is_there_is_not_written_again(tmp_path: Path) -> None:

@@ -14,14 +14,16 @@ from conftest import RunCli
 from dataprep.cli.run import python_lines
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
+from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConfigError, ConflictError
 from dataprep.pipeline.jobs import silent
 from dataprep.pipeline.run.chain import StepChain
-from dataprep.pipeline.run.forget import forget
+from dataprep.pipeline.run.clean import clean
+from dataprep.pipeline.run.forget import forget, held_in
 from dataprep.pipeline.run.forgotten import ForgetRequest
 from dataprep.pipeline.run.summary import RunOutcome, foresee_all, run_all
 from support.killable import without_processes
-from support.nights import texts_of, whole_texts, write_config, write_lines
+from support.nights import PAD, texts_of, whole_texts, write_config, write_lines
 
 Live = Callable[..., RunOutcome]
 AB: dict[str, Any] = {"a": {"inputs": ["raw/a*.jsonl"]}, "b": {"inputs": ["raw/b*.jsonl"]}}
@@ -99,6 +101,37 @@ def test_all_that_failed_is_told_with_the_exit_code_of_the_first(live: Live) -> 
         live(corpora=AB)
 
 
+# --- inputs that are ignored ---
+
+
+@pytest.mark.parametrize("what", ["fields", "template"])
+def test_what_is_set_for_some_inputs_is_compared_though_others_are_ignored(
+    live: Live, what: str
+) -> None:
+    """Else what is there stays as it is, and what is new is made otherwise."""
+    Path("raw").mkdir()
+    for name in "ab":
+        turns = [{"role": role, "content": f"{role} {name}"} for role in ("user", "assistant")]
+        record = {"text": name, "title": f"title {name}", "messages": turns}
+        Path(f"raw/{name}.jsonl").write_text(f"{json.dumps(record)}\n")
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}END\n{% endfor %}"
+    Path("t.jinja").write_text(template)
+    own: dict[str, Any] = {"path": "raw/*.jsonl"}
+    own |= {"fields": "text"} if what == "fields" else {"chat": {"template": "t.jinja"}}
+    values = {"inputs": [own], "on_changed": "ignore"}
+    live(**values)
+    Path("raw/a.jsonl").unlink()
+    assert live(**values).was_complete
+    Path("t.jinja").write_text(template.replace("END", "end"))
+    own |= {"fields": "title"} if what == "fields" else {}
+    told = {
+        "fields": r"for input .*raw/b\.jsonl fields: 'text' -> 'title'",
+        "template": r"chat templates\.default: sha256:[0-9a-f]{12}… -> sha256",
+    }
+    with pytest.raises(ConflictError, match=rf"would be made anew \({told[what]}.*a\.jsonl"):
+        live(**values)
+
+
 # --- duplicates whose first copy goes ---
 
 
@@ -166,6 +199,32 @@ def test_a_rebuild_leaves_no_part_that_holds_what_is_forgotten(live: Live) -> No
         names = {place.name for place in Path(f"out/a/{folder}/parts").iterdir()}
         assert names == {"00000", "00000-1", "00001-1"}, folder  # 00000 is of generation 0
     assert live(**values).was_complete
+
+
+@pytest.mark.parametrize("splits", [{}, {"train": 0.999, "rare": 0.001}])
+def test_rows_that_were_first_packed_without_a_document_lose_more_where_they_are(
+    live: Live, splits: dict[str, float]
+) -> None:
+    """What they would have been made of is not there any more."""
+    values: dict[str, Any] = {"inputs": ["raw/*.jsonl"], "splits": splits}
+    raw("a", [f"text {i} " * (1 + i % 3) for i in range(30)])
+    live(**values)
+    folder = Path("out/data/packed-128" + ("-train" if splits else ""))
+    forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=2)])
+    clean(Path("out"), keep=1, go=True)
+    live(**values, seq_lens=[64, 128])
+    before = open_dataset(folder)[:]["tokens"].copy()
+    for line in (5, 7):
+        forgot = forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=line)])
+        assert not forgot.behind
+        assert live(**values, seq_lens=[64, 128]).was_complete
+        clean(Path("out"), keep=1, go=True)
+        assert not held_in(Path("out"))
+        now = open_dataset(folder)[:]["tokens"]
+        assert ((now == before) | (now == PAD)).all()
+    gone = {f"text {i} " * (1 + i % 3) for i in (1, 4, 6)}
+    every = {f"text {i} " * (1 + i % 3) for i in range(30)}
+    assert {*whole_texts(folder)} == every - gone
 
 
 @pytest.mark.parametrize("given", ["out/a", "out/a/tokenized", "out/a/packed-64"])

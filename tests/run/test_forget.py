@@ -166,7 +166,11 @@ def test_a_packed_dataset_of_documents_that_are_gone_is_told(
     run_cli("run", config, "--only", "tokenize")
     run_cli("clean", tmp_path / "out/data/tokenized", "--keep", "1", "--go")
     assert forget(run_cli, tmp_path, "a.jsonl:3")["behind"] == [str(tmp_path / PACKED)]
+    done = run_cli("verify", tmp_path / "out", check=False)
+    assert done.code == 5
+    assert f"{PACKED}: rows of documents that are not there any more" in done.stderr
     run_cli("run", config)
+    run_cli("verify", tmp_path / "out")
     assert whole_texts(tmp_path / PACKED) == ["one", "three", "zero"]
 
 

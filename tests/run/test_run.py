@@ -268,6 +268,20 @@ def test_of_files_that_are_gone_the_longest_that_a_new_one_begins_with_has_grown
     assert texts_of(tmp_path / TOKENIZED) == held
 
 
+def test_logs_of_equal_content_that_were_rotated_have_grown_each(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], append=True)
+    write_lines(raw / "b.jsonl", ["one", "two", "three"])
+    run_cli("run", config)
+    for name in "ab":
+        write_lines(raw / f"{name}.jsonl", [f"late {name}"], mode="a")
+        os.rename(raw / f"{name}.jsonl", raw / f"{name}.1.jsonl")
+    run_cli("run", config)
+    held = ["one", "two", "three"] * 2
+    assert texts_of(tmp_path / TOKENIZED) == [*held, "late a", "late b"]
+
+
 def test_a_file_that_was_empty_may_be_appended_to_and_one_that_was_overwritten_is_gone(
     run_cli: RunCli, tmp_path: Path, raw: Path
 ) -> None:
