@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 AnyBatch = dict[str, Any]  # of numpy arrays, or of jax arrays on a mesh
 
 _PLACE_BYTES, _TOKEN_BYTES = 16, 4  # of a row's dataset and number; of a token
+_NO_ROW = np.array([1 << 62])  # behind the last of any batch: it is empty
 
 
 class ArraySpec(NamedTuple):
@@ -181,7 +182,7 @@ class BatchMaker:
                 self._placement.check((size, width))
                 self._placement.block((size, width))
             elif self._cuts:
-                self.spec(step)
+                self._spec_of(self.reader.read(step, (0, width), _NO_ROW), size)
             elif self._placement is not None:
                 self._placement.check((size, width))
             # A host of a mesh may hold a small part of the tokens, but knows where each row is.
@@ -198,8 +199,11 @@ class BatchMaker:
             columns, rows = self._placement.block(self.shape(step))
             part = self.reader.read(step, columns, rows[:1])
             return {n: ArraySpec((len(rows), *a.shape[1:]), a.dtype) for n, a in part.items()}
-        row = self.read(step, np.zeros(1, np.int64))
-        shapes = {name: (self.shape(step)[0], *a.shape[1:]) for name, a in row.items()}
+        return self._spec_of(self.read(step, np.zeros(1, np.int64)), self.shape(step)[0])
+
+    def _spec_of(self, row: Batch, num_rows: int) -> dict[str, Any]:
+        """Return the spec of a batch of so many rows like this one."""
+        shapes = {name: (num_rows, *a.shape[1:]) for name, a in row.items()}
         if self._placement is None:
             return {name: ArraySpec(shapes[name], array.dtype) for name, array in row.items()}
         for name, shape in shapes.items() if self._cuts else ():
@@ -220,8 +224,7 @@ class BatchMaker:
         """Return the rows of a batch that this host reads; None: all."""
         if self._placement is None:
             return None
-        groups = self._placement.groups(self.shape(step))
-        return np.unique(np.concatenate([group.rows for group in groups]))
+        return self._placement.rows(self.shape(step)[0])
 
     def shapes(self) -> list[Shape]:
         """Return all shapes that batches may have."""

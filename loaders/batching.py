@@ -118,16 +118,14 @@ class Buckets:
         given = self.lengths
         if not isinstance(given, Mapping | list | tuple | range | np.ndarray):
             raise ConfigError(f"buckets {shown(given)}: need {{length: rows}}, or lengths")
-        names = {whole_number("the length of a bucket", n, least=1): n for n in given}
+        names = {_number("the length of a bucket", n): n for n in given}
         if not names or isinstance(given, Mapping) == (self.max_tokens is not None):
             raise ConfigError(
                 f"buckets {shown(given)}, max_tokens {self.max_tokens}: need {{length: rows}}, "
                 "such as {512: 64, 1024: 32}, or lengths and max_tokens"
             )
         if isinstance(given, Mapping):
-            return {
-                n: whole_number("the rows of a bucket", given[k], least=1) for n, k in names.items()
-            }
+            return {n: _number("the rows of a bucket", given[k]) for n, k in names.items()}
         each = self.rows_multiple_of
         sizes = {n: (self.max_tokens or 0) // n // each * each for n in names}
         if not all(sizes.values()):
@@ -232,13 +230,17 @@ def _check(batching: Any, *names: str) -> None:
         value = getattr(batching, name)
         if value is None and name in may_lack:
             continue
-        number = whole_number(name, value, least=1)
-        if number > MOST:
-            raise ConfigError(f"{name} must be at most {MOST:,}, got {shown(number)}")
-        object.__setattr__(batching, name, number)
+        object.__setattr__(batching, name, _number(name, value))
     if batching.overflow not in get_args(Overflow):
         choices = ", ".join(get_args(Overflow))
         raise ConfigError(f"overflow {shown(batching.overflow)} is not one of {choices}")
+
+
+def _number(name: str, value: Any) -> int:
+    number = whole_number(name, value, least=1)
+    if number > MOST:
+        raise ConfigError(f"{name} must be at most {MOST:,}, got {shown(number)}")
+    return number
 
 
 def _identity(batching: Any, but: tuple[str, ...] = ()) -> dict[str, Any]:

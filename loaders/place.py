@@ -163,8 +163,7 @@ class Placement:
         For views whose columns are not those of the rows: their arrays have widths of their own.
         """
         self._check_process()
-        ranges = sorted({rows for group in self.groups(shape) for rows in group.ranges})
-        group = Group(columns=(0, shape[1]), ranges=tuple(ranges))
+        group = Group(columns=(0, shape[1]), ranges=self._ranges(shape[0]))
         parts = read(group.columns, group.rows)
         return {name: self._cut(name, shape[0], group, part) for name, part in parts.items()}
 
@@ -196,6 +195,15 @@ class Placement:
             return parts[columns][name][start : start + rows[1] - rows[0]]
 
         return jax.make_array_from_callback(whole, self.sharding(len(whole)), part_of)
+
+    def rows(self, num_rows: int) -> Offsets:
+        """Return the rows of a batch that the devices of this host hold, or columns of."""
+        ranges = self._ranges(num_rows)
+        return np.unique(np.concatenate([np.arange(start, stop) for start, stop in ranges]))
+
+    def _ranges(self, num_rows: int) -> tuple[tuple[int, int], ...]:
+        groups = self.groups((num_rows, self._num_parts(1)))  # of whatever columns
+        return tuple(sorted({rows for group in groups for rows in group.ranges}))
 
     def _groups(self, shape: tuple[int, int]) -> tuple[Group, ...]:
         return needed(self.sharding().addressable_devices_indices_map(shape).values(), shape)

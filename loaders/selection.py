@@ -73,7 +73,7 @@ def _numbers(which: Any, length: int) -> range | Offsets:
     if isinstance(which, str | bytes) or not isinstance(which, Iterable):
         raise ConfigError(f"select needs numbers, a range or a mask, got {shown(which)}")
     array = which if isinstance(which, np.ndarray) else np.array(list(which))
-    if array.dtype == np.bool_ and array.ndim == 1 and len(array):
+    if array.dtype == np.bool_ and array.ndim == 1:
         if len(array) != length:
             raise ConfigError(
                 f"a mask of {len(array)} for a dataset of {length}: needs one for each"

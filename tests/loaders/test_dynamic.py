@@ -361,6 +361,7 @@ def test_blocks_and_sides_are_never_cut(tmp_path: Path) -> None:
         (lambda: Buckets([64, 128], max_tokens=99), "the longest bucket"),
         (lambda: Buckets({64: 0}), "the rows of a bucket must be at least 1"),
         (lambda: Buckets({-1: 4}), "the length of a bucket must be at least 1"),
+        (lambda: Buckets({1 << 70: 4}), "the length of a bucket must be at most 2,147,483,647"),
         (lambda: Buckets("64"), "need {length: rows}"),  # type: ignore[arg-type]
         (lambda: Longest(0), "batch_size 0"),
         (lambda: Longest(8, multiple_of=0), "multiple_of must be at least 1"),

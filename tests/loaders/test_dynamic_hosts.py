@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataprep.loaders import Buckets, ByTokens, DataLoader, Longest
+from dataprep.loaders import Buckets, ByTokens, DataLoader, Longest, Seq2Seq
 from dataprep.pipeline.errors import ConfigError
 
 KINDS: list[Any] = [
@@ -34,7 +34,10 @@ if __name__ != "__main__":
     @pytest.fixture(scope="module")
     def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lengths = [*range(1, 90), *range(60, 240, 7), *range(1, 30)]
-        return write_documents(tmp_path_factory.mktemp("hosts"), lengths)
+        folder = write_documents(tmp_path_factory.mktemp("hosts"), lengths)
+        sides: Any = {"fields": "[q],a", "objective": {"kind": "seq2seq"}}
+        write_documents(folder.with_name("sided"), range(8, 50), **sides)
+        return folder
 
     def test_every_mesh_has_the_batch_of_one_host_and_empty_rows(folder: Path) -> None:
         finish(start(__file__, 8, [str(folder), "meshes"]))
@@ -108,7 +111,25 @@ def meshes(folder: str) -> None:
     with pytest.raises(ConfigError, match="tokens of 2"):
         DataLoader(folder, mesh=mesh, **odd)
     local(folder, mesh)
+    sides(f"{Path(folder).with_name('sided')}/tokenized", mesh)
     print("{}")
+
+
+def sides(folder: str, mesh: Any) -> None:
+    """Views whose arrays have widths of their own: each must be split, whatever the columns."""
+    from jax.sharding import PartitionSpec as P
+
+    buckets, spec = Buckets({24: 8, 49: 8}), P("data", "seq")
+    with pytest.raises(ConfigError, match=r"of a batch of 8 rows of 49 tokens cannot be split"):
+        DataLoader(folder, batch_size=buckets, view="seq2seq", mesh=mesh, spec=spec)
+    view = Seq2Seq(encoder_len=50, decoder_len=60)
+    host = DataLoader(folder, batch_size=buckets, view=view, prefetch=0)
+    with DataLoader(folder, batch_size=buckets, view=view, mesh=mesh, spec=spec) as loader:
+        assert [*loader.shapes] == [(8, 49), (8, 24)]
+        for step in range(6):
+            batch = next(loader)
+            for name, array in host[step].items():
+                assert np.array_equal(np.asarray(batch[name]), array), name
 
 
 def local(folder: str, mesh: Any) -> None:

@@ -94,7 +94,7 @@ def make_grain_multihost_iterator(
         mesh=global_mesh if is_global else None,
     )
     total = sum(weights)
-    size = max(int(n * total / w) for n, w in zip(lengths, weights, strict=True))
+    size = max(int(n * total / w) for n, w in zip(lengths, weights, strict=True) if w)
     steps = size // global_batch_size if drop_remainder else ceil(size / global_batch_size)
     if steps < 1:
         raise ConfigError(

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import PackedDataset
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.types import Offsets
 
 
@@ -19,6 +22,10 @@ class RowRange(PackedDataset):
     def __init__(self, rows: PackedDataset, start: int, stop: int) -> None:
         super().__init__(rows.folder, rows.about, shards=rows._shards)
         self._inner, self._first, self._count = rows, start, stop - start
+        self.fingerprint = fingerprint({"of": rows.fingerprint, "rows": [start, stop]})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowRange, (self._inner, self._first, self._first + self._count)
 
     def __len__(self) -> int:
         return self._count

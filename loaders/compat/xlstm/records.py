@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from dataprep.pipeline.types import Offsets
 Tokens = NDArray[np.int32]
 ReadTokens = Callable[[int], Tokens]
 _MOST = (1 << 31) - 1  # the highest id
+_RECORDS_HASHED = 16  # of files
 
 
 class RecordRows(PackedDataset):
@@ -53,13 +55,26 @@ class RecordRows(PackedDataset):
         def read(number: int) -> Tokens:
             return _tokens_of(source, number, operations, max_length)
 
-        about = _manifest(max_length, eod, _fingerprint_of(source, read, max_length))
+        told = f"{max_length} {packed} {eod} {ends_before_eod}"
+        about = _manifest(max_length, eod, _fingerprint_of(source, read, told))
         layout = RowLayout.of_manifest(about)
         starts = _packed(read, len(source), max_length) if packed else np.arange(len(source) + 1)
         splits = None if packed else eod
         shards = RecordShards(read, starts, layout, splits, ends_before_eod=ends_before_eod)
         super().__init__(Path(), about, shards=shards)
         self._count = len(starts) - 1
+        self._made_anew = partial(
+            RecordRows,
+            source,
+            max_length,
+            eod=eod,
+            operations=operations,
+            packed=packed,
+            ends_before_eod=ends_before_eod,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._made_anew, ()
 
     def __len__(self) -> int:
         return self._count
@@ -178,15 +193,17 @@ def _packed(read: ReadTokens, count: int, max_length: int) -> Offsets:
     return np.array([*starts, count] if count else [0], np.int64)
 
 
-def _fingerprint_of(source: Any, read: ReadTokens, max_length: int) -> str:
-    """Return what tells sources apart: of files their names, sizes and records, else all tokens."""
-    digest = hashlib.sha256(f"records {len(source)} {max_length}".encode())
+def _fingerprint_of(source: Any, read: ReadTokens, told: str) -> str:
+    """Return what tells sources apart, and what is made of them: of files their names, sizes and
+    some records, else all tokens."""
+    digest = hashlib.sha256(f"records {len(source)} {told}".encode())
+    step = 1
     if isinstance(source, RecordFiles):
+        step = max(1, len(source) // _RECORDS_HASHED)
         for path in source.paths:
             digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-    else:
-        for number in range(len(source)):
-            digest.update(read(number).tobytes() + b"\0")
+    for number in range(0, len(source), step):
+        digest.update(read(number).tobytes() + b"\0")
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -53,6 +53,10 @@ class HostRows:
             raise IndexError(f"row {key} of {len(self)}")
         batch = self._by_number[operator.index(key)]
         return {name: array[0] for name, array in batch.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process, such as a worker of grain: no open loader."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def _by_number(self) -> DataLoader:
@@ -223,14 +227,14 @@ def with_eod_of(eod: int | None, max_length: int) -> Any:
     """Return the operation that ends records with an EOD where it fits."""
     if eod is None:
         raise ConfigError("add_eod=True needs eod_token_id: records of ids do not tell it")
+    return partial(_with_eod, eod, max_length)
 
-    def with_eod(record: Any) -> Any:
-        if isinstance(record, Mapping):
-            raise InputError(
-                f"a record of ids must be bytes of int32 or an array, got one with {sorted(record)}"
-            )
-        ids = np.frombuffer(record, "<i4") if isinstance(record, bytes) else np.asarray(record)
-        # A record without any token is padding.
-        return np.append(ids, eod) if 0 < len(ids) < max_length else ids
 
-    return with_eod
+def _with_eod(eod: int, max_length: int, record: Any) -> Any:
+    if isinstance(record, Mapping):
+        raise InputError(
+            f"a record of ids must be bytes of int32 or an array, got one with {sorted(record)}"
+        )
+    ids = np.frombuffer(record, "<i4") if isinstance(record, bytes) else np.asarray(record)
+    # A record without any token is padding.
+    return np.append(ids, eod) if 0 < len(ids) < max_length else ids
