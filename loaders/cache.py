@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.files import temporary
 
 MARK = "dataprep-cache"
 INDEX = ".index"
@@ -36,6 +37,9 @@ NOW = -1.0  # the next use of what somebody waits for
 _TEXT = "Files that dataprep fetched from object stores. Delete this folder when nothing uses it.\n"
 
 Promise = Literal["there", "coming", "mine", "full"]
+
+
+_users = weakref.WeakSet["Cache"]()  # of this process
 
 
 class Cache:
@@ -53,8 +57,9 @@ class Cache:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             self._clear_orphans()
         self.evicted: list[str] = []  # by this user, in order
-        self._leave = weakref.finalize(self, _leave, self._file, path, root, os.getpid())
+        self._leave = weakref.finalize(self, _leave, self._file, path, root)
         self._mutex = threading.Lock()  # of this user's own file
+        _users.add(self)
 
     def close(self) -> None:
         """Use the folder no more."""
@@ -122,7 +127,8 @@ class Cache:
     def failed(self, name: str) -> None:
         """Take a promise back."""
         with self._locked():
-            _remove(self.arriving(name))
+            for path in (self.arriving(name), temporary(self.arriving(name))):
+                _remove(path)
             self._coming.pop(name, None)
             self._tell()
 
@@ -199,7 +205,13 @@ class Cache:
         except OSError as error:
             raise ResourceError(f"cannot use the cache {self.root}: {error.strerror}") from None
         finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # closed, it stays locked by what was forked meanwhile
             os.close(file)
+
+    def let_go(self) -> None:
+        """Close the file that says that this user lives: this process was forked from it."""
+        if self._leave.detach() is not None:
+            os.close(self._file)
 
 
 def _make_root(root: Path) -> None:
@@ -236,12 +248,11 @@ def _is_alive(path: str) -> bool:
     return False
 
 
-def _leave(file: int, path: Path, root: Path, process: int) -> None:
-    if os.getpid() == process:
-        with suppress(OSError):
-            for left in (root / "coming").glob(f"{path.name}.*"):
-                _remove(left)
-        _remove(path)
+def _leave(file: int, path: Path, root: Path) -> None:
+    with suppress(OSError):
+        for left in (root / "coming").glob(f"{path.name}.*"):
+            _remove(left)
+    _remove(path)
     with suppress(OSError):
         os.close(file)
 
@@ -249,3 +260,11 @@ def _leave(file: int, path: Path, root: Path, process: int) -> None:
 def _remove(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
+
+
+def _let_go() -> None:
+    for user in list(_users):
+        user.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -30,6 +30,7 @@ from dataprep.loaders.fetching import Fetching
 from dataprep.loaders.paging import SparseArray
 from dataprep.loaders.ranged import RangedRecords
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, ResourceError
+from dataprep.pipeline.files import temporary
 from dataprep.pipeline.storage.objects import open_objects
 from dataprep.pipeline.storage.riegeli import record_starts
 
@@ -479,6 +480,20 @@ def test_a_file_that_is_damaged_in_the_cache_is_fetched_again(
             assert_equal(found, own)
 
 
+def test_what_something_removed_from_the_cache_is_fetched_again(
+    url: str, tmp_path: Path, events: Any
+) -> None:
+    settings: Any = {"batch_size": 8, "epochs": 1}
+    with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
+        wanted = list(loader)
+    for path in sorted((tmp_path / "files").glob(f"*{INDEX}"))[:4]:
+        path.unlink()  # as what clears folders for temporary files does with old ones
+    with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
+        for found, own in zip(loader, wanted, strict=True):
+            assert_equal(found, own)
+    assert len(names(events, "arrived")) == NUM_SHARDS + 4
+
+
 def test_a_loader_that_is_closed_leaves_no_thread_and_no_user(url: str, tmp_path: Path) -> None:
     loader = DataLoader(f"{url}/packed", batch_size=8, cache=tmp_path)
     next(loader)
@@ -517,6 +532,36 @@ def test_a_download_that_outlives_its_loader_leaves_nothing(url: str, tmp_path: 
     cache.arriving("a").with_suffix(".tmp").write_bytes(b"part")
     Cache(tmp_path, 100).close()
     assert not any((tmp_path / "coming").iterdir())
+
+
+def test_a_process_that_was_forked_holds_no_lock_of_its_parent(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, 100, a=40)
+    assert cache.promise("b", 40, (), 1.0) == "mine"
+    read, write = os.pipe()
+    with cache._locked():  # as another thread may have it just then
+        with warnings.catch_warnings():  # of jax, if other tests have started it
+            warnings.simplefilter("ignore", RuntimeWarning)
+            child = os.fork()
+        if not child:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+    other = Cache(tmp_path, 100)
+    assert other.promise("b", 40, (), 1.0) == "coming"
+    os.close(cache._file)  # as when it is killed
+    assert other.promise("b", 40, (), 1.0) == "mine"
+    other.close()
+    os.close(write)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_download_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 100)
+    assert cache.promise("a", 10, (), NOW) == "mine"
+    temporary(cache.arriving("a")).write_bytes(b"part")
+    cache.failed("a")
+    assert not any((tmp_path / "coming").iterdir())
+    cache.close()
 
 
 def test_room_that_another_process_is_using_is_waited_for(
