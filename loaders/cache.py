@@ -38,7 +38,6 @@ _TEXT = "Files that dataprep fetched from object stores. Delete this folder when
 
 Promise = Literal["there", "coming", "mine", "full"]
 
-
 _users = weakref.WeakSet["Cache"]()  # of this process
 
 
@@ -47,19 +46,24 @@ class Cache:
 
     def __init__(self, root: Path, num_bytes: int) -> None:
         self.root, self.num_bytes = root, num_bytes
-        _make_root(root)
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._next: dict[str, float] = {}
         self._coming: dict[str, int] = {}
-        with self._locked():
-            path = root / "users" / self._name
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._clear_orphans()
         self.evicted: list[str] = []  # by this user, in order
-        self._leave = weakref.finalize(self, _leave, self._file, path, root)
         self._mutex = threading.Lock()  # of this user's own file
+        _make_root(root)
+        with self._alone():
+            self._enter()
+            self._clear_orphans()
         _users.add(self)
+
+    def _enter(self) -> None:
+        """Tell others that this user lives, and what it needs."""
+        path = self.root / "users" / self._name
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._leave = weakref.finalize(self, _leave, self._file, path, self.root)
+        self._tell()
 
     def close(self) -> None:
         """Use the folder no more."""
@@ -198,18 +202,32 @@ class Cache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        """Hold the lock; if somebody removed the folder, make it anew."""
+        if self._leave.alive:
+            _make_root(self.root)
+        with self._alone():
+            if self._leave.alive and not (self.root / "users" / self._name).exists():
+                self.let_go()
+                self._enter()
             yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+            finally:
+                # If it were only closed, a process forked meanwhile would keep it locked.
+                fcntl.flock(file, fcntl.LOCK_UN)
+                os.close(file)
         except OSError as error:
             raise ResourceError(f"cannot use the cache {self.root}: {error.strerror}") from None
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # closed, it stays locked by what was forked meanwhile
-            os.close(file)
 
     def let_go(self) -> None:
-        """Close the file that says that this user lives: this process was forked from it."""
+        """Close the file that says that this user lives: it was removed, or this process was
+        forked from the user's."""
         if self._leave.detach() is not None:
             os.close(self._file)
 

@@ -12,6 +12,7 @@ raised where the batch would have been, and the next try begins anew.
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import threading
 import time
@@ -125,7 +126,7 @@ class Fetching:
             while not shards.is_mapped[list(numbers)].all():
                 failed = [self._failed[name][1] for name in names if name in self._failed]
                 for error in failed or ([self._trouble] if self._trouble else []):
-                    raise type(error)(*error.args)
+                    raise copy.copy(error)  # several readers may be told
                 stop_if_closed()
                 if self._closed:
                     raise ConfigError("this loader is closed; make another")

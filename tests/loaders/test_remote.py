@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -494,6 +495,26 @@ def test_what_something_removed_from_the_cache_is_fetched_again(
     assert len(names(events, "arrived")) == NUM_SHARDS + 4
 
 
+def test_a_cache_that_somebody_removes_is_made_anew(url: str, home: Path, tmp_path: Path) -> None:
+    cache, settings = tmp_path / "cache", {"batch_size": 8, "epochs": 3, **BLOCKS}
+    bound, told = 7 * shard_bytes(home / "packed"), list[str]()
+    with (
+        DataLoader(f"{url}/packed", cache=cache, cache_bytes=bound, **settings) as remote,
+        DataLoader(home / "packed", **settings) as local,
+    ):
+        for step, wanted in enumerate(local):
+            if step % 9 == 5:
+                shutil.rmtree(cache, ignore_errors=True)
+            try:
+                found = next(remote)
+            except CorruptError as error:  # of a file that was on its way
+                told.append(str(error))
+                found = next(remote)
+            assert_equal(found, wanted)
+    assert all(f"{cache}/coming/" in said for said in told)
+    assert sum(path.stat().st_size for path in (cache / "files").glob("*")) <= bound
+
+
 def test_a_loader_that_is_closed_leaves_no_thread_and_no_user(url: str, tmp_path: Path) -> None:
     loader = DataLoader(f"{url}/packed", batch_size=8, cache=tmp_path)
     next(loader)
@@ -537,21 +558,24 @@ def test_a_download_that_outlives_its_loader_leaves_nothing(url: str, tmp_path: 
 def test_a_process_that_was_forked_holds_no_lock_of_its_parent(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, 100, a=40)
     assert cache.promise("b", 40, (), 1.0) == "mine"
-    read, write = os.pipe()
+    here, there = socket.socketpair()
     with cache._locked():  # as another thread may have it just then
         with warnings.catch_warnings():  # of jax, if other tests have started it
             warnings.simplefilter("ignore", RuntimeWarning)
             child = os.fork()
         if not child:
-            os.close(write)
-            os.read(read, 1)
+            here.close()
+            there.send(b"x")
+            there.recv(1)
             os._exit(0)
+    assert here.recv(1)  # it runs
     other = Cache(tmp_path, 100)
     assert other.promise("b", 40, (), 1.0) == "coming"
     os.close(cache._file)  # as when it is killed
     assert other.promise("b", 40, (), 1.0) == "mine"
     other.close()
-    os.close(write)
+    here.close()
+    there.close()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
