@@ -247,6 +247,8 @@ def _make_root(root: Path) -> None:
             (root / MARK).write_text(_TEXT)
         for name in ("users", "files", "coming"):
             (root / name).mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise ResourceError(f"the cache {root} was removed just now; leave it alone") from None
     except OSError as error:
         raise ConfigError(f"cannot make the cache {root}: {error.strerror}; name another") from None
 
