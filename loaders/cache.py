@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Literal
 
 from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.files import temporary
 
 MARK = "dataprep-cache"
 INDEX = ".index"
@@ -37,24 +38,32 @@ _TEXT = "Files that dataprep fetched from object stores. Delete this folder when
 
 Promise = Literal["there", "coming", "mine", "full"]
 
+_users = weakref.WeakSet["Cache"]()  # of this process
+
 
 class Cache:
     """One user of such a folder; its threads share it."""
 
     def __init__(self, root: Path, num_bytes: int) -> None:
         self.root, self.num_bytes = root, num_bytes
-        _make_root(root)
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._next: dict[str, float] = {}
         self._coming: dict[str, int] = {}
-        with self._locked():
-            path = root / "users" / self._name
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self._clear_orphans()
         self.evicted: list[str] = []  # by this user, in order
-        self._leave = weakref.finalize(self, _leave, self._file, path, root, os.getpid())
         self._mutex = threading.Lock()  # of this user's own file
+        _make_root(root)
+        with self._alone():
+            self._enter()
+            self._clear_orphans()
+        _users.add(self)
+
+    def _enter(self) -> None:
+        """Tell others that this user lives, and what it needs."""
+        path = self.root / "users" / self._name
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._leave = weakref.finalize(self, _leave, self._file, path, self.root)
+        self._tell()
 
     def close(self) -> None:
         """Use the folder no more."""
@@ -122,7 +131,8 @@ class Cache:
     def failed(self, name: str) -> None:
         """Take a promise back."""
         with self._locked():
-            _remove(self.arriving(name))
+            for path in (self.arriving(name), temporary(self.arriving(name))):
+                _remove(path)
             self._coming.pop(name, None)
             self._tell()
 
@@ -192,14 +202,34 @@ class Cache:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        """Hold the lock; if somebody removed the folder, make it anew."""
+        if self._leave.alive:
+            _make_root(self.root)
+        with self._alone():
+            if self._leave.alive and not (self.root / "users" / self._name).exists():
+                self.let_go()
+                self._enter()
             yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            file = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+            finally:
+                # If it were only closed, a process forked meanwhile would keep it locked.
+                fcntl.flock(file, fcntl.LOCK_UN)
+                os.close(file)
         except OSError as error:
             raise ResourceError(f"cannot use the cache {self.root}: {error.strerror}") from None
-        finally:
-            os.close(file)
+
+    def let_go(self) -> None:
+        """Close the file that says that this user lives: it was removed, or this process was
+        forked from the user's."""
+        if self._leave.detach() is not None:
+            os.close(self._file)
 
 
 def _make_root(root: Path) -> None:
@@ -217,6 +247,8 @@ def _make_root(root: Path) -> None:
             (root / MARK).write_text(_TEXT)
         for name in ("users", "files", "coming"):
             (root / name).mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise ResourceError(f"the cache {root} was removed just now; leave it alone") from None
     except OSError as error:
         raise ConfigError(f"cannot make the cache {root}: {error.strerror}; name another") from None
 
@@ -236,12 +268,11 @@ def _is_alive(path: str) -> bool:
     return False
 
 
-def _leave(file: int, path: Path, root: Path, process: int) -> None:
-    if os.getpid() == process:
-        with suppress(OSError):
-            for left in (root / "coming").glob(f"{path.name}.*"):
-                _remove(left)
-        _remove(path)
+def _leave(file: int, path: Path, root: Path) -> None:
+    with suppress(OSError):
+        for left in (root / "coming").glob(f"{path.name}.*"):
+            _remove(left)
+    _remove(path)
     with suppress(OSError):
         os.close(file)
 
@@ -249,3 +280,11 @@ def _leave(file: int, path: Path, root: Path, process: int) -> None:
 def _remove(path: Path) -> None:
     with suppress(FileNotFoundError):
         path.unlink()
+
+
+def _let_go() -> None:
+    for user in list(_users):
+        user.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -12,6 +12,7 @@ raised where the batch would have been, and the next try begins anew.
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import threading
 import time
@@ -125,7 +126,7 @@ class Fetching:
             while not shards.is_mapped[list(numbers)].all():
                 failed = [self._failed[name][1] for name in names if name in self._failed]
                 for error in failed or ([self._trouble] if self._trouble else []):
-                    raise type(error)(*error.args)
+                    raise copy.copy(error)  # several readers may be told
                 stop_if_closed()
                 if self._closed:
                     raise ConfigError("this loader is closed; make another")
@@ -240,7 +241,7 @@ class Fetching:
         try:
             if path.stat().st_size != shards.shards[one[1]].num_bytes:
                 raise CorruptError(f"{path} was cut")
-            shards.map(one[1], path, self.cache.path(name + INDEX).read_bytes())
+            shards.map(one[1], path, self._index(name))
         except FileNotFoundError:  # another process evicted it just now
             return
         except CorruptError as error:  # as after a power failure: fetch it again
@@ -253,6 +254,14 @@ class Fetching:
             self._bell.ring()
         for _, bell in list(self._waiting.values()):
             bell.ring()
+
+    def _index(self, name: str) -> bytes:
+        try:
+            return self.cache.path(name + INDEX).read_bytes()
+        except FileNotFoundError:
+            if self.cache.path(name).exists():  # it goes first when both are evicted
+                raise CorruptError(f"{self.cache.path(name + INDEX)} is gone") from None
+            raise
 
     def _drop_evicted(self) -> None:
         evicted = self.cache.evicted[self._evictions :]

@@ -5,14 +5,16 @@ What `write_cached` keeps is sealed with its hash: a file that is damaged or cut
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import read_sealed, sealed
+from dataprep.pipeline.files import make_folder, read_sealed, sealed
 
 _SET_CACHE = "set HOME, or name a folder for caches in DATAPREP_CACHE"
 
@@ -48,6 +50,20 @@ def write_cached(path: Path, data: bytes) -> None:
     except OSError:
         with suppress(OSError):
             temp.unlink()
+
+
+@contextmanager
+def own_turn(folder: Path) -> Iterator[None]:
+    """Wait until no other process has this folder; the kernel ends the turn of the dead."""
+    make_folder(folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        # If it were only closed, a process that was forked meanwhile would keep it locked.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def _without_home() -> Path:

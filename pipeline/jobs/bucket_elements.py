@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConflictError
+from dataprep.pipeline.errors import ConflictError, ResourceError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.buckets import BucketSite, bucket_site
 from dataprep.pipeline.jobs.claims import find_claim
@@ -32,6 +32,7 @@ from dataprep.pipeline.jobs.workspace import (
     work_to_continue,
 )
 from dataprep.pipeline.storage.manifest import WORK, Manifest
+from dataprep.pipeline.storage.objects import NoSuchObjectError
 
 Identity = Mapping[str, Any]
 
@@ -88,7 +89,12 @@ class BucketPlace:
             return site.begin(begun_by(identity))
         self.brought = frozenset(path.name for path in (work / TASKS).iterdir())
         planned = planned_names(stored, [*site.found])
-        fetch_plan(stored, planned, work, lambda path: not path.exists())
+        try:
+            fetch_plan(stored, planned, work, lambda path: not path.exists())
+        except NoSuchObjectError:
+            raise ResourceError(
+                f"another process has just ended the work in {self.out}; run the same command again"
+            ) from None
         return work
 
     @contextmanager

@@ -24,12 +24,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
+from dataprep.pipeline.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptError,
+    DataprepError,
+    ResourceError,
+)
 from dataprep.pipeline.files import make_folder, write_sealed
 from dataprep.pipeline.hashes import fingerprint as hash_of
 from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.jobs.claims import IDENTITY as CLAIM
-from dataprep.pipeline.jobs.claims import Claim, TakenOverError, announce, find_claim, take
+from dataprep.pipeline.jobs.claims import (
+    Claim,
+    TakenOverError,
+    announce,
+    crowded,
+    find_claim,
+    take,
+)
 from dataprep.pipeline.jobs.ownership import (
     MARK_TEXT,
     REMOVED,
@@ -62,6 +75,7 @@ from dataprep.pipeline.storage.objects import (
 _SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
 STAGING = "staging"
 _AT_TOP = {MARK, IDENTITY, REMOVED}
+LOOKS = 5  # at what another process is just changing
 
 
 def bucket_site(url: str, of: str = "") -> BucketSite:
@@ -111,6 +125,15 @@ class BucketSite:
 
     def look(self, identity: Mapping[str, Any], may_change: Sequence[str]) -> None:
         self.run = run_of(identity, may_change)
+        for _ in range(LOOKS):
+            if self._look():
+                self.listed = frozenset(listed_files(self.folder))
+                return
+        raise crowded(self.objects)
+
+    def _look(self) -> bool:
+        """Bring what is there; return whether it is of one moment. A run that ends just now, such
+        as another element's, removes what was listed."""
         self.empty()
         self._list()
         for name in sorted(n for n in self.found if n.startswith(f"{WORK}/")):
@@ -119,8 +142,11 @@ class BucketSite:
                     f"{self.objects.at(name)} was not written by dataprep; move it away: what is "
                     f"below {WORK} is removed when the run ends"
                 )
-        self._fetch_small()
-        self.listed = frozenset(listed_files(self.folder))
+        try:
+            self._fetch_small()
+        except NoSuchObjectError:
+            return False
+        return (CLAIM in self.found) == (self.claim is not None)
 
     def check_ours(self) -> None:
         for name in sorted(self.found):
@@ -185,17 +211,28 @@ class BucketSite:
             publish(self.objects, publication, self.folder, overwrite=overwrite)
         except NoSuchObjectError as error:
             if not is_published(self.objects, publication.fingerprint, self.folder):
-                self.remove_own()
-                raise ConflictError(
-                    f"another process has removed the work of this run ({error}); run again when "
-                    "nothing else writes there"
-                ) from None
+                raise self._lost(error) from None
         except TakenOverError:
             self.remove_own()
             raise
         except OtherDatasetError:
             self.remove_work()
             raise
+
+    def _lost(self, error: NoSuchObjectError) -> DataprepError:
+        """Return what it means that something of this run's work is gone; where another process
+        has removed all of it, nothing is left of it."""
+        claim = find_claim(self.objects)
+        if claim is not None and claim.run == self.run:
+            return ResourceError(
+                f"{error}: something else has removed what this run had committed; run the same "
+                "command again, which makes only that again"
+            )
+        self.remove_own()
+        return ConflictError(
+            f"another process has removed the work of this run ({error}); run again when nothing "
+            "else writes there"
+        )
 
     def remove_dataset(self) -> None:
         if self.found or self.claim is not None:  # what this run has committed was not there then

@@ -62,7 +62,7 @@ def find_claim(objects: Objects) -> Claim | None:
             continue  # between the two requests: look again
         claim = Claim(run="", identity={}) if data is None else decode_as(data, Claim)
         return replace(claim, e_tag=entry.e_tag)
-    raise _crowded(objects)
+    raise crowded(objects)
 
 
 def take(objects: Objects, claim: Claim, seen: Claim | None) -> Claim:
@@ -102,8 +102,9 @@ def announce(objects: Objects, run: str) -> Claim | None:
             return take(objects, replace(found, publishes=True), found)
         except ConflictError:
             continue  # the other process of the same run was faster: look again
-    raise _crowded(objects)
+    raise crowded(objects)
 
 
-def _crowded(objects: Objects) -> ConflictError:
+def crowded(objects: Objects) -> ConflictError:
+    """Return the error for a folder that changes whenever one looks."""
     return ConflictError(f"several runs write {objects.url}; run again when they have ended")

@@ -21,12 +21,13 @@ from typing import Any
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError, counted
 from dataprep.pipeline.files import write_sealed
-from dataprep.pipeline.jobs.buckets import BucketSite, bucket_site
-from dataprep.pipeline.jobs.claims import find_claim
+from dataprep.pipeline.jobs.buckets import LOOKS, BucketSite, bucket_site
+from dataprep.pipeline.jobs.claims import crowded, find_claim
 from dataprep.pipeline.jobs.make import make_dataset
 from dataprep.pipeline.jobs.ownership import check_work, make_work
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.shares import array_of, owners_of
+from dataprep.pipeline.jobs.sites import LocalSite
 from dataprep.pipeline.jobs.stored import StoredWork
 from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
 from dataprep.pipeline.jobs.workspace import (
@@ -37,7 +38,7 @@ from dataprep.pipeline.jobs.workspace import (
     why_distrusted,
 )
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
-from dataprep.pipeline.storage.objects import is_remote
+from dataprep.pipeline.storage.objects import NoSuchObjectError, is_remote
 
 MOST_NAMED = 8  # elements in a message
 
@@ -50,12 +51,14 @@ def publish_begun(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
     if is_remote(name):
         return _publish_in_bucket(name, recipes)
     out = Path(os.path.abspath(check_out(name)))
-    work = out / WORK
-    if (out / MANIFEST).exists() and not work.exists():
-        return Outcome(out=out, manifest=read_manifest(out), was_complete=True)
     if out.is_dir():
         check_work(out)
-    return _publish(out, work, recipes, f"dataprep clean {out} --go")
+    if (out / MANIFEST).exists():
+        if (out / WORK).exists():  # left by one that was killed at the very end
+            with locked(out):
+                LocalSite(out).remove_work()
+        return Outcome(out=out, manifest=read_manifest(out), was_complete=True)
+    return _publish(out, out / WORK, recipes, f"dataprep clean {out} --go")
 
 
 def _publish_in_bucket(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
@@ -69,17 +72,25 @@ def _publish_in_bucket(name: str, recipes: Mapping[str, FindRecipe]) -> Outcome:
 
 
 def _publish_fetched(site: BucketSite, recipes: Mapping[str, FindRecipe]) -> Outcome:
-    site.empty()
-    claim = find_claim(site.objects)
-    if claim is None and site.find_manifest() is not None:
-        return Outcome(out=site.out, manifest=read_manifest(site.folder), was_complete=True)
-    work = make_work(site.folder)
-    if claim is not None and claim.run:
-        stored = StoredWork(objects=site.objects, run=claim.run)
-        found = [entry.name for entry in site.objects.entries(stored.prefix)]
-        fetch_plan(stored, planned_names(stored, found), work)
-        write_sealed(work / IDENTITY, json.dumps(claim.identity).encode())
-    return _publish(site.out, work, recipes, f"remove {site.out}/{WORK} from the bucket")
+    for _ in range(LOOKS):
+        site.empty()
+        claim = find_claim(site.objects)
+        if (claim is None or claim.publishes) and site.find_manifest() is not None:
+            manifest = read_manifest(site.folder)
+            site.claim = claim  # left by one that was killed at the very end
+            site.remove_work()
+            return Outcome(out=site.out, manifest=manifest, was_complete=True)
+        work = make_work(site.folder)
+        if claim is not None and claim.run:
+            stored = StoredWork(objects=site.objects, run=claim.run)
+            found = [entry.name for entry in site.objects.entries(stored.prefix)]
+            try:
+                fetch_plan(stored, planned_names(stored, found), work)
+            except NoSuchObjectError:
+                continue  # another process has just published
+            write_sealed(work / IDENTITY, json.dumps(claim.identity).encode())
+        return _publish(site.out, work, recipes, f"remove {site.out}/{WORK} from the bucket")
+    raise crowded(site.objects)
 
 
 def _publish(

@@ -13,10 +13,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from dataprep.pipeline.caches import own_turn
 from dataprep.pipeline.errors import ConflictError
 from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.jobs.stored import (
@@ -42,7 +41,7 @@ def join(url: str, run: str, session: str) -> Path:
     """
     home = folder_here(JOINED)
     work = home / session / WORK
-    with _own_turn(home):
+    with own_turn(home):
         make_folder(work)
         _held.append(os.open(work.parent, os.O_RDONLY))
         fcntl.flock(_held[-1], fcntl.LOCK_SH)
@@ -63,17 +62,6 @@ def _remove_unused(folder: Path) -> None:
         shutil.rmtree(folder)
     except BlockingIOError:
         return
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _own_turn(home: Path) -> Iterator[None]:
-    make_folder(home)
-    descriptor = os.open(home, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
     finally:
         os.close(descriptor)
 

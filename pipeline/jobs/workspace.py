@@ -65,7 +65,10 @@ def locked(
             raise ConfigError(
                 f"cannot lock --out {out}: {error.strerror}; name a folder on a disk with locks"
             ) from None
-        yield
+        try:
+            yield
+        finally:  # if it were only closed, a process forked meanwhile would keep it locked
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)
 

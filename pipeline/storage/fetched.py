@@ -10,15 +10,11 @@ until somebody removes the folder; a loader has a cache of its own, with a bound
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from dataprep.pipeline.caches import default_cache
+from dataprep.pipeline.caches import default_cache, own_turn
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import hash_bytes
@@ -45,7 +41,7 @@ def fetched(url: str) -> Path:
     home = default_cache() / DATASETS / hash_bytes(objects.url.encode())[:16]
     folder = home / objects.url.rpartition("/")[2]
     note = json.dumps({"url": objects.url, "e_tag": manifest.e_tag}).encode()
-    with _own_turn(home):
+    with own_turn(home):
         if read_sealed(home / FETCHED) != note:
             (home / FETCHED).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
@@ -80,15 +76,3 @@ def _fetch(objects: Objects, folder: Path) -> None:
     # The manifest last: what is cut short here is no dataset.
     in_threads(bring, [e for e in found if e.name != MANIFEST], _DOWNLOADS)
     in_threads(bring, [e for e in found if e.name == MANIFEST], 1)
-
-
-@contextmanager
-def _own_turn(home: Path) -> Iterator[None]:
-    """Wait until no other process fetches the same; the kernel ends the turn of the dead."""
-    make_folder(home)
-    descriptor = os.open(home, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -331,6 +331,31 @@ def test_work_that_cannot_be_trusted_is_thrown_away(corpus: Path, out: str, tmp_
     assert objects_in(open_objects(out)) == files_in(tmp_path / "here")
 
 
+def test_an_object_that_goes_missing_costs_no_more_than_itself(
+    corpus: Path,
+    local: Mapping[str, bytes],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects, real, gone = open_objects(out), Objects.copy, list[str]()
+
+    def copy(self: Objects, name: str, to: str, num_bytes: int) -> None:
+        if not gone and name.endswith(".arrayrecord"):
+            gone.append(name)
+            objects.delete([name])
+        real(self, name, to, num_bytes)
+
+    monkeypatch.setattr(Objects, "copy", copy)
+    with pytest.raises(ResourceError, match="makes only that again"):
+        make(corpus, out)
+    seen: list[Any] = []
+    with machine(tmp_path, "other"):
+        make(corpus, out, report=lambda kind, values: seen.append((kind, values)))
+    assert [values["tasks_done"] for kind, values in seen if kind == "start"] == [3]
+    assert objects_in(objects) == local
+
+
 # --- machines that share no disk ---
 
 

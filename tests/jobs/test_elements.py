@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import RunCli
+from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.jobs.shares import JobShare, owners_of, parse_share
 from dataprep.pipeline.jobs.workspace import distrust, locked
+from dataprep.pipeline.run.begun import finalize
+from dataprep.pipeline.tokenize import tokenize, tokenize_share
 from support.forks import ForkServer
 from support.jobs import Job, make_jobs
+from support.killable import Killed, dying, without_processes
 from support.trees import tree
 
 KINDS = ("tokenize", "pack", "encode")
@@ -45,6 +50,35 @@ WORDS = ("tokenize", "a.jsonl", "b.jsonl", "--tokenizer", "bytes", "--shard-byte
 def lines(text: str) -> str:
     """So many that a file is a task."""
     return f"{json.dumps({'text': text * 5000})}\n" * 12
+
+
+def test_finalize_may_be_killed_at_any_change_of_the_disk_and_is_run_again(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(lines("one") * 2)
+    values = {"inputs": [str(tmp_path / "a.jsonl")], "tokenizer": "bytes", "shard_bytes": 65536}
+    config = TokenizeConfig.model_validate({**values, "out": str(tmp_path / "out")})
+    with without_processes():
+        tokenize(config, cache_dir=cache_dir)
+        wanted = tree(tmp_path / "out")
+        begun = tmp_path / "begun"
+        shutil.rmtree(tmp_path / "out")
+        tokenize_share(config, JobShare(number=0, count=1), cache_dir=cache_dir)
+        (tmp_path / "out").rename(begun)
+    kills, complete = 20, set[bool]()  # before these there is nothing to be seen
+    while True:
+        shutil.copytree(begun, tmp_path / "out")
+        try:
+            with without_processes(), dying(kills + 1):
+                finalize(str(tmp_path / "out"), cache_dir)
+            break
+        except Killed:
+            complete.add(finalize(str(tmp_path / "out"), cache_dir).was_complete)
+        assert tree(tmp_path / "out") == wanted
+        shutil.rmtree(tmp_path / "out")
+        kills += 3
+    assert kills > 30, kills
+    assert complete == {True, False}
 
 
 # --- from outside ---------------------------------------------------------------------------------

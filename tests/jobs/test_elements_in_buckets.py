@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.jobs.shares import JobShare
 from dataprep.pipeline.pack import pack, pack_share
 from dataprep.pipeline.run.begun import finalize
-from dataprep.pipeline.storage.objects import Objects, open_objects
+from dataprep.pipeline.storage.objects import ObjectEntry, Objects, open_objects
 from dataprep.pipeline.tokenize import tokenize, tokenize_share
 from support.jobs import write_corpus, write_pictures, write_table
 from support.killable import without_processes
@@ -208,6 +208,60 @@ def test_work_that_is_removed_meanwhile_is_told_and_leaves_nothing(
     names = objects_in(open_objects(out))
     assert "manifest.json" in names
     assert not any(name.startswith(".work") for name in names)
+
+
+def test_who_publishes_may_be_killed_while_it_clears_up_and_is_run_again(
+    corpus: list[Path],
+    local: Mapping[str, bytes],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for number in range(2):
+        element(corpus, out, number, 2)
+    real = Objects.delete
+
+    def delete(self: Objects, names: Iterable[str]) -> None:
+        real(self, names)
+        raise KeyboardInterrupt  # before it removes the claim
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objects, "delete", delete)
+        with pytest.raises(KeyboardInterrupt):
+            publish(out)
+    left = objects_in(open_objects(out))
+    assert {"manifest.json", ".work/identity.json"} <= left.keys()
+    with machine(tmp_path, "other"):
+        assert publish(out).was_complete
+    assert objects_in(open_objects(out)) == local
+
+
+@pytest.mark.parametrize("late", ["element", "finalize"])
+def test_who_looks_while_another_publishes_finds_it_complete(
+    corpus: list[Path],
+    local: Mapping[str, bytes],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    late: str,
+) -> None:
+    for number in range(2):
+        element(corpus, out, number, 2)
+    real, looked = Objects.entries, list[str]()
+
+    def entries(self: Objects, prefix: str = "") -> list[ObjectEntry]:
+        found = real(self, prefix)
+        if self.url == out and not looked:
+            looked.append(prefix)
+            with machine(tmp_path, "other"):
+                publish(out)
+        return found
+
+    monkeypatch.setattr(Objects, "entries", entries)
+    made = element(corpus, out, 0, 2) if late == "element" else publish(out)
+    assert looked
+    assert made.was_complete
+    assert objects_in(open_objects(out)) == local
 
 
 def test_nothing_to_publish_is_said(out: str) -> None:

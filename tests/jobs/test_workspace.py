@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dataprep.pipeline.caches import own_turn
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.jobs.differences import difference
 from dataprep.pipeline.jobs.plans import read_plan, write_plan
@@ -45,6 +49,25 @@ def test_an_output_in_the_home_is_there_and_not_in_a_folder_called_tilde(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert check_out("~/data/out") == tmp_path / "data" / "out"
+
+
+@pytest.mark.parametrize("hold", [locked, own_turn])
+def test_a_process_that_was_forked_meanwhile_does_not_keep_a_folder_locked(
+    tmp_path: Path, hold: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    read, write = os.pipe()
+    with hold(tmp_path):
+        with warnings.catch_warnings():  # of jax, if other tests have started it
+            warnings.simplefilter("ignore", RuntimeWarning)
+            child = os.fork()
+        if not child:
+            os.close(write)
+            os.read(read, 1)
+            os._exit(0)
+    with locked(tmp_path):
+        pass
+    os.close(write)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_of_another_kind_only_the_kind_is_told() -> None:

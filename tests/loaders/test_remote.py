@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -30,6 +31,7 @@ from dataprep.loaders.fetching import Fetching
 from dataprep.loaders.paging import SparseArray
 from dataprep.loaders.ranged import RangedRecords
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, ResourceError
+from dataprep.pipeline.files import temporary
 from dataprep.pipeline.storage.objects import open_objects
 from dataprep.pipeline.storage.riegeli import record_starts
 
@@ -479,6 +481,40 @@ def test_a_file_that_is_damaged_in_the_cache_is_fetched_again(
             assert_equal(found, own)
 
 
+def test_what_something_removed_from_the_cache_is_fetched_again(
+    url: str, tmp_path: Path, events: Any
+) -> None:
+    settings: Any = {"batch_size": 8, "epochs": 1}
+    with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
+        wanted = list(loader)
+    for path in sorted((tmp_path / "files").glob(f"*{INDEX}"))[:4]:
+        path.unlink()  # as what clears folders for temporary files does with old ones
+    with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
+        for found, own in zip(loader, wanted, strict=True):
+            assert_equal(found, own)
+    assert len(names(events, "arrived")) == NUM_SHARDS + 4
+
+
+def test_a_cache_that_somebody_removes_is_made_anew(url: str, home: Path, tmp_path: Path) -> None:
+    cache, settings = tmp_path / "cache", {"batch_size": 8, "epochs": 3, **BLOCKS}
+    bound, told = 7 * shard_bytes(home / "packed"), list[str]()
+    with (
+        DataLoader(f"{url}/packed", cache=cache, cache_bytes=bound, **settings) as remote,
+        DataLoader(home / "packed", **settings) as local,
+    ):
+        for step, wanted in enumerate(local):
+            if step % 9 == 5:
+                shutil.rmtree(cache, ignore_errors=True)
+            try:
+                found = next(remote)
+            except (CorruptError, ResourceError) as error:  # it was just being used
+                told.append(str(error))
+                found = next(remote)
+            assert_equal(found, wanted)
+    assert all(str(cache) in said for said in told)
+    assert sum(path.stat().st_size for path in (cache / "files").glob("*")) <= bound
+
+
 def test_a_loader_that_is_closed_leaves_no_thread_and_no_user(url: str, tmp_path: Path) -> None:
     loader = DataLoader(f"{url}/packed", batch_size=8, cache=tmp_path)
     next(loader)
@@ -517,6 +553,39 @@ def test_a_download_that_outlives_its_loader_leaves_nothing(url: str, tmp_path: 
     cache.arriving("a").with_suffix(".tmp").write_bytes(b"part")
     Cache(tmp_path, 100).close()
     assert not any((tmp_path / "coming").iterdir())
+
+
+def test_a_process_that_was_forked_holds_no_lock_of_its_parent(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, 100, a=40)
+    assert cache.promise("b", 40, (), 1.0) == "mine"
+    here, there = socket.socketpair()
+    with cache._locked():  # as another thread may have it just then
+        with warnings.catch_warnings():  # of jax, if other tests have started it
+            warnings.simplefilter("ignore", RuntimeWarning)
+            child = os.fork()
+        if not child:
+            here.close()
+            there.send(b"x")
+            there.recv(1)
+            os._exit(0)
+    assert here.recv(1)  # it runs
+    other = Cache(tmp_path, 100)
+    assert other.promise("b", 40, (), 1.0) == "coming"
+    os.close(cache._file)  # as when it is killed
+    assert other.promise("b", 40, (), 1.0) == "mine"
+    other.close()
+    here.close()
+    there.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_download_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 100)
+    assert cache.promise("a", 10, (), NOW) == "mine"
+    temporary(cache.arriving("a")).write_bytes(b"part")
+    cache.failed("a")
+    assert not any((tmp_path / "coming").iterdir())
+    cache.close()
 
 
 def test_room_that_another_process_is_using_is_waited_for(
