@@ -7,7 +7,7 @@ line 12 of 99aa…    ─► document 11          by where they came from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,18 @@ import numpy as np
 from msgspec import UnsetType
 from numpy.typing import NDArray
 
+from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.run.forgotten import ForgetRequest
 from dataprep.pipeline.run.named import Named
 from dataprep.pipeline.sources import format_of
+from dataprep.pipeline.storage.checked import FilesRead
 from dataprep.pipeline.storage.keys import (
+    DOCUMENT_KEY,
     OF_KEY,
     content_of_hex,
     groups_of,
     hex_of_content,
-    read_keys,
+    map_keys,
 )
 from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.origins import Origins, origins_of
@@ -39,7 +42,8 @@ class DocumentFinder:
     def __init__(self, place: Path, manifest: TokenizedManifest) -> None:
         self._place, self._manifest = place, manifest
         self._origins: Origins | None = None
-        self._keys: NDArray[Any] | None = None
+        self._keys: list[NDArray[Any]] | None = None  # of each shard, mapped
+        self._watch = FilesRead()
 
     @property
     def has_keys(self) -> bool:
@@ -66,13 +70,14 @@ class DocumentFinder:
             yield from self._by_key(by_key)
         if by_line:
             yield from self._by_line(by_line)
+        self._watch.check_unchanged()
 
     def resolved(self, request: ForgetRequest, documents: Offsets) -> list[ForgetRequest]:
         """Return what to remember, so that the same documents are found again."""
         if request.content:
             return [request]
         if request.path and self.has_keys:
-            contents = hex_of_content(self._read_keys()["content"][documents])
+            contents = hex_of_content(self._keys_of(documents)["content"])
             return [ForgetRequest(content=content) for content in contents]
         found = self.lines_of(documents)
         return [request, *found] if request.key else found  # splits may be by another key later
@@ -98,16 +103,16 @@ class DocumentFinder:
         return bool(key) and self.has_keys and self._manifest.keys == f"{OF_KEY}{key}"
 
     def _by_content(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
-        own = self._read_keys()["content"]
+        own = (keys["content"][:, 0] for keys in self._all_keys())
         wanted = content_of_hex([request.content for request in requests])
-        for i, places in _places_of(wanted[:, 0], own[:, 0]):
-            exact = places[own[places, 1] == wanted[i, 1]]
+        for i, places in _places_of(wanted[:, 0], own):
+            exact = places[self._keys_of(places)["content"][:, 1] == wanted[i, 1]]
             if len(exact):
                 yield requests[i], exact
 
     def _by_key(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
         wanted = groups_of(request.value for request in requests)
-        for i, places in _places_of(wanted, self._read_keys()["group"]):
+        for i, places in _places_of(wanted, (keys["group"] for keys in self._all_keys())):
             yield requests[i], places
 
     def _by_line(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
@@ -127,11 +132,19 @@ class DocumentFinder:
         for i, places in sorted(found.items()):
             yield requests[i], np.unique(np.concatenate(places))
 
-    def _read_keys(self) -> NDArray[Any]:
+    def _all_keys(self) -> list[NDArray[Any]]:
         if self._keys is None:
-            parts = [read_keys(self._place, shard) for shard in self._manifest.shards]
-            self._keys = np.concatenate(parts)
+            shards = self._manifest.shards
+            self._keys = [map_keys(self._place, shard, self._watch) for shard in shards]
         return self._keys
+
+    def _keys_of(self, documents: Offsets) -> NDArray[Any]:
+        """Return the keys of these documents, which ascend."""
+        every = self._all_keys()
+        firsts = offsets_of([len(keys) for keys in every])
+        shard = np.searchsorted(firsts, documents, side="right") - 1
+        own = [every[i][documents[shard == i] - firsts[i]] for i in np.unique(shard).tolist()]
+        return np.concatenate([np.zeros(0, DOCUMENT_KEY), *own])
 
     def _read_origins(self) -> Origins:
         if self._origins is None:
@@ -145,18 +158,27 @@ def _has_own_records(kind: str) -> bool:
     return not (known.has_separator or known.options)
 
 
-def _places_of(wanted: NDArray[Any], own: NDArray[Any]) -> Iterator[tuple[int, Offsets]]:
-    """Yield the number of each wanted value that is there, and where it is.
+def _places_of(
+    wanted: NDArray[Any], shards: Iterable[NDArray[Any]]
+) -> Iterator[tuple[int, Offsets]]:
+    """Yield the number of each wanted value that is there, and where it is in all shards.
 
-    >>> [(i, places.tolist()) for i, places in _places_of(np.array([7, 5, 7]), np.array([5, 7, 5]))]
+    >>> shards = [np.array([5]), np.array([7, 5])]
+    >>> [(i, places.tolist()) for i, places in _places_of(np.array([7, 5, 7]), shards)]
     [(0, [1]), (1, [0, 2]), (2, [1])]
     """
     distinct, which = np.unique(wanted, return_inverse=True)
-    nearest = np.minimum(np.searchsorted(distinct, own), len(distinct) - 1)
-    hits = np.flatnonzero(distinct[nearest] == own)
-    order = np.argsort(nearest[hits], kind="stable")
-    edges = np.searchsorted(nearest[hits][order], np.arange(len(distinct) + 1))
+    found, values, first = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    for own in shards:
+        nearest = np.minimum(np.searchsorted(distinct, own), len(distinct) - 1)
+        hits = np.flatnonzero(distinct[nearest] == own)
+        found.append(first + hits)
+        values.append(nearest[hits])
+        first += len(own)
+    every, value = np.concatenate(found), np.concatenate(values)
+    order = np.argsort(value, kind="stable")
+    edges = np.searchsorted(value[order], np.arange(len(distinct) + 1))
     for i, number in enumerate(which.tolist()):
-        places: Offsets = hits[order[edges[number] : edges[number + 1]]]
+        places: Offsets = every[order[edges[number] : edges[number + 1]]]
         if len(places):
             yield i, places

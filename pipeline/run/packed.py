@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from dataprep.configs.pack import PackConfig
@@ -20,7 +21,7 @@ from dataprep.pipeline.run.parts import (
     WantedPart,
     current,
     finished_parts,
-    never_made,
+    number_in,
     version_without,
 )
 from dataprep.pipeline.run.versions import identity_without, origin_of
@@ -46,7 +47,7 @@ class PackOf:
 class _PlannedPart:
     """A part of the packed dataset."""
 
-    wanted: WantedPart[PackedManifest]
+    wanted: WantedPart[PackedManifest] | str
     forgotten: Offsets  # what is taken out of it then
     identity: Identity  # of what comes of it
     # What it would have been made as if what is forgotten were still there, if it is made without.
@@ -66,11 +67,16 @@ class _PlannedPart:
 
 def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManifest]:
     """Compare the dataset with what it should be, part by part."""
-    made = [part for _, part in finished_parts(out, PackedManifest)]
+    made = dict(finished_parts(out, PackedManifest))
     have = current(out, PackedManifest)
+    named = [entry.path for entry in have.parts] if have else []
     parts = [part for _, part in parts_of(out, have)] if have else []
-    # What has this place already comes first: inputs of equal content give parts that are alike.
-    planned = [_planned(each, [*parts[i : i + 1], *made]) for i, each in enumerate(wanted)]
+    firsts = [_as_first_made(each) if len(each.forgotten) else None for each in wanted]
+    there = _found(firsts, named, made)
+    planned = [
+        _planned(each, first, name, made.get(name))
+        for each, first, name in zip(wanted, firsts, there, strict=True)
+    ]
     reasons = [] if have else ["it is not there yet"]
     for part, each in zip(parts, planned, strict=False):
         if part.fingerprint != fingerprint(each.identity):
@@ -93,23 +99,41 @@ def plan_packed(out: Path, wanted: Sequence[PackOf]) -> PlannedParts[PackedManif
     )
 
 
-def _planned(each: PackOf, made: Sequence[PackedManifest]) -> _PlannedPart:
-    """Plan a part. Rows stay where they are when documents are taken out of them: such a part is
-    packed with these, and then masked."""
-    first = _as_first_made(each) if len(each.forgotten) else None
-    if first is not None:
-        for part in made:
-            if origin_of(part)["fingerprint"] == fingerprint(first):
-                masked = identity_without(part, each.forgotten)
-                known: WantedPart[PackedManifest] = WantedPart(
-                    fingerprint=part.fingerprint, make=never_made
-                )
-                return _PlannedPart(wanted=known, forgotten=each.forgotten, identity=masked)
-        if each.original is not None:
-            config = each.before.model_copy(update={"inputs": (str(each.original),)})
-            make = partial(_make, config)
-            base: WantedPart[PackedManifest] = WantedPart(fingerprint=fingerprint(first), make=make)
-            return _PlannedPart(wanted=base, forgotten=each.forgotten, identity=first)
+def _found(
+    firsts: Sequence[Identity | None], named: Sequence[str], made: Mapping[str, PackedManifest]
+) -> list[str]:
+    """Return for each part of which something is forgotten the one that it is a version of: what
+    has its place already, else any that no other has; "": there is none.
+
+    Inputs of equal content give parts that are alike.
+    """
+    origins = {name: origin_of(part)["fingerprint"] for name, part in made.items()}
+    known = [fingerprint(first) if first is not None else "" for first in firsts]
+    pairs = zip_longest(named[: len(known)], known, fillvalue="")
+    found = [name if name and origins[name] == own else "" for name, own in pairs]
+    taken = {number_in(name) for name in found if name}
+    for place, own in enumerate(known):
+        for name in made if own and not found[place] else ():
+            if origins[name] == own and number_in(name) not in taken:
+                found[place] = name
+                taken.add(number_in(name))
+                break
+    return found
+
+
+def _planned(
+    each: PackOf, first: Identity | None, name: str, part: PackedManifest | None
+) -> _PlannedPart:
+    """Plan a part; `part` is there as `name`, if it is. Rows stay where they are when documents are
+    taken out of them: such a part is packed with these, and then masked."""
+    if part is not None:
+        masked = identity_without(part, each.forgotten)
+        return _PlannedPart(wanted=name, forgotten=each.forgotten, identity=masked)
+    if first is not None and each.original is not None:
+        config = each.before.model_copy(update={"inputs": (str(each.original),)})
+        make = partial(_make, config)
+        base: WantedPart[PackedManifest] = WantedPart(fingerprint=fingerprint(first), make=make)
+        return _PlannedPart(wanted=base, forgotten=each.forgotten, identity=first)
     identity = _identity(each.config)
     fresh: WantedPart[PackedManifest] = WantedPart(
         fingerprint=fingerprint(identity), make=partial(_make, each.config)

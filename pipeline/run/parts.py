@@ -12,7 +12,7 @@ generation needs any more stay: `dataprep clean` removes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
@@ -60,7 +60,7 @@ class PlannedParts(Generic[G]):
     """The parts that a dataset should have, and why those are not what it has."""
 
     kind: type[G]
-    parts: tuple[WantedPart[G], ...]
+    parts: tuple[WantedPart[G] | str, ...]  # a text: the path of one that is there
     reasons: tuple[str, ...]  # none: nothing is to be done
     notes: tuple[str, ...] = ()
     # Puts other versions of parts in their places before they are published.
@@ -85,31 +85,40 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
     make_folder(out / PARTS)
     before = current(out, kind)
     named = [part.path for part in before.parts] if before else []
-    made = _by_fingerprint(out, kind, named)
+    finished = dict(finished_parts(out, kind))
+    alike: dict[str, list[str]] = {}
+    for name in (*named, *finished):  # first those that are named, so that each stays in its place
+        alike.setdefault(finished[name].fingerprint, []).append(name)
+    known = {each.fingerprint for each in wanted if not isinstance(each, str)}
+    taken = {number_in(each) for each in wanted if isinstance(each, str)}
     chosen: list[Chosen[G]] = []
     for each in wanted:
-        alike = made.get(each.fingerprint, {})
-        name = next((name for name, part in alike.items() if each.is_there_as(part)), None)
-        if name is not None:
-            chosen.append((name, alike.pop(name)))  # no part stands for two
-            continue
-        name = _place_for(out, each.fingerprint, {other.fingerprint for other in wanted})
-        each.make(str(out / name), report)
-        chosen.append((name, _part(out / name, kind, each.fingerprint)))
+        name = each if isinstance(each, str) else _one_of(each, alike, finished, taken)
+        if not name:
+            assert not isinstance(each, str)
+            name = _place_for(out, each.fingerprint, known)
+            each.make(str(out / name), report)
+            finished[name] = _part(out / name, kind, each.fingerprint)
+        chosen.append((name, finished[name]))
+        taken.add(number_in(name))
     chosen = planned.finish(out, chosen)
     places = [number_in(name) for name in named]
     anew = [number_in(name) for name, _ in chosen][: len(places)] != places
     return publish_generation(out, chosen, anew=anew)
 
 
-def _by_fingerprint(out: Path, kind: type[G], named: Sequence[str]) -> dict[str, dict[str, G]]:
-    """Return the finished parts of each fingerprint, by path: first those that are named, so that
-    each stays in its place."""
-    finished = dict(finished_parts(out, kind))
-    found: dict[str, dict[str, G]] = {}
-    for name in (*named, *finished):
-        found.setdefault(finished[name].fingerprint, {})[name] = finished[name]
-    return found
+def _one_of(
+    wanted: WantedPart[G],
+    alike: Mapping[str, Sequence[str]],
+    finished: Mapping[str, G],
+    taken: Collection[int],
+) -> str:
+    """Return the path of a finished part that is the wanted one; "": none is.
+
+    No part stands for two, and neither do two versions of it.
+    """
+    names = (name for name in alike.get(wanted.fingerprint, ()) if number_in(name) not in taken)
+    return next((name for name in names if wanted.is_there_as(finished[name])), "")
 
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:
@@ -163,11 +172,6 @@ def version_without(out: Path, name: str, part: G, documents: Offsets) -> Chosen
     new = _next_version(out, name)
     write_without(out / name, part, wanted, out / new)
     return new, _part(out / new, type(part), known)
-
-
-def never_made(folder: str, report: Report) -> None:
-    """Make a part that is there: that never happens."""
-    raise AssertionError(f"a part that is there would be made in {folder}")
 
 
 def _next_version(out: Path, name: str) -> str:

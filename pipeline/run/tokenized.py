@@ -47,7 +47,7 @@ from dataprep.pipeline.run.parts import (
     WantedPart,
     current,
     finished_parts,
-    never_made,
+    number_in,
     unfinished_parts,
 )
 from dataprep.pipeline.run.renamed import (
@@ -125,7 +125,6 @@ def plan_tokenized(
     maker = maker.after(kept)
     groups = _groups(out, new, published, maker)
     made = [maker.part(group, may_be_empty=bool(kept)) for group in groups]
-    known: list[Part] = [WantedPart(fingerprint=p.fingerprint, make=never_made) for p in kept]
     became = {path: found.sources[place].path for path, place in changes.same.items()}
 
     def finish(
@@ -136,7 +135,7 @@ def plan_tokenized(
 
     return PlannedParts(
         kind=TokenizedManifest,
-        parts=(*known, *made),
+        parts=(*(published if kept else ()), *made),
         reasons=tuple(reasons),
         notes=tuple(notes),
         finish=finish,
@@ -286,9 +285,11 @@ def _groups(
 
 
 def _unpublished(out: Path, published: Collection[str]) -> Iterator[Identity]:
-    """Yield the identities of parts, finished or not, that the newest generation does not have."""
+    """Yield the identities of parts, finished or not, that the newest generation does not have in
+    any version."""
+    numbers = {*map(number_in, published)}
     for name, part in finished_parts(out, TokenizedManifest):
-        if name not in published:
+        if number_in(name) not in numbers:
             yield part.identity
     for place in unfinished_parts(out):
         begun = begun_to_continue(place / WORK)

@@ -56,6 +56,26 @@ def test_a_document_is_forgotten_in_equal_files(run_cli: RunCli, tmp_path: Path)
         run_cli("verify", tmp_path / PACKED)
 
 
+def test_a_copy_of_a_file_that_lost_a_document_is_a_part_of_its_own(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"])
+    lines = ["one", "two"]
+    write_lines(tmp_path / "raw/a.jsonl", lines)
+    run_cli("run", config)
+    (tmp_path / "gone.txt").write_text("a.jsonl:1\n")
+    run_cli("forget", tmp_path / "out", "--documents", tmp_path / "gone.txt")
+    run_cli("run", config, "--set", "seq_lens=[32]")  # rows that are masked when they are made
+    write_lines(tmp_path / "raw/b.jsonl", lines)
+    run_cli("run", config, "--set", "seq_lens=[32, 64]")
+    (tmp_path / "raw/a.jsonl").rename(tmp_path / "raw/c.jsonl")
+    write_lines(tmp_path / "raw/a.jsonl", lines)  # under the name of the first
+    run_cli("run", config, "--set", "seq_lens=[32, 64]")
+    for packed in ("out/data/packed-32", PACKED):
+        assert whole_texts(tmp_path / packed) == ["two"] * 3
+    run_cli("verify", tmp_path / "out")
+
+
 def test_a_file_with_the_content_that_another_had_is_new(run_cli: RunCli, tmp_path: Path) -> None:
     config = write_config(tmp_path / "c.json", inputs=["raw/*.jsonl"], on_changed="rebuild")
     write_lines(tmp_path / "raw/a.jsonl", ["one"])

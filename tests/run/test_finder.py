@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,29 @@ def test_contents_are_found_by_both_of_their_halves(part: tuple[Path, TokenizedM
     assert found(part, requests) == [
         [place for place, content in enumerate(contents) if content == each] for each in wanted
     ]
+
+
+def test_keys_are_not_held_in_memory_all_at_once(tmp_path: Path) -> None:
+    write_records(tmp_path / "a.jsonl", [{"text": f"text {i:05d} {i % 7}"} for i in range(24_000)])
+    settings = {"tokenizer": "bytes", "keys": "content", "shard_bytes": 1 << 16}
+    tokenize_here(tmp_path / "t", inputs=[str(tmp_path / "a.jsonl")], **settings)
+    manifest = read_manifest(tmp_path / "t")
+    assert isinstance(manifest, TokenizedManifest)
+    keys = np.concatenate([read_keys(tmp_path / "t", shard) for shard in manifest.shards])
+    wanted = hex_of_content(keys["content"][[7, 23_000]])
+    requests = [ForgetRequest(content=content) for content in wanted]
+    finder = DocumentFinder(tmp_path / "t", manifest)
+    finder.find(requests[:1])  # modules are loaded
+    tracemalloc.start()
+    meant = [
+        places.tolist()
+        for _, places in DocumentFinder(tmp_path / "t", manifest).find_each(requests)
+    ]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert meant == [[7], [23_000]]
+    assert len(manifest.shards) > 8
+    assert peak < keys.nbytes
 
 
 def test_lines_are_found_by_the_name_the_end_of_the_name_and_the_content_of_their_file(
