@@ -589,6 +589,27 @@ def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Pa
     assert [source["records"] for source in counts] == [2, 2, 2, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("inputs", "twice"),
+    [
+        (["a.idx", "a.bin"], "a.bin"),  # as a shell expands shards/*
+        (["b.bin", "b.*"], "b.bin"),
+        (["a.idx", "link.bin"], "link.bin"),
+    ],
+)
+def test_a_source_of_several_files_is_refused_if_two_inputs_name_it(
+    inputs: list[str], twice: str, tmp_path: Path, tokenizer: Path
+) -> None:
+    for name in ("a", "b"):
+        write_megatron(tmp_path / name, [[[100, 101]], [[2]]])
+    (tmp_path / "link.idx").hardlink_to(tmp_path / "a.idx")
+    (tmp_path / "link.bin").symlink_to(tmp_path / "a.bin")
+    named = [str(tmp_path / name) for name in inputs]
+    settings: dict[str, Any] = {"pretokenized": "tokens"}
+    with pytest.raises(ConfigError, match=rf"{twice} .*is the same file as .*; leave one out"):
+        tokenized(tmp_path.parent / "refused", tokenizer, named, **settings)
+
+
 def test_a_document_cannot_end_at_an_id_outside_the_vocabulary(
     tmp_path: Path, tokenizer: Path
 ) -> None:
