@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,12 +30,7 @@ def exported_files(folder: str) -> list[str]:
     """Return the files of an export but for the manifest and the like; a CorruptError unless
     exactly those of the manifest are there."""
     listed = _entries(folder)
-    for path in listed:
-        if not os.path.isfile(path):
-            raise CorruptError(
-                f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
-                "export again"
-            )
+    _refuse_missing(listed, folder)
     for place, _, names in os.walk(folder):
         for path in (os.path.join(place, name) for name in sorted(names)):
             if path not in listed and kind_by_name(path) and not path.endswith(_BESIDE):
@@ -43,6 +39,26 @@ def exported_files(folder: str) -> list[str]:
                     "of a dataset that it does not belong to; move it away, or name the files"
                 )
     return [path for path in listed if not path.endswith(_BESIDE)]
+
+
+def check_matched(files: Iterable[str], pattern: str) -> None:
+    """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
+    would match."""
+    around = lru_cache(maxsize=None)(_exports_around)
+    exports = {found for path in files for found in around(os.path.dirname(path))}
+    for folder in sorted(folder for folder, kind in exports if kind == EXPORTED):
+        patterns = pattern, pattern.replace(f"**{os.sep}", "")
+        listed = [p for p in _entries(folder) if any(fnmatchcase(p, each) for each in patterns)]
+        _refuse_missing(listed, folder)
+
+
+def _refuse_missing(listed: Iterable[str], folder: str) -> None:
+    for path in listed:
+        if not os.path.isfile(path):
+            raise CorruptError(
+                f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
+                "export again"
+            )
 
 
 def check_exported(sources: Iterable[Source]) -> None:

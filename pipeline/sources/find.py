@@ -33,7 +33,12 @@ from dataprep.pipeline.sources.encoded import (
     shards_of,
 )
 from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
-from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
+from dataprep.pipeline.sources.exports import (
+    EXPORTED,
+    check_exported,
+    check_matched,
+    exported_files,
+)
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import format_of, format_with_prefix
 from dataprep.pipeline.sources.left_out import nothing_readable
@@ -241,6 +246,7 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     if not files:
         what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
+    check_matched(files, pattern)
     # A folder that is linked into itself shows the same files at every depth.
     folder_of = lru_cache(maxsize=None)(os.path.realpath)
     places = ((folder_of(os.path.dirname(f)), os.path.basename(f), f) for f in reversed(files))
