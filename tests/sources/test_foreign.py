@@ -266,6 +266,29 @@ def test_masks_beside_flat_files_are_told_if_they_are_not_read(tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize(
+    ("ending", "stored", "said"),
+    [
+        ("mds", "<i8", "int32"),  # of ArrayRecord, that is the answer where nothing tells
+        *(("mds", "<i8", "uint16"), ("mds", "<i4", "uint16")),
+        *(("arecord", "<i8", "uint32"), ("arecord", "<i4", "uint16")),
+    ],
+)
+def test_ids_in_bytes_are_not_read_as_halves(
+    ending: str, stored: str, said: str, tmp_path: Path
+) -> None:
+    rows = [np.array(ids, stored).tobytes() for ids in ([7, 900, 42, 5], [], range(1, 30))]
+    path = tmp_path / f"a.{ending}"
+    if ending == "mds":
+        path.write_bytes(mds_shard([[row] for row in rows], {"tokens": "bytes"}))
+    else:
+        write_array_record(path, rows)
+    with pytest.raises(InputError, match=rf"every second id of {path} is 0 or nearly so"):
+        read_all(path, records=f"tokens_{said}")
+    rows_found = read_all(path, records={"<i8": "tokens_int64", "<i4": "tokens_int32"}[stored])
+    assert ids_of(rows_found)[0] == [7, 900, 42, 5]
+
+
 def test_a_pair_of_megatron_behind_a_url_is_read_once(tmp_path: Path) -> None:
     import fsspec
 
