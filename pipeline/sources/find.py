@@ -60,6 +60,7 @@ from dataprep.pipeline.sources.wholes import (
     beside_all,
     each_once,
     fingerprints_of,
+    without_parts,
 )
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.threads.several import in_threads
@@ -160,6 +161,7 @@ def _describe(
     fingerprints: Fingerprints,
     options: Mapping[str, str],
 ) -> list[Source]:
+    paths = without_parts(paths)
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
         kinds = in_threads(_kind, paths, _MAX_THREADS)

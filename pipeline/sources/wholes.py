@@ -35,6 +35,14 @@ def each_once(paths: Sequence[str], kinds: Sequence[Kind]) -> tuple[list[str], l
     return [paths[i] for i in kept], [kinds[i] for i in kept]
 
 
+def without_parts(paths: Sequence[str]) -> Sequence[str]:
+    """Return the paths without those that are only read with another of them, as a .ds.index."""
+    if all(map(kind_by_name, paths)):
+        return paths
+    read_with = beside_all(paths)
+    return [path for path in paths if path not in read_with or kind_by_name(path)]
+
+
 def beside_all(paths: Sequence[str]) -> frozenset[str]:
     """Return the other files of the sources that these names are of, by their endings."""
     known = [(path, kind_by_name(path)) for path in paths]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -299,6 +300,22 @@ def test_a_pair_of_megatron_behind_a_url_is_read_once(tmp_path: Path) -> None:
     (source,) = find_sources("memory://pairs/*")
     store.pipe("/pairs/a.bin", b"\1\0\2\0\4\0")
     assert changed_sources([source], None) == [source]
+
+
+@pytest.mark.parametrize("write", [_megatron, _datatrove])
+def test_files_beside_one_in_an_archive_are_in_it(write: Write, tmp_path: Path) -> None:
+    path, options = write(tmp_path, [[1, 2, 3], [4]])
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in sorted(tmp_path.glob(f"{path.stem}.*")):
+            archive.write(file, f"in/{file.name}")
+            file.unlink()
+    url = f"zip://in/{path.name}::{tmp_path}/all.zip"
+    (source,) = find_sources(url, options=options)
+    pieces = split_source(source, 0, 1 << 20, TOKENS, count_lines=False)
+    batches = [read_piece(source, piece, TOKENS, held_by=numbers) for piece, _ in pieces]
+    rows = [dict(row) for each in batches for records in each for row in records.as_rows()]
+    assert ids_of(rows) == [[1, 2, 3], [4]]
+    assert len(find_sources(f"zip://in/{path.stem}.*::{tmp_path}/all.zip")) == 1
 
 
 def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
