@@ -10,6 +10,7 @@ import pytest
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import MARK
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.tokenize.notes import notes_of
@@ -132,6 +133,32 @@ HOW_READ: dict[str, tuple[str, dict[str, Any]]] = {
     "hf": ("", {"pretokenized": OF_HF}),
     "hf by a pattern": ("/**/*.parquet", {"pretokenized": OF_HF}),
 }
+
+
+def test_an_export_in_a_store_comes_in_by_its_folder(home: Home, tmp_path: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    for to, ending in (("megatron", ".idx"), ("datatrove", ".ds"), ("mds", ".mds")):
+        out = tmp_path / to
+        export_here(out, home.plain if to == "megatron" else home.masked, to, shard_bytes=1 << 16)
+        for path in filter(Path.is_file, out.rglob("*")):
+            store.pipe(f"/{to}/x/{path.relative_to(out)}", path.read_bytes())
+        for spec in (f"memory://{to}", f"memory://{to}/x"):
+            found = find_sources(spec)
+            names = sorted(path.name for path in out.rglob(f"*{ending}"))
+            assert [source.path.rpartition("/")[2] for source in found] == names
+        added, gone = f"/{to}/x/shards/zz{ending}", found[0].path.partition(":/")[2]
+        store.pipe(added, b"")
+        with pytest.raises(CorruptError, match=rf"zz{ending} is not in the manifest"):
+            find_sources(f"memory://{to}")
+        store.rm_file(added)
+        store.pipe(gone, store.cat_file(gone) + b"x")
+        with pytest.raises(CorruptError, match=r"bytes, but the manifest\.json of .* says"):
+            find_sources(f"memory://{to}")
+        store.rm_file(gone)
+        with pytest.raises(CorruptError, match=r"is missing, but the manifest"):
+            find_sources(f"memory://{to}")
 
 
 @pytest.mark.parametrize("to", HOW_READ)
