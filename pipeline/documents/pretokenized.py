@@ -75,8 +75,11 @@ def process_pretokenized(records: Records, rules: Rules, keys: TokenKeys) -> Pro
 
 
 def content_of_tokens(record: Record, keys: TokenKeys, *, lwm: bool) -> bytes:
-    """Return what is hashed of a record: its ids, and what it says about loss."""
+    """Return what is hashed of a record: its ids, and what it says about loss, without padding."""
     numbers = record_numbers(record, keys, lwm=lwm)
+    attention = numbers.pop("attention_mask", None)
+    if attention is not None and {*map(len, numbers.values())} == {len(attention)}:
+        numbers = {role: values[attention != 0] for role, values in numbers.items()}
     parts = [part_of_numbers("ids", numbers.pop("tokens"))]
     for role, values in numbers.items():
         is_whole = role != "weights"
@@ -125,6 +128,8 @@ def _faults(columns: NumberColumns, keys: TokenKeys, vocab_size: int) -> dict[in
         bad = _BAD[role](given, vocab_size)
         if bad is None:
             continue
+        if role != "attention_mask" and "attention_mask" in given:  # padding may hold anything
+            bad = bad & (given["attention_mask"] != 0)
         places = np.flatnonzero(bad)
         owners = np.searchsorted(bounds[role], places, side="right") - 1
         each, first = np.unique(owners, return_index=True)

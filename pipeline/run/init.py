@@ -30,7 +30,7 @@ from dataprep.pipeline.sniff.groups import SniffedCorpus, corpora_of
 from dataprep.pipeline.sniff.lengths import shares_around, suggested_length
 from dataprep.pipeline.sniff.look import look_at
 from dataprep.pipeline.sniff.tokenizers import tokenizer_near
-from dataprep.pipeline.sources import format_of
+from dataprep.pipeline.sources import all_files, format_of
 from dataprep.pipeline.sources.patterns import fixed_folder
 from dataprep.pipeline.tokenize.plan import FoundSources
 from dataprep.pipeline.tokenize.preview import Preview, num_places, preview_of
@@ -80,7 +80,8 @@ def suggest(
 ) -> Suggestion:
     """Suggest the config to be written to `file`, to whose folder its paths are relative."""
     looked = [look_at(spec) for spec in inputs]
-    named = ((each.spec, source.path) for each in looked for source in each.sources)
+    sources = ((each.spec, source) for each in looked for source in each.sources)
+    named = ((spec, file) for spec, source in sources for file in all_files(source))
     refuse_twice(named, or_else="")
     corpora = corpora_of(looked)
     folder = os.path.dirname(os.path.abspath(file))

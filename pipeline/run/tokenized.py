@@ -59,6 +59,7 @@ from dataprep.pipeline.run.renamed import (
 )
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
+from dataprep.pipeline.sources import all_files
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
@@ -163,7 +164,7 @@ def _find(config: TokenizeConfig, cache_dir: Path) -> FoundSources:
     """Return the sources, which are known by their paths; ConfigError if one is there twice."""
     found = find_all_sources(config.model_copy(update={"allow_duplicates": True}), cache_dir, None)
     pairs = zip(found.sources, found.inputs, strict=True)
-    named = ((config.inputs[i].path, source.path) for source, i in pairs)
+    named = ((config.inputs[i].path, file) for source, i in pairs for file in all_files(source))
     refuse_twice(named, " or name it in a corpus of its own")
     return found
 

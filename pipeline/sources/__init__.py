@@ -1,6 +1,7 @@
 """Read any source as records.
 
     find_sources    what the user names        -> sources, each with a fingerprint of its content
+    all_files       a source                   -> its files, mostly one
     split_source    a source                   -> pieces that can be read apart, with their bytes
     read_piece      a piece                    -> batches of records, with line and byte offset
     read_source     a source                   -> the same for all its pieces
@@ -47,10 +48,12 @@ from dataprep.pipeline.sources.read import count_records, read_piece, read_sourc
 from dataprep.pipeline.sources.split import lines_before, split_source
 from dataprep.pipeline.sources.spools import Spools
 from dataprep.pipeline.sources.stdin import spooled
+from dataprep.pipeline.sources.wholes import all_files
 
 __all__ = [
     "Keys",
     "Spools",
+    "all_files",
     "changed_sources",
     "content_bytes",
     "count_records",

@@ -19,7 +19,7 @@ from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blobs import check_known
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.keys import Keys
-from dataprep.pipeline.sources.stream import is_there
+from dataprep.pipeline.sources.stream import is_there, renamed
 from dataprep.pipeline.sources.token_files import (
     IdFile,
     MaskFile,
@@ -47,7 +47,7 @@ class Datatrove(Format):
     has_offsets = True
 
     def beside(self, path: str, options: Mapping[str, str]) -> tuple[str, ...]:
-        return tuple(filter(None, (path + INDEX, _loss_of(path))))
+        return tuple(filter(None, (_index_of(path), _loss_of(path))))
 
     def split(self, source: Source, target_bytes: int, keys: Keys | None) -> list[Cut]:
         with _open(source) as opened:
@@ -58,7 +58,7 @@ class Datatrove(Format):
     def read(self, source: Source, piece: Piece, wanted: Wanted) -> Iterator[Records]:
         with _open(source) as opened:
             if opened.count < piece.stop:
-                raise _broken(source.path + INDEX, f"document {piece.stop} no longer exists")
+                raise _broken(_index_of(source.path), f"document {piece.stop} no longer exists")
             yield from document_batches(piece, wanted, opened.batches)
 
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
@@ -78,7 +78,7 @@ class _Files:
 
     def ends(self, start: int, stop: int) -> Offsets:
         """Return where documents [start, stop) end, in ids."""
-        place = self.path + INDEX
+        place = _index_of(self.path)
         stored = read_ids(self.index, END, start * END.itemsize, stop - start, place)
         ends = stored.astype(np.int64)
         if (ends < 0).any() or (np.diff(ends) < 0).any():
@@ -95,12 +95,12 @@ class _Files:
 
 @contextmanager
 def _open(source: Source) -> Iterator[_Files]:
-    path = source.path
-    with open_ids(path) as (ids, size), open_ids(path + INDEX) as (index, index_bytes):
+    path, place = source.path, _index_of(source.path)
+    with open_ids(path) as (ids, size), open_ids(place) as (index, index_bytes):
         if index_bytes % END.itemsize:
-            raise _broken(path + INDEX, f"it has {index_bytes:,} bytes, which are no u64 numbers")
+            raise _broken(place, f"it has {index_bytes:,} bytes, which are no u64 numbers")
         count = index_bytes // END.itemsize
-        last = read_ids(index, END, index_bytes - END.itemsize, 1, path + INDEX) if count else [0]
+        last = read_ids(index, END, index_bytes - END.itemsize, 1, place) if count else [0]
         total = int(last[0])
         width = size // total if total else min(TYPES)
         if width not in TYPES or width * total != size:
@@ -113,9 +113,14 @@ def _open(source: Source) -> Iterator[_Files]:
             )
 
 
+def _index_of(path: str) -> str:
+    return renamed(path, lambda name: name + INDEX)
+
+
 def _loss_of(path: str) -> str:
     """Return the file of the mask, '' if there is none."""
-    return path + LOSS if is_there(path + LOSS) else ""
+    place = renamed(path, lambda name: name + LOSS)
+    return place if is_there(place) else ""
 
 
 def _broken(path: str, cause: str) -> InputError:

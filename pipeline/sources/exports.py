@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,20 +30,48 @@ def exported_files(folder: str) -> list[str]:
     """Return the files of an export but for the manifest and the like; a CorruptError unless
     exactly those of the manifest are there."""
     listed = _entries(folder)
-    for path in listed:
-        if not os.path.isfile(path):
+    found = [path for path in listed if os.path.isfile(path)]
+    found += [os.path.join(at, name) for at, _, names in os.walk(folder) for name in sorted(names)]
+    return told_files(listed, dict.fromkeys(found), folder)
+
+
+def told_files(
+    listed: Mapping[str, AnyFile], present: Mapping[str, int | None], folder: str
+) -> list[str]:
+    """Return the listed files that hold data; a CorruptError unless these, and no other data, are
+    present, of the size that is told."""
+    _refuse_missing([path for path in listed if path not in present], folder)
+    for path, num_bytes in present.items():
+        if path not in listed and kind_by_name(path) and not path.endswith(_BESIDE):
             raise CorruptError(
-                f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
-                "export again"
+                f"{path} is not in the manifest.json of {folder}, so it would be read as part "
+                "of a dataset that it does not belong to; move it away, or name the files"
             )
-    for place, _, names in os.walk(folder):
-        for path in (os.path.join(place, name) for name in sorted(names)):
-            if path not in listed and kind_by_name(path) and not path.endswith(_BESIDE):
-                raise CorruptError(
-                    f"{path} is not in the manifest.json of {folder}, so it would be read as part "
-                    "of a dataset that it does not belong to; move it away, or name the files"
-                )
+        if path in listed and num_bytes not in (None, listed[path].num_bytes):
+            raise CorruptError(
+                f"{path} has {num_bytes:,} bytes, but the manifest.json of {folder} says "
+                f"{listed[path].num_bytes:,}; restore it, or export again"
+            )
     return [path for path in listed if not path.endswith(_BESIDE)]
+
+
+def check_matched(files: Iterable[str], pattern: str) -> None:
+    """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
+    would match."""
+    around = lru_cache(maxsize=None)(_exports_around)
+    exports = {found for path in files for found in around(os.path.dirname(path))}
+    for folder in sorted(folder for folder, kind in exports if kind == EXPORTED):
+        patterns = pattern, pattern.replace(f"**{os.sep}", "")
+        listed = [p for p in _entries(folder) if any(fnmatchcase(p, each) for each in patterns)]
+        _refuse_missing([path for path in listed if not os.path.isfile(path)], folder)
+
+
+def _refuse_missing(missing: Iterable[str], folder: str) -> None:
+    for path in missing:
+        raise CorruptError(
+            f"{path} is missing, but the manifest.json of {folder} lists it; restore it, or "
+            "export again"
+        )
 
 
 def check_exported(sources: Iterable[Source]) -> None:

@@ -33,7 +33,12 @@ from dataprep.pipeline.sources.encoded import (
     shards_of,
 )
 from dataprep.pipeline.sources.endings import is_found_in_folders, sniff_kind
-from dataprep.pipeline.sources.exports import EXPORTED, check_exported, exported_files
+from dataprep.pipeline.sources.exports import (
+    EXPORTED,
+    check_exported,
+    check_matched,
+    exported_files,
+)
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import format_of, format_with_prefix
 from dataprep.pipeline.sources.left_out import nothing_readable
@@ -55,6 +60,7 @@ from dataprep.pipeline.sources.wholes import (
     beside_all,
     each_once,
     fingerprints_of,
+    without_parts,
 )
 from dataprep.pipeline.storage.manifest import kind_of
 from dataprep.pipeline.threads.several import in_threads
@@ -155,6 +161,7 @@ def _describe(
     fingerprints: Fingerprints,
     options: Mapping[str, str],
 ) -> list[Source]:
+    paths = without_parts(paths)
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
         kinds = in_threads(_kind, paths, _MAX_THREADS)
@@ -241,6 +248,7 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     if not files:
         what = "only folders; end it in /*.jsonl, for example" if found else "nothing"
         raise InputError(f"{spec} matches {what}")
+    check_matched(files, pattern)
     # A folder that is linked into itself shows the same files at every depth.
     folder_of = lru_cache(maxsize=None)(os.path.realpath)
     places = ((folder_of(os.path.dirname(f)), os.path.basename(f), f) for f in reversed(files))

@@ -33,10 +33,10 @@ from dataprep.pipeline.sources.flat_hints import (
     MASKS,
     ONE,
     Edge,
-    are_halves,
     doubts_of_edge,
     doubts_of_masks,
     mask_of,
+    refuse_halves,
 )
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.forms import ID_TYPES
@@ -58,10 +58,6 @@ LLMC_BYTES = 1024
 LLMC_TYPES = {(20240520, 1): "<u2", (20240801, 7): "<u4"}  # by magic and version
 _LOOKED_AT = 1 << 12  # ids, by which a wrong type is told
 _AT_ONCE = 1 << 20  # ids, among which a token is looked for
-_LARGER = {  # by the bytes of an id
-    2: ("four bytes, not two", "tokens_uint32 or tokens_int32"),
-    4: ("eight bytes, not four", "tokens_int64"),
-}
 
 
 class FlatTokens(Format):
@@ -165,14 +161,8 @@ class _Ids:
 
     def check(self) -> None:
         """Raise an InputError if the ids look like halves of larger ones."""
-        ids = self.read(0, min(self.count, _LOOKED_AT))
-        pairs = ids[: len(ids) // 2 * 2].reshape(-1, 2)
-        larger = None if self.is_told or len(pairs) <= 8 else _LARGER.get(self.dtype.itemsize)
-        if larger and are_halves(pairs[:, 0], pairs[:, 1]):
-            raise InputError(
-                f"every second id of {self.path} is 0 or nearly so, so its ids seem to have "
-                f"{larger[0]}; set records to {larger[1]}"
-            )
+        if not self.is_told:
+            refuse_halves([self.read(0, min(self.count, _LOOKED_AT) // 2 * 2)], self.path)
 
     def check_edge(self, edge: Edge) -> None:
         """Raise an InputError if all of a file would be one document, since no token ends it."""

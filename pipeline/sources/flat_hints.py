@@ -8,7 +8,7 @@ halves of ids       7 0 900 1 42 0       every second is nearly 0: ids of four b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +23,12 @@ MASKS = "loss_masks"
 ONE = "none"  # as document_end: a file is one document
 # What the paths of masks have instead, in exports and at OLMo's: looked for if nothing is said.
 _KNOWN_MASKS = ("shards=masks", "token_ids=labels_mask")
+_LISTS = 64  # that are looked at
+_PAIRS = 8  # of ids: fewer tell nothing
+_LARGER = {  # by the bytes of an id
+    2: ("four bytes, not two", "tokens_uint32 or tokens_int32"),
+    4: ("eight bytes, not four", "tokens_int64"),
+}
 _FEW = 16  # upper halves of ids, if these are below 2^20
 # The token between documents, None if there is none; and whether it ends one, or starts one.
 Edge = tuple[int | None, bool]
@@ -51,6 +57,19 @@ def are_halves(low: NDArray[Any], high: NDArray[Any]) -> bool:
         return bool(low.any())
     is_long = len(high) >= 4 * _FEW  # and not a few documents of one token and their end
     return is_long and int(high.max()) < _FEW <= int(low.max()) and len(np.unique(high)) > 1
+
+
+def refuse_halves(lists: Sequence[NDArray[Any]], path: str) -> None:
+    """Raise an InputError if the ids of these documents look like halves of larger ones."""
+    larger = _LARGER.get(lists[0].itemsize) if lists else None
+    if larger is None or any(len(ids) % 2 for ids in lists[:_LISTS]):
+        return
+    pairs = np.concatenate(lists[:_LISTS]).reshape(-1, 2)
+    if len(pairs) > _PAIRS and are_halves(pairs[:, 0], pairs[:, 1]):
+        raise InputError(
+            f"every second id of {path} is 0 or nearly so, so its ids seem to have {larger[0]}; "
+            f"set records to {larger[1]}"
+        )
 
 
 def doubts_of_edge(edge: Edge, begins: Seen, ends: Seen) -> Iterator[str]:

@@ -21,6 +21,7 @@ import numpy as np
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.ragged import HeldBy, Holds, IntegerLists, offsets_of
 from dataprep.pipeline.sources.blobs import TOKENS, Decode, DecodedBlobs, check_known
+from dataprep.pipeline.sources.flat_hints import refuse_halves
 from dataprep.pipeline.sources.format import Wanted
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.reasons import invalid_utf8_reason
@@ -103,7 +104,7 @@ def decoder_of(form: str, wanted: Wanted, path: str) -> Decode:
     """Return the function that decodes records of a form; an InputError if a key is not there."""
     check_keys(form, wanted.keys, path)
     if form in ID_TYPES:
-        return partial(_ids, dtype=ID_TYPES[form])
+        return partial(_ids, dtype=ID_TYPES[form], path=path)
     if form == TEXT:
         return _texts
     return partial(_examples, keys=wanted.keys, held_by=wanted.held_by)
@@ -115,7 +116,7 @@ def check_keys(form: str, keys: Keys | None, path: str) -> None:
         check_known(keys, [TEXT if form == TEXT else TOKENS], path)
 
 
-def _ids(records: Sequence[bytes], dtype: np.dtype[Any]) -> DecodedBlobs:
+def _ids(records: Sequence[bytes], dtype: np.dtype[Any], path: str) -> DecodedBlobs:
     reasons = {
         i: f"has {len(record)} bytes, which are no {dtype.name} numbers"
         for i, record in enumerate(records)
@@ -124,6 +125,8 @@ def _ids(records: Sequence[bytes], dtype: np.dtype[Any]) -> DecodedBlobs:
     good = [record for i, record in enumerate(records) if i not in reasons] if reasons else records
     values = np.frombuffer(b"".join(good), dtype)
     lists = IntegerLists(values, offsets_of([len(r) // dtype.itemsize for r in good]))
+    if dtype != ID_TYPES[_TOLD]:  # which is said if `form_told` asks
+        refuse_halves(lists, path)
     return DecodedBlobs(reasons=reasons, columns={TOKENS: lists})
 
 

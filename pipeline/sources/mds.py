@@ -26,6 +26,7 @@ from dataprep.pipeline.errors import InputError, short
 from dataprep.pipeline.guards.opening import open_regular, read_bounded
 from dataprep.pipeline.ragged import HeldBy, offsets_of
 from dataprep.pipeline.sources.blobs import DecodedBlobs, blob_batches, check_known
+from dataprep.pipeline.sources.flat_hints import refuse_halves
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.forms import ID_TYPES
 from dataprep.pipeline.sources.growth import Growth
@@ -165,7 +166,8 @@ def _decode(
             continue
         values, encoding = cut[column.name], column.encoding
         if encoding == "bytes" and ids is not None and held_by(column.name):
-            columns[column.name] = [_ids(value, ids) for value in values]
+            columns[column.name] = found = [_ids(value, ids) for value in values]
+            refuse_halves([each for each in found if not isinstance(each, bytes)], path)
             continue
         try:
             lists = number_lists(values, encoding) if held_by(column.name) else None

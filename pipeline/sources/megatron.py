@@ -21,6 +21,7 @@ from dataprep.pipeline.sources import cuts
 from dataprep.pipeline.sources.blobs import TOKENS, check_known
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
 from dataprep.pipeline.sources.keys import Keys
+from dataprep.pipeline.sources.stream import renamed
 from dataprep.pipeline.sources.token_files import IdFile, document_batches, open_ids
 from dataprep.pipeline.storage.foreign.megatron_read import MegatronIndex, read_index
 from dataprep.pipeline.types import Offsets, Piece, Records, Source
@@ -35,8 +36,11 @@ def pair_of(path: str) -> tuple[str, str]:
     >>> pair_of("a/b.bin")
     ('a/b.idx', 'a/b.bin')
     """
-    stem = path[: -len(IDX)]
-    return stem + IDX, stem + BIN
+
+    def ending(end: str) -> str:
+        return renamed(path, lambda name: name[: -len(IDX)] + end)
+
+    return ending(IDX), ending(BIN)
 
 
 class Megatron(Format):

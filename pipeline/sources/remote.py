@@ -17,10 +17,12 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
+from dataprep.pipeline.sources.exports import EXPORTED, told_files
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import filesystem_of, naming
-from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, kind_told
+from dataprep.pipeline.storage.kinds import files_of
+from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, kind_told, manifest_in
 
 URL_PREFIX = "ukey:"
 # What stores report that changes when a file is only read.
@@ -46,7 +48,8 @@ def find_urls(spec: str) -> tuple[list[str], list[str]]:
         else:
             return [spec], []
     if not found:
-        raise InputError(f"no file matches {spec}")
+        only = f", only {', '.join(left_out[:3])}; name the files" if left_out else ""
+        raise InputError(f"no file matches {spec}{only}")
     address = address_of(spec)
     return sorted(hidden_like(spec, (_url(address, path, name) for name in found))), left_out
 
@@ -103,7 +106,8 @@ def _is_name(value: object, path: str) -> bool:
 def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list[str]]:
     """Return the files to read, and the names below the folder that are left out."""
     top = f"{folder.rstrip('/')}/"
-    names = {str(name).removeprefix(top): str(name) for name in filesystem.find(folder)}
+    sizes = {str(k): v.get("size") for k, v in filesystem.find(folder, detail=True).items()}
+    names = {name.removeprefix(top): name for name in sizes}
     shown = sorted(name for name in names if not re.search(r"(^|/)\.", name))
     if any(os.path.basename(name) in SAVED_MARKS for name in shown):
         raise InputError(
@@ -111,17 +115,33 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
             " copy it, or name its files: .../*.arrow"
         )
     datasets = _datasets(filesystem, names)
+    data = {
+        path
+        for dataset, kind in datasets.items()
+        if kind == EXPORTED
+        for path in _exported(filesystem, f"{top}{dataset}", sizes)
+    }
     kept, left_out = [], []
     for name in shown:
         dataset = next((d for d in datasets if name.startswith(d)), None)
         is_code = dataset == "" and datasets[""] == "encoded" and name.startswith(f"{SHARDS}/")
-        if dataset is not None and not is_code:
-            left_out.append(dataset)
+        is_data = names[name] in data
+        if dataset is not None and not is_code and not is_data:
+            if datasets[dataset] != EXPORTED:  # else it is a manifest, an index or a card
+                left_out.append(dataset)
         elif is_found_in_folders(name):
             kept.append(names[name])
         else:
             left_out.append(name)
     return kept, [name for name in dict.fromkeys(left_out) if name]
+
+
+def _exported(filesystem: Any, folder: str, sizes: Mapping[str, int | None]) -> list[str]:
+    """Return the files of an export; a CorruptError unless they are there, in their sizes."""
+    manifest = manifest_in(f"{folder}{MANIFEST}", filesystem.cat_file(f"{folder}{MANIFEST}"))
+    listed = {f"{folder}{entry.path}": entry for entry in files_of(manifest)}
+    present = {path: size for path, size in sizes.items() if path.startswith(folder)}
+    return told_files(listed, present, folder)
 
 
 def _datasets(filesystem: Any, names: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol
@@ -69,6 +69,19 @@ def is_url(path: str) -> bool:
     (True, True, False)
     """
     return not path.startswith("/") and ("://" in path or "::" in path)
+
+
+def renamed(path: str, change: Callable[[str], str]) -> str:
+    """Return the path of a file beside another, whose name in the same place is changed.
+
+    >>> renamed("a/b.ds", "{}.index".format), renamed("zip://b.ds::a.zip", "{}.index".format)
+    ('a/b.ds.index', 'zip://b.ds.index::a.zip')
+    """
+    links = path.split("::") if is_url(path) else [path]
+    named = (i for i, link in enumerate(links) if link.partition("://")[2])
+    place = next(named, len(links) - 1)  # behind caches, and before archives
+    links[place] = change(links[place])
+    return "::".join(links)
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.fingerprint import combine
 from dataprep.pipeline.sources.known import known_format
+from dataprep.pipeline.types import Source
 
 # The size and fingerprint of each of some files.
 Fingerprints = Callable[[Sequence[str]], list[tuple[int, str]]]
@@ -34,10 +35,27 @@ def each_once(paths: Sequence[str], kinds: Sequence[Kind]) -> tuple[list[str], l
     return [paths[i] for i in kept], [kinds[i] for i in kept]
 
 
+def without_parts(paths: Sequence[str]) -> Sequence[str]:
+    """Return the paths without those that are only read with another of them, as a .ds.index."""
+    if all(map(kind_by_name, paths)):
+        return paths
+    read_with = beside_all(paths)
+    return [path for path in paths if path not in read_with or kind_by_name(path)]
+
+
 def beside_all(paths: Sequence[str]) -> frozenset[str]:
     """Return the other files of the sources that these names are of, by their endings."""
     known = [(path, kind_by_name(path)) for path in paths]
     return frozenset(other for path, kind in known if kind for other in _beside(path, kind[0], {}))
+
+
+def all_files(source: Source) -> tuple[str, ...]:
+    """Return the files of a source, of which the first names it.
+
+    >>> all_files(Source(kind="megatron", path="a.bin", num_bytes=9, fingerprint=""))
+    ('a.bin', 'a.idx')
+    """
+    return (source.path, *_beside(source.path, source.kind, source.options))
 
 
 def fingerprints_of(

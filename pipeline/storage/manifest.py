@@ -62,6 +62,7 @@ __all__ = [
     "json_of",
     "kind_of",
     "kind_told",
+    "manifest_in",
     "manifest_text",
     "manifests_remembered",
     "read_manifest",
@@ -111,9 +112,9 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
     path, data = folder / name, _read(folder, name)
     known = _remembered.get()
     if known is None:
-        return _manifest_in(path, data)
+        return manifest_in(path, data)
     if data not in known:
-        known[data] = _manifest_in(path, data)
+        known[data] = manifest_in(path, data)
     return known[data]
 
 
@@ -131,7 +132,8 @@ def manifests_remembered() -> Iterator[None]:
         _remembered.reset(before)
 
 
-def _manifest_in(path: Path, data: bytes) -> Manifest:
+def manifest_in(path: Path | str, data: bytes) -> Manifest:
+    """Return a manifest of these bytes; a CorruptError, which names its path, if they are none."""
     kind = _kind_in(path, data)
     try:
         values = msgspec.json.decode(data)
@@ -150,7 +152,7 @@ def _manifest_in(path: Path, data: bytes) -> Manifest:
     return manifest
 
 
-def _kind_in(path: Path, data: bytes) -> str:
+def _kind_in(path: Path | str, data: bytes) -> str:
     """Return the kind; raise CorruptError if this dataprep cannot read such a manifest."""
     try:
         head = decode_as(data, _Head)

@@ -34,6 +34,7 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.tasks import make_task
 from dataprep.pipeline.sources import (
     Spools,
+    all_files,
     count_records,
     find_sources,
     format_of,
@@ -119,8 +120,8 @@ def find_all_sources(
         inputs += [i] * len(found)
     refuse_unused(config, sources, inputs)
     if not config.allow_duplicates:
-        pairs = zip(sources, inputs, strict=True)
-        refuse_twice((config.inputs[i].path, source.path) for source, i in pairs)
+        pairs = [(config.inputs[i].path, s) for s, i in zip(sources, inputs, strict=True)]
+        refuse_twice((given, file) for given, source in pairs for file in all_files(source))
     return FoundSources(
         sources=tuple(sources), inputs=tuple(inputs), left_out=list_left_out(left_out)
     )

@@ -69,12 +69,17 @@ def test_padding_is_left_out_by_the_attention_mask(tmp_path: Path, tokenizer: Pa
         {"ids": [0, 0, 100, 2], "a": [0, 0, 1, 1], "labels": [0, 0, -100, 2]},
         {"ids": [101, 0, 0, 0], "a": [1, 0, 0, 0], "labels": [101, 0, 0, 0]},
         {"ids": [0, 0, 0, 0], "a": [0, 0, 0, 0], "labels": [0, 0, 0, 0]},
+        {"ids": [100, 2, -1, VOCAB], "a": [1, 1, 0, 0], "labels": [-100, 2, -7, 8]},
     ]
     keys = {"tokens": "ids", "attention_mask": "a", "labels": "labels"}
-    assert documents_of(tmp_path, tokenizer, records, pretokenized=keys) == [
+    assert documents_of(tmp_path, tokenizer, records, pretokenized=keys, keys="content") == [
         Seen(tokens=[100, 2], loss=[0, 1]),
         Seen(tokens=[101], loss=[1]),
+        Seen(tokens=[100, 2], loss=[0, 1]),
     ]
+    (shard,) = json.loads((tmp_path / "out/manifest.json").read_text())["shards"]
+    contents = np.load(tmp_path / "out" / shard["keys"]["path"])["content"].tolist()
+    assert contents[0] == contents[2] != contents[1]  # however much padding there was
 
 
 def test_bos_and_eos_are_added_only_if_that_is_said(tmp_path: Path, tokenizer: Path) -> None:

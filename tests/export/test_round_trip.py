@@ -10,6 +10,7 @@ import pytest
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import CorruptError, DataprepError, InputError
+from dataprep.pipeline.sources import find_sources
 from dataprep.pipeline.storage.manifest import MARK
 from dataprep.pipeline.tokenize import plan_of
 from dataprep.pipeline.tokenize.notes import notes_of
@@ -130,15 +131,42 @@ HOW_READ: dict[str, tuple[str, dict[str, Any]]] = {
     "datatrove": ("", {"pretokenized": OF_MDS}),
     "mds": ("", {"pretokenized": OF_MDS}),
     "hf": ("", {"pretokenized": OF_HF}),
+    "hf by a pattern": ("/**/*.parquet", {"pretokenized": OF_HF}),
 }
+
+
+def test_an_export_in_a_store_comes_in_by_its_folder(home: Home, tmp_path: Path) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    for to, ending in (("megatron", ".idx"), ("datatrove", ".ds"), ("mds", ".mds")):
+        out = tmp_path / to
+        export_here(out, home.plain if to == "megatron" else home.masked, to, shard_bytes=1 << 16)
+        for path in filter(Path.is_file, out.rglob("*")):
+            store.pipe(f"/{to}/x/{path.relative_to(out)}", path.read_bytes())
+        for spec in (f"memory://{to}", f"memory://{to}/x"):
+            found = find_sources(spec)
+            names = sorted(path.name for path in out.rglob(f"*{ending}"))
+            assert [source.path.rpartition("/")[2] for source in found] == names
+        added, gone = f"/{to}/x/shards/zz{ending}", found[0].path.partition(":/")[2]
+        store.pipe(added, b"")
+        with pytest.raises(CorruptError, match=rf"zz{ending} is not in the manifest"):
+            find_sources(f"memory://{to}")
+        store.rm_file(added)
+        store.pipe(gone, store.cat_file(gone) + b"x")
+        with pytest.raises(CorruptError, match=r"bytes, but the manifest\.json of .* says"):
+            find_sources(f"memory://{to}")
+        store.rm_file(gone)
+        with pytest.raises(CorruptError, match=r"is missing, but the manifest"):
+            find_sources(f"memory://{to}")
 
 
 @pytest.mark.parametrize("to", HOW_READ)
 def test_an_export_that_is_damaged_does_not_come_in(home: Home, tmp_path: Path, to: str) -> None:
     """Not even where its format would not tell: a flipped bit, a document cut off, a file gone."""
     pattern, config = HOW_READ[to]
-    out = tmp_path / to
-    export_here(out, home.masked, to=to, shard_bytes=1 << 16)
+    out = tmp_path / "out"
+    export_here(out, home.masked, to=to.split()[0], shard_bytes=1 << 16)
     files = [path for path in sorted(out.rglob("*")) if path.suffix not in ("", ".md", ".json")]
     assert len(files) > 1
     for path in (files[0], files[-1]):
@@ -147,9 +175,8 @@ def test_an_export_that_is_damaged_does_not_come_in(home: Home, tmp_path: Path, 
         flipped[-1] ^= 1
         for damaged in (bytes(flipped), whole[:-2], whole + b"\0\0", None):
             path.unlink() if damaged is None else path.write_bytes(damaged)
-            if not pattern or damaged is not None:
-                with pytest.raises(DataprepError, match=path.stem):
-                    imported(out, pattern, **config)
+            with pytest.raises(DataprepError, match=path.stem):
+                imported(out, pattern, **config)
             path.write_bytes(whole)
     (out / "manifest.json").unlink()
     (out / ".work").mkdir()

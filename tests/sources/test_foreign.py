@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -266,6 +267,29 @@ def test_masks_beside_flat_files_are_told_if_they_are_not_read(tmp_path: Path) -
     )
 
 
+@pytest.mark.parametrize(
+    ("ending", "stored", "said"),
+    [
+        ("mds", "<i8", "int32"),  # of ArrayRecord, that is the answer where nothing tells
+        *(("mds", "<i8", "uint16"), ("mds", "<i4", "uint16")),
+        *(("arecord", "<i8", "uint32"), ("arecord", "<i4", "uint16")),
+    ],
+)
+def test_ids_in_bytes_are_not_read_as_halves(
+    ending: str, stored: str, said: str, tmp_path: Path
+) -> None:
+    rows = [np.array(ids, stored).tobytes() for ids in ([7, 900, 42, 5], [], range(1, 30))]
+    path = tmp_path / f"a.{ending}"
+    if ending == "mds":
+        path.write_bytes(mds_shard([[row] for row in rows], {"tokens": "bytes"}))
+    else:
+        write_array_record(path, rows)
+    with pytest.raises(InputError, match=rf"every second id of {path} is 0 or nearly so"):
+        read_all(path, records=f"tokens_{said}")
+    rows_found = read_all(path, records={"<i8": "tokens_int64", "<i4": "tokens_int32"}[stored])
+    assert ids_of(rows_found)[0] == [7, 900, 42, 5]
+
+
 def test_a_pair_of_megatron_behind_a_url_is_read_once(tmp_path: Path) -> None:
     import fsspec
 
@@ -276,6 +300,22 @@ def test_a_pair_of_megatron_behind_a_url_is_read_once(tmp_path: Path) -> None:
     (source,) = find_sources("memory://pairs/*")
     store.pipe("/pairs/a.bin", b"\1\0\2\0\4\0")
     assert changed_sources([source], None) == [source]
+
+
+@pytest.mark.parametrize("write", [_megatron, _datatrove])
+def test_files_beside_one_in_an_archive_are_in_it(write: Write, tmp_path: Path) -> None:
+    path, options = write(tmp_path, [[1, 2, 3], [4]])
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in sorted(tmp_path.glob(f"{path.stem}.*")):
+            archive.write(file, f"in/{file.name}")
+            file.unlink()
+    url = f"zip://in/{path.name}::{tmp_path}/all.zip"
+    (source,) = find_sources(url, options=options)
+    pieces = split_source(source, 0, 1 << 20, TOKENS, count_lines=False)
+    batches = [read_piece(source, piece, TOKENS, held_by=numbers) for piece, _ in pieces]
+    rows = [dict(row) for each in batches for records in each for row in records.as_rows()]
+    assert ids_of(rows) == [[1, 2, 3], [4]]
+    assert len(find_sources(f"zip://in/{path.stem}.*::{tmp_path}/all.zip")) == 1
 
 
 def test_headers_tell_the_type_of_ids(tmp_path: Path) -> None:
@@ -587,6 +627,27 @@ def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Pa
     ]
     counts = json.loads((tmp_path / "out/manifest.json").read_text())["sources"]
     assert [source["records"] for source in counts] == [2, 2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "twice"),
+    [
+        (["a.idx", "a.bin"], "a.bin"),  # as a shell expands shards/*
+        (["b.bin", "b.*"], "b.bin"),
+        (["a.idx", "link.bin"], "link.bin"),
+    ],
+)
+def test_a_source_of_several_files_is_refused_if_two_inputs_name_it(
+    inputs: list[str], twice: str, tmp_path: Path, tokenizer: Path
+) -> None:
+    for name in ("a", "b"):
+        write_megatron(tmp_path / name, [[[100, 101]], [[2]]])
+    (tmp_path / "link.idx").hardlink_to(tmp_path / "a.idx")
+    (tmp_path / "link.bin").symlink_to(tmp_path / "a.bin")
+    named = [str(tmp_path / name) for name in inputs]
+    settings: dict[str, Any] = {"pretokenized": "tokens"}
+    with pytest.raises(ConfigError, match=rf"{twice} .*is the same file as .*; leave one out"):
+        tokenized(tmp_path.parent / "refused", tokenizer, named, **settings)
 
 
 def test_a_document_cannot_end_at_an_id_outside_the_vocabulary(
