@@ -72,7 +72,7 @@ class Fetching:
         self._bell, self._closed, self._process = Bell(), False, os.getpid()
         self._evictions, self._rung = 0, 0.0
         self._next_look = self._next_plan = self._next_get = 0.0
-        self._mended = set[str]()  # files that were damaged in the cache
+        self._mended = set[str]()  # files that were damaged, and fetched again
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -324,7 +324,10 @@ class Fetching:
             check_hash(shards.folder / entry.path, entry, written.xxh3_128)
             self.cache.arrived(name, index)
         except BaseException as error:
-            self._failed[name] = time.monotonic(), error
+            if not isinstance(error, CorruptError) or name in self._mended:
+                self._failed[name] = time.monotonic(), error
+            else:  # on its way, or in the cache: once more
+                self._mended.add(name)
             with suppress(DataprepError):
                 self.cache.failed(name)
         finally:
