@@ -327,6 +327,7 @@ SLURM = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "5", "SLURM_ARRAY_T
     ("environment", "share"),
     [
         (SLURM, "2/4"),
+        ({**SLURM, "SLURM_ARRAY_TASK_STEP": "2"}, "1/4"),  # 5 7 9 11
         ({**SLURM, "DATAPREP_TASKS": "16"}, "7/16"),  # some of an array run again
         ({"JOB_COMPLETION_INDEX": "3", "DATAPREP_TASKS": "4"}, "3/4"),
     ],
