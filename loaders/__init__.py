@@ -22,6 +22,7 @@ From the folder to the trainer, one line a file:
     cache           a folder of such shards, shared by processes, with a bound
     forecast        which shards are needed when
     fetching        the thread that brings them
+    proofs          which cached files are known to be whole
     bus_errors      reads of a file that was cut short, where numba is installed
     gather          bytes -> heads, tokens and tails of many rows at once
     expand          those -> dense arrays: tokens, segments, positions, masks

@@ -28,7 +28,7 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.files import temporary
 
 MARK = "dataprep-cache"
@@ -76,6 +76,20 @@ class Cache:
     def arriving(self, name: str) -> Path:
         """Return where to write a file that was promised."""
         return self.root / "coming" / f"{self._name}.{name}"
+
+    def index(self, name: str) -> bytes:
+        """Return what comes with a file; a CorruptError if only that is gone."""
+        try:
+            return self.path(name + INDEX).read_bytes()
+        except FileNotFoundError:
+            if self.path(name).exists():  # it goes first when both are evicted
+                raise CorruptError(f"{self.path(name + INDEX)} is gone") from None
+            raise
+
+    def discard(self, name: str) -> None:
+        """Remove a file, and then what comes with it."""
+        _remove(self.path(name))
+        _remove(self.path(name + INDEX))
 
     def names(self) -> set[str]:
         """Return the names of all files, and of what comes with them."""
@@ -172,8 +186,7 @@ class Cache:
                 yield name
 
     def _evict(self, name: str) -> None:
-        _remove(self.path(name))
-        _remove(self.path(name + INDEX))
+        self.discard(name)
         self.evicted.append(name)
 
     def _users(self) -> list[tuple[dict[str, float], dict[str, int]]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dataprep.loaders.gather import RowBytes
 from dataprep.loaders.paging import MappedFiles, SparseArray
-from dataprep.loaders.whole import prove_bytes
+from dataprep.loaders.whole import Verify, prove_bytes
 from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.checked import array_in
@@ -35,8 +35,11 @@ AnyShard = RowShard | DocumentShard
 class FetchedShards:
     """The shards of a dataset in an object store; `need` is set by who fetches them."""
 
-    def __init__(self, folder: Path, shards: Sequence[AnyShard], least: int = 0) -> None:
+    def __init__(
+        self, folder: Path, shards: Sequence[AnyShard], verify: Verify, least: int = 0
+    ) -> None:
         self.folder, self.shards, self._least = folder, shards, least
+        self.is_checked = verify != "off"
         self.starts = offsets_of([shard.num_records for shard in shards])
         self._places = offsets_of([shard.num_bytes for shard in shards])
         try:
@@ -134,3 +137,9 @@ class FetchedShards:
 
     def _cannot(self, numbers: Sequence[int]) -> None:
         raise ConfigError(f"nothing fetches the shards of {self.folder}")
+
+
+def bytes_of(entry: AnyShard) -> int:
+    """Return how many bytes of a cache a shard takes."""
+    index = 0 if isinstance(entry, DocumentShard) else entry.index.num_bytes
+    return entry.num_bytes + index

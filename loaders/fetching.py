@@ -2,7 +2,7 @@
 
     reader    batch 7 needs b ─► wait ──────────────────────► b is mapped: go on
     keeper    look ahead: a b c d …   promise b, c   map a   evict e   tell other processes
-    workers                           fetch b, prove it ─┘   fetch c …
+    workers                           fetch b, prove it ─┘   fetch c …   prove what was there
 
 One thread keeps order, so that nothing else maps, unmaps or evicts; what it does follows from
 `forecast`, and where files are is `cache`'s. Each download has a thread of its own. An error is
@@ -21,10 +21,11 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-from dataprep.loaders.cache import INDEX, NOW, Cache
-from dataprep.loaders.fetched import AnyShard, FetchedShards
+from dataprep.loaders.cache import NOW, Cache
+from dataprep.loaders.fetched import AnyShard, FetchedShards, bytes_of
 from dataprep.loaders.forecast import Forecast, Shard
 from dataprep.loaders.prefetch import stop_if_closed
+from dataprep.loaders.proofs import is_known, prove_cached, remember
 from dataprep.pipeline.errors import ConfigError, CorruptError, DataprepError, ResourceError
 from dataprep.pipeline.files import NewFile, disk_errors_named
 from dataprep.pipeline.hashes import hash_bytes
@@ -66,13 +67,12 @@ class Fetching:
             for i, shard in enumerate(shards.shards):
                 self._names.setdefault(shard.xxh3_128, []).append((number, i))
         self._step, self._waiting = 0, dict[int, tuple[set[Shard], Bell]]()
-        self._coming: set[str] = set()
-        self._failed: dict[str, tuple[float, BaseException]] = {}
+        self._coming, self._failed = set[str](), dict[str, tuple[float, BaseException]]()
         self._trouble: BaseException | None = None
         self._bell, self._closed, self._process = Bell(), False, os.getpid()
         self._evictions, self._rung = 0, 0.0
         self._next_look = self._next_plan = self._next_get = 0.0
-        self._mended = set[str]()  # files that were damaged in the cache
+        self._mended = set[str]()  # files that were damaged, and fetched again
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -216,15 +216,8 @@ class Fetching:
         if promise == "there":
             self._map(one, name)
         elif promise == "mine":
-            self._coming.add(name)
             self._failed.pop(name, None)
-            work = partial(self._fetch, one, name)
-            try:
-                threading.Thread(target=work, name="dataprep-download", daemon=True).start()
-            except RuntimeError:  # the system gives no more threads
-                self._coming.discard(name)
-                self.cache.failed(name)
-                raise
+            self._begin(self._fetch, one, name)
         files = {self._entry(other).xxh3_128: self._bytes(other) for other in urgent}
         least = sum(files.values())
         # Else there will be room: when what is on its way, also to other processes, has come.
@@ -236,32 +229,29 @@ class Fetching:
         return promise != "full" or next_use == NOW
 
     def _map(self, one: Shard, name: str) -> None:
-        shards = self._sources[one[0]][0]
-        path = self.cache.path(name)
+        """Map a shard that is in the cache; first prove it, if it was there before."""
+        shards, path = self._sources[one[0]][0], self.cache.path(name)
         try:
             if path.stat().st_size != shards.shards[one[1]].num_bytes:
                 raise CorruptError(f"{path} was cut")
-            shards.map(one[1], path, self._index(name))
+            if shards.is_checked and not is_known(path):
+                self._begin(self._prove, one, name)
+                return
+            shards.map(one[1], path, self.cache.index(name))
         except FileNotFoundError:  # another process evicted it just now
             return
-        except CorruptError as error:  # as after a power failure: fetch it again
-            if name in self._mended:
-                self._failed[name] = time.monotonic(), error
-            self._mended.add(name)
-            for file in (path, self.cache.path(name + INDEX)):
-                with suppress(FileNotFoundError):
-                    file.unlink()
-            self._bell.ring()
+        except CorruptError as error:
+            self._damaged(name, error)
         for _, bell in list(self._waiting.values()):
             bell.ring()
 
-    def _index(self, name: str) -> bytes:
-        try:
-            return self.cache.path(name + INDEX).read_bytes()
-        except FileNotFoundError:
-            if self.cache.path(name).exists():  # it goes first when both are evicted
-                raise CorruptError(f"{self.cache.path(name + INDEX)} is gone") from None
-            raise
+    def _damaged(self, name: str, error: CorruptError) -> None:
+        """Fetch a file again, as after a power failure."""
+        if name in self._mended:
+            self._failed[name] = time.monotonic(), error
+        self._mended.add(name)
+        self.cache.discard(name)
+        self._bell.ring()
 
     def _drop_evicted(self) -> None:
         evicted = self.cache.evicted[self._evictions :]
@@ -304,6 +294,30 @@ class Fetching:
 
     # --- workers ---
 
+    def _begin(self, work: Callable[[Shard, str], None], one: Shard, name: str) -> None:
+        self._coming.add(name)
+        target = partial(work, one, name)
+        try:
+            threading.Thread(target=target, name="dataprep-download", daemon=True).start()
+        except RuntimeError:  # the system gives no more threads
+            self._coming.discard(name)
+            self.cache.failed(name)
+            raise
+
+    def _prove(self, one: Shard, name: str) -> None:
+        """Read a file of the cache that another process fetched, or this one long ago."""
+        try:
+            prove_cached(self.cache.path(name), self._entry(one))
+        except CorruptError as error:
+            self._damaged(name, error)
+        except FileNotFoundError:  # another process evicted it just now
+            pass
+        except BaseException as error:
+            self._failed[name] = time.monotonic(), error
+        finally:
+            self._coming.discard(name)
+            self._bell.ring()
+
     def _fetch(self, one: Shard, name: str) -> None:
         """Download a shard and what comes with it, and prove both."""
         shards, objects = self._sources[one[0]]
@@ -323,16 +337,14 @@ class Fetching:
                 written = file.commit()
             check_hash(shards.folder / entry.path, entry, written.xxh3_128)
             self.cache.arrived(name, index)
+            remember(self.cache.path(name))
         except BaseException as error:
-            self._failed[name] = time.monotonic(), error
+            if not isinstance(error, CorruptError) or name in self._mended:
+                self._failed[name] = time.monotonic(), error
+            else:  # on its way, or in the cache: once more
+                self._mended.add(name)
             with suppress(DataprepError):
                 self.cache.failed(name)
         finally:
             self._coming.discard(name)
             self._bell.ring()
-
-
-def bytes_of(entry: AnyShard) -> int:
-    """Return how many bytes of a cache a shard takes."""
-    index = 0 if isinstance(entry, DocumentShard) else entry.index.num_bytes
-    return entry.num_bytes + index

@@ -22,8 +22,8 @@ import numpy as np
 from dataprep.loaders.blocks import WINDOW_SHARDS, Shuffle
 from dataprep.loaders.cache import Cache
 from dataprep.loaders.documents import TokenizedDataset
-from dataprep.loaders.fetched import FetchedShards
-from dataprep.loaders.fetching import Fetching, bytes_of
+from dataprep.loaders.fetched import FetchedShards, bytes_of
+from dataprep.loaders.fetching import Fetching
 from dataprep.loaders.forecast import Forecast, Shard, next_windows
 from dataprep.loaders.generations import MixedDataset
 from dataprep.loaders.packed import PackedDataset
@@ -78,11 +78,11 @@ class Remotes:
         if verify == "open":
             check_local(folder)
         if isinstance(manifest, TokenizedManifest):
-            shards = self._add(folder, FetchedShards(folder, manifest.shards))
+            shards = self._add(folder, FetchedShards(folder, manifest.shards, verify))
             return TokenizedDataset(folder, manifest, verify, chosen, fetched=shards)
         check_uncompressed(folder, manifest)
         least = RowLayout.of_manifest(manifest).tail_start
-        shards = self._add(folder, FetchedShards(folder, manifest.shards, least))
+        shards = self._add(folder, FetchedShards(folder, manifest.shards, verify, least))
         return PackedDataset(folder, manifest, verify, shards, chosen)
 
     def _add(self, folder: Path, shards: FetchedShards) -> FetchedShards:

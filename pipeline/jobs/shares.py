@@ -28,6 +28,7 @@ AUTO = "auto"
 COUNT = "DATAPREP_TASKS"  # how many elements there are, for engines that do not say it
 ARRAY = "array.json"
 _SLURM = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
+_STEP = "SLURM_ARRAY_TASK_STEP"  # 2 of --array=0-6:2
 _INDEX = "JOB_COMPLETION_INDEX"
 
 
@@ -111,8 +112,9 @@ def _share_in(environment: Mapping[str, str]) -> JobShare:
     index = environment.get(_INDEX, "")
     if all(value.isdecimal() for value in values):
         number, first, there = map(int, values)
+        step = max(1, int(environment.get(_STEP) or 1))
         # With our count, numbers are used as they are: of 0-15, only 3 and 7 may run again.
-        share = (number, int(count)) if count else (number - first, there)
+        share = (number, int(count)) if count else ((number - first) // step, there)
         return _checked(f"--task auto: {_SLURM[0]}={number}", *share)
     if index.isdecimal() and count:
         return _checked(f"--task auto: {_INDEX}={index}", int(index), int(count))

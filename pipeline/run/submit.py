@@ -119,7 +119,7 @@ def _batch_lines(step: SubmittedStep, needs: JobNeeds, folder: str) -> Iterator[
         "cpus-per-task": needs.cpus,
         "mem": needs.memory,
         "time": needs.time,
-        "chdir": folder,
+        "chdir": re.sub(r"[^\w%+,./:=@-]", r"\\\g<0>", folder),  # sbatch knows no other quotes here
         "output": f"dataprep-{step.name}-%{'A_%a' if step.is_array else 'j'}.log",
         "open-mode": "append",
         "signal": "B:TERM@60",

@@ -47,13 +47,15 @@ def read_whole_plan(work: Path) -> TokenizePlan:
     identity = begun_to_continue(work)
     if identity is None:
         raise CorruptError(f"{work} does not say what is made there; run the same command again")
+    # The plan is of who came last, the identity of who began: this key may have changed since.
+    config = {**identity["config"], "on_error": plan.config.on_error}
     numbers = range(len(sources))
     return replace(
         plan,
         sources=tuple(sources[i] for i in numbers),
         inputs=tuple(inputs[i] for i in numbers),
         tasks=tuple(tasks),
-        identity=dict(identity),
+        identity={**identity, "config": config},
     )
 
 

@@ -257,6 +257,18 @@ def test_bad_records_are_counted_over_all_elements(run_cli: RunCli, tmp_path: Pa
     assert "6 × not valid JSON" in finished.stdout
 
 
+def test_what_becomes_of_bad_records_is_as_the_last_element_says(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(lines("x") + "{bad\n")
+    run_cli(*WORDS, "--on-error", "quarantine", "--out", "whole")
+    run_cli(*WORDS, "--on-error", "skip", "--out", "out", "--task", "0/2")
+    run_cli(*WORDS, "--on-error", "quarantine", "--out", "out", "--task", "1/2")
+    run_cli("finalize", "out")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -315,6 +327,7 @@ SLURM = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "5", "SLURM_ARRAY_T
     ("environment", "share"),
     [
         (SLURM, "2/4"),
+        ({**SLURM, "SLURM_ARRAY_TASK_STEP": "2"}, "1/4"),  # 5 7 9 11
         ({**SLURM, "DATAPREP_TASKS": "16"}, "7/16"),  # some of an array run again
         ({"JOB_COMPLETION_INDEX": "3", "DATAPREP_TASKS": "4"}, "3/4"),
     ],

@@ -194,6 +194,16 @@ def test_an_input_that_changes_lets_nobody_use_what_was_done(out: str, tmp_path:
             publish(out)
 
 
+def test_what_becomes_of_bad_records_is_as_the_last_element_says(out: str, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", files=2)
+    for path in corpus:
+        path.write_text(path.read_text() + "{bad\n")
+    element(corpus, out, 0, 2, on_error="skip")
+    with machine(tmp_path, "other"):
+        element(corpus, out, 1, 2, on_error="quarantine")
+        assert publish(out).manifest.on_error == "quarantine"
+
+
 def test_work_that_is_removed_meanwhile_is_told_and_leaves_nothing(
     corpus: list[Path], out: str, tmp_path: Path
 ) -> None:

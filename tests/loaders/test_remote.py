@@ -468,14 +468,20 @@ def test_a_shard_that_is_damaged_in_the_store_is_an_error_that_names_it(
         next(loader)
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_file_that_is_damaged_in_the_cache_is_fetched_again(
-    url: str, home: Path, tmp_path: Path
+    url: str, home: Path, tmp_path: Path, damage: str
 ) -> None:
     settings: Any = {"batch_size": 8, "epochs": 1}
     with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
         wanted = list(loader)
     for number, path in enumerate(sorted((tmp_path / "files").iterdir())):
-        path.write_bytes(path.read_bytes()[: -(1 + number)])
+        data = bytearray(path.read_bytes())
+        if damage == "cut":
+            del data[-(1 + number) :]
+        elif path.suffix != INDEX:  # whose damage would have both fetched again
+            data[130] ^= 1  # a token of the first row
+        path.write_bytes(data)
     with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
         for found, own in zip(loader, wanted, strict=True):
             assert_equal(found, own)

@@ -125,6 +125,14 @@ def test_without_the_programs_of_a_cluster_nothing_is_submitted(
         assert said in finished.stderr
 
 
+def test_a_folder_may_have_any_name(run_cli: RunCli, config: Path, tmp_path: Path) -> None:
+    home = tmp_path / "it's here"
+    home.mkdir()
+    script = run_cli("submit", "slurm", config, cwd=home).stdout
+    lines = [line for line in script.splitlines() if line.startswith("#SBATCH --chdir")]
+    assert [shlex.split(line) for line in lines] == [["#SBATCH", f"--chdir={home}"]] * len(STEPS)
+
+
 KUBECTL = """#!/bin/sh
 # Stands for a cluster in which each job is complete as soon as it runs: `calls` has a line for
 # each call, and `jobs` the names of what was created.
@@ -206,11 +214,13 @@ def wait_until(is_so: Callable[[], Any]) -> Any:
 def test_a_real_slurm_makes_the_bytes_of_one_run_though_an_element_is_requeued(
     slurm: dict[str, str], config: Path, tmp_path: Path
 ) -> None:
-    write_corpus(tmp_path / "corpus", files=16, lines=1000)
+    home = tmp_path / "it's here"
+    write_corpus(home / "corpus", files=16, lines=1000)
+    config = config.rename(home / config.name)
     env = {**os.environ, **PLAIN, **slurm}
 
     def call(*words: str) -> str:
-        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+        done = subprocess.run(words, cwd=home, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -219,7 +229,7 @@ def test_a_real_slurm_makes_the_bytes_of_one_run_though_an_element_is_requeued(
     numbers = dict(line.split() for line in said.splitlines())
     assert [*numbers] == STEPS
 
-    tasks = tmp_path / "tok" / ".work" / "tasks"
+    tasks = home / "tok" / ".work" / "tasks"
     wait_until(lambda: len([*tasks.glob("*.done")]) >= 2)
     done = {path.name: path.stat().st_mtime_ns for path in tasks.glob("*.done")}
     first = f"{numbers['tokenize']}_0"
@@ -229,14 +239,14 @@ def test_a_real_slurm_makes_the_bytes_of_one_run_though_an_element_is_requeued(
     call("scontrol", "update", f"JobId={first}", "StartTime=now")  # it would wait two minutes
     wait_until(lambda: not call("squeue", "-h", "-o", "%i %T"))
 
-    assert not list((tmp_path / "tok").glob(".work"))
-    log = (tmp_path / f"dataprep-tokenize-{numbers['tokenize']}_0.log").read_text()
+    assert not list((home / "tok").glob(".work"))
+    log = (home / f"dataprep-tokenize-{numbers['tokenize']}_0.log").read_text()
     assert "done before" in log  # it went on where it was
     assert done
     for verb, out in (("tokenize", "tok"), ("pack", "packed")):
-        made = tree(tmp_path / out)
-        (tmp_path / out).rename(tmp_path / f"slurm-{out}")
-        inputs = [str(tmp_path / "tok")] if verb == "pack" else []  # as the jobs name it
+        made = tree(home / out)
+        (home / out).rename(home / f"slurm-{out}")
+        inputs = [str(home / "tok")] if verb == "pack" else []  # as the jobs name it
         call(*COMMAND, verb, *inputs, "--config", str(config))
-        assert tree(tmp_path / out) == made
-    assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(p.info)]
+        assert tree(home / out) == made
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(home) in str(p.info)]

@@ -97,14 +97,18 @@ def test_a_cut_line_is_tried_again_then_a_resource_error(
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A server that refuses everybody."""
+    """A server that refuses everybody: as Amazon does, with 400 where a token has expired."""
 
     def do_GET(self) -> None:
-        self.send_response(403)
-        self.end_headers()
-        self.wfile.write(b"<Error><Code>AccessDenied</Code></Error>")
+        self._refuse(403, b"AccessDenied")
 
-    do_PUT = do_HEAD = do_GET
+    def do_PUT(self) -> None:
+        self._refuse(400, b"ExpiredToken")
+
+    def _refuse(self, status: int, code: bytes) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(b'<?xml version="1.0"?>\n<Error><Code>%s</Code></Error>' % code)
 
     def log_message(self, format: str, *args: object) -> None:
         """Print nothing."""
@@ -135,6 +139,12 @@ def test_what_the_user_must_mend_is_a_config_error_at_once(
     for call in (refused.entries, lambda: refused.put("a", b"1"), lambda: refused.get("a")):
         with pytest.raises(ConfigError, match="refuses it"):
             call()
+
+
+def test_an_endpoint_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio of ours")
+    with pytest.raises(ConfigError, match="AWS_ENDPOINT_URL='minio of ours' must be http"):
+        open_objects("s3://bucket/a")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds
 _ASKS_MACHINE = re.compile(r"169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal")
 # The client has one class for all that it has no other for; only its text tells a refusal.
 _ABSENT = re.compile(r"status code: 404")
-_DENIED = re.compile(r"status code: 40[13]")
+_DENIED = re.compile(r"status code: 40[13]|<Code>(Expired|Invalid)Token</Code>")  # Amazon: 400
 _REFUSED = re.compile(r"status code: (?!408|429)4\d\d|incorrectly configured region|must be specif")
 
 Result = TypeVar("Result")
@@ -126,7 +126,7 @@ def _known(url: str, doing: str, error: Exception) -> DataprepError | None:
     is_denied = isinstance(
         error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError
     )
-    if is_denied or _DENIED.search(said):
+    if is_denied or _DENIED.search(str(error)):
         return ConfigError(
             f"cannot {doing} {url}: the store refuses it ({said}); "
             "see that the credentials of the environment may do that"

@@ -79,6 +79,7 @@ def new_store(url: str) -> Any:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
+    _check_endpoints(os.environ)
     scheme = url.partition(":")[0]
     seconds = patience()
     values: dict[str, Any] = _from_profile(os.environ) if scheme == "s3" else {}
@@ -95,6 +96,14 @@ def new_store(url: str) -> Any:
     except (BaseError, ValueError) as error:
         said = redacted(str(error).partition("\n")[0])
         raise ConfigError(f"cannot use {url}: {said}; see docs/object-storage.md") from None
+
+
+def _check_endpoints(environment: Mapping[str, str]) -> None:
+    """Raise a ConfigError for what the client would end the process by."""
+    for name in _ENDPOINTS:
+        value = environment.get(name) or "http://none"
+        if not re.fullmatch(r"https?://[!-~]+", value):
+            raise ConfigError(f"{name}={redacted(value)!r} must be http://… or https://…")
 
 
 def _is_plain(environment: Mapping[str, str]) -> bool:
