@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
@@ -22,6 +23,7 @@ from dataprep.pipeline.run.clean import clean
 from dataprep.pipeline.run.forget import forget, held_in
 from dataprep.pipeline.run.forgotten import ForgetRequest
 from dataprep.pipeline.run.summary import RunOutcome, foresee_all, run_all
+from dataprep.pipeline.sources import fingerprint
 from support.killable import without_processes
 from support.nights import PAD, texts_of, whole_texts, write_config, write_lines
 
@@ -99,6 +101,30 @@ def test_all_that_failed_is_told_with_the_exit_code_of_the_first(live: Live) -> 
     raw("b3", ["three"])
     with pytest.raises(ConflictError, match=r"a.jsonl changed.*and of b/tokenized: .* is gone"):
         live(corpora=AB)
+
+
+# --- nothing new ---
+
+
+def test_a_run_with_nothing_new_opens_no_input(
+    live: Live, chain: Callable[..., StepChain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(130):  # with fewer it is as fast to read them
+        raw(f"{number}", [f"text {number}"])
+        os.utime(f"raw/{number}.jsonl", (1, 1))  # what was written just now may change unseen
+    values = {"inputs": ["raw/*.jsonl"]}
+    live(**values)
+    asked: list[str] = []
+    opened = fingerprint.open_regular
+    monkeypatch.setattr(
+        fingerprint, "open_regular", lambda path: asked.append(str(path)) or opened(path)
+    )
+    assert live(**values).was_complete
+    assert not any(why(chain(**values)).values())
+    assert not asked
+    raw("130", ["new"])
+    live(**values)
+    assert {*asked} == {str(Path("raw/130.jsonl").absolute())}
 
 
 # --- inputs that are ignored ---
