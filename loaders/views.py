@@ -20,6 +20,8 @@ as `dataset[[…]]` returns them, S + 1 columns of each array, and returns array
     seq2seq   encoder_input_tokens, decoder_input_tokens, decoder_target_tokens …: see `sides`
     preference  chosen_tokens, chosen_loss_mask, rejected_tokens …: see `sides`
 
+Rejected answers are told apart by `preference` and `default` alone: the others are refused.
+
 Where a dataset has loss weights, every view adds `loss_weights` f32, shifted as its loss is; `lwm`
 has them in loss_masks instead.
 """
@@ -289,6 +291,12 @@ def make_view(view: ViewName | UserView, datasets: Sequence[Described]) -> View:
         names = ", ".join((*VIEWS, *SIDED))
         raise ConfigError(f"view {view!r} is not one of {names}, nor a function")
     table = _table_of(view, datasets)
+    if "rejected" in masks and not table.modalities:
+        raise ConfigError(
+            f"view {view!r} does not tell which tokens are of rejected answers: these would "
+            "be learned as chosen ones are; use view='preference' for pairs, 'default', which has "
+            "rejected_mask, or a function of your own"
+        )
     bos, eos = datasets[0].tokenizer.bos, datasets[0].tokenizer.eos
     for name, needed, found in (("EOS", table.after_eos, eos), ("BOS", table.starts_with_bos, bos)):
         if needed and found is None:

@@ -8,7 +8,7 @@ and writes them to files, which it commits when it is told to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -20,10 +20,19 @@ from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.export.sequences import Sequences, TokensManifest
 from dataprep.pipeline.files import Written
 from dataprep.pipeline.storage.kinds import ExportedManifest, PackedManifest
+from dataprep.pipeline.storage.masks import MASKS
 
 DatasetKind = Literal["tokenized", "packed"]
 TokenType = Literal["uint16", "uint32", "int32", "varint"]
 MAIN = "main"  # the role of the file that a shard is named by
+
+# What a trainer learns that does not look at a mask; of pictures and sounds, nothing else.
+_UNHEARD = {
+    "loss": "tokens without loss are learned, too",
+    "encoder": "both sides are learned as one text",
+    "rejected": "rejected answers are learned as chosen ones are",
+    "weight": "all tokens count alike",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,3 +140,21 @@ def ends_of(sequences: Sequences, eos: int | None) -> dict[str, int]:
     total = int(np.count_nonzero(sequences.tokens == eos))
     right = int(np.count_nonzero(is_end))
     return {"ends_missing": len(sequences) - right, "ends_inside": total - right}
+
+
+def only_first_tokens_lack_loss(manifest: TokensManifest) -> bool:
+    """Return whether no more tokens lack loss than there are documents: mostly, since only the data
+    says which ones do (see `sequences`)."""
+    counts = manifest.counts
+    firsts = counts.get("segments", counts["documents_written"])
+    return counts["tokens"] - counts["target_tokens"] <= firsts
+
+
+def notes_on_unread(masks: Iterable[str], trainer: str) -> Iterator[str]:
+    """Yield what a trainer learns that does not read masks which go along as columns."""
+    for mask in masks:
+        if mask in _UNHEARD:
+            yield (
+                f"{MASKS[mask].array} is a column that {trainer} not read, so that "
+                f"{_UNHEARD[mask]}: train with a loss of your own that looks at it"
+            )

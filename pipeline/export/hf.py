@@ -11,14 +11,14 @@ the documents of a row begin.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dataprep.configs.export import ExportConfig
-from dataprep.pipeline.export.format import MAIN, Export, Facts
+from dataprep.pipeline.export.format import MAIN, Export, Facts, notes_on_unread
 from dataprep.pipeline.export.parquet import ParquetFile, lists
 from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.ragged import numbers_within
@@ -77,6 +77,12 @@ file and the fingerprint of the dataset that they were made from.
     }
 
 
+def _notes(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
+    """The loss mask is in the labels; more than that, no trainer reads."""
+    unread = (mask for mask in facts.masks if mask != "loss")
+    return notes_on_unread(unread, "Trainer and TRL's SFTTrainer do")
+
+
 def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:
     lines = [f"datasets.load_dataset({str(out)!r}, split={manifest.config['split']!r})"]
     if manifest.seq_len is not None:
@@ -93,5 +99,6 @@ HF = Export(
     open=_open,
     token_type=lambda facts: "int32",
     usage=usage,
+    notes=_notes,
     texts=_texts,
 )

@@ -4,12 +4,13 @@
     shard.00000.mds     tokens int32; of rows also seq_lengths
                         loss_mask, vision_mask … uint8, loss_weights float32, where there are any
 
-A shard must be smaller than 4 GiB, and is downloaded as a whole.
+A shard must be smaller than 4 GiB, and is downloaded as a whole. StreamingDataset gives all
+columns; llm-foundry's dataset of texts makes its labels of `tokens` alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from numpy.typing import NDArray
 
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.export.format import MAIN, Export, Facts
+from dataprep.pipeline.export.format import (
+    MAIN,
+    Export,
+    Facts,
+    notes_on_unread,
+    only_first_tokens_lack_loss,
+)
 from dataprep.pipeline.export.sequences import Sequences
 from dataprep.pipeline.files import NewFile, Written
 from dataprep.pipeline.storage.foreign.mds import (
@@ -98,6 +105,11 @@ def _texts(manifest: ExportedManifest) -> Mapping[str, str]:
     return {INDEX: encode_index(shards, settings)}
 
 
+def _notes(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
+    needless = {"loss"} if only_first_tokens_lack_loss(facts.manifest) else set[str]()
+    return notes_on_unread((m for m in facts.masks if m not in needless), "llm-foundry does")
+
+
 def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:
     return [f"streaming.StreamingDataset(local={str(out)!r}, batch_size=…)"]
 
@@ -111,5 +123,6 @@ MDS = Export(
     open=MdsFiles,
     token_type=lambda facts: "int32",
     usage=usage,
+    notes=_notes,
     texts=_texts,
 )

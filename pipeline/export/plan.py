@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError, counted
-from dataprep.pipeline.export.format import Export, Facts
+from dataprep.pipeline.export.format import Export, Facts, only_first_tokens_lack_loss
 from dataprep.pipeline.export.formats import EXPORTS
 from dataprep.pipeline.export.sequences import TokensManifest
 from dataprep.pipeline.storage.masks import MASKS
@@ -157,9 +157,7 @@ def _refuse_lost_masks(
         for mask in manifest.masks
         if mask not in format.masks and MASKS[mask].is_packed and _is_used(mask, manifest)
     ]
-    counts = manifest.counts
-    firsts = counts.get("segments", counts["documents_written"])
-    if "loss" in lost and counts["tokens"] - counts["target_tokens"] <= firsts:
+    if "loss" in lost and only_first_tokens_lack_loss(manifest):
         lost.remove("loss")
     if lost:
         told = ", ".join(_told(mask, manifest) for mask in lost)

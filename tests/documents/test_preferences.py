@@ -220,3 +220,8 @@ def test_batches_have_both_sides_of_every_pair(
         pytest.raises(ConfigError, match="for length 2"),
     ):
         next(iter(loader))
+    for view in ("hf", "lwm", "maxtext", "xlstm"):
+        with pytest.raises(ConfigError, match=r"rejected answers.*use view='preference'"):
+            DataLoader(packed, batch_size=1, view=view)
+    with DataLoader(packed, batch_size=1, view="default") as loader:
+        assert next(iter(loader))["rejected_mask"].any()

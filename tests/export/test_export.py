@@ -221,6 +221,27 @@ def test_documents_without_an_end_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_masks_that_the_usual_trainer_does_not_read_are_told(home: Home, tmp_path: Path) -> None:
+    """They go along, but it would learn rejected answers, and what has no loss or little."""
+    pair = {"prompt": "why?", "chosen": "so", "rejected": "no"}
+    source = str(write_lines(tmp_path / "a.jsonl", [pair] * 9))
+    values = {"inputs": [source], "tokenizer": "bytes", "objective": {"kind": "preference"}}
+    tokenize_here(tmp_path / "pairs", **values)
+    told = {
+        ("hf", home.masked): [],
+        ("hf", home.rich): ["loss_weights"],
+        ("hf", tmp_path / "pairs"): ["rejected_mask"],
+        ("mds", home.plain): [],  # only BOS has no loss
+        ("mds", home.packed): [],
+        ("mds", home.packed_rich): ["loss_mask", "loss_weights"],
+    }
+    for number, ((to, folder), columns) in enumerate(told.items()):
+        notes = export_here(tmp_path / str(number), folder, to).found.notes
+        assert [note.split()[0] for note in notes if "not read, so that" in note] == columns
+        if "rejected_mask" in columns:
+            assert "rejected answers are learned as chosen ones are" in notes[0]
+
+
 def test_ends_that_the_trainer_will_not_add_are_told(tmp_path: Path) -> None:
     """xlstm-jax adds EOS to what is shorter than a piece."""
     ids = [{"ids": [1, 2, 3, 4, EOS]}, {"ids": [1, 2, 3, EOS]}, {"ids": [EOS]}]
