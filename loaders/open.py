@@ -115,7 +115,9 @@ def open_member(
     """Open every generation of a dataset that a loader reads; one that is open already is read as
     it is, unless generations are asked for, or it is to be fetched (`remotes`)."""
     own = data if isinstance(data, PackedDataset | TokenizedDataset) else None
-    if own is not None and remotes is not None and is_remote(own.folder):
+    # What has other rows than its folder, such as a host's part of it, is read as it is.
+    is_plain = type(own) in (PackedDataset, TokenizedDataset)
+    if own is not None and remotes is not None and is_plain and is_remote(own.folder):
         own = _opened(own.folder, own.about, verify, remotes, own.chosen)
     if own is not None and verify == "open":
         own.prove()

@@ -139,9 +139,14 @@ class CapibaraDataLoader:
         length, found = self.config.max_length, self._loader.seq_len + 1
         is_packed = all(isinstance(one, PackedDataset) for one in self._loader.datasets.values())
         if length is not None and (length < found or (is_packed and length > found)):
+            shorter = (
+                f"pack with --seq-len {length - 1}"
+                if is_packed
+                else f"have batch_size make rows of at most {length - 1} columns"
+            )
             raise ConfigError(
                 f"max_length={length}, but the rows have {found} tokens; set it to {found}, or "
-                f"pack with --seq-len {length - 1}"
+                f"{shorter}"
             )
         if not hasattr(self.tokenizer, "__len__"):
             return

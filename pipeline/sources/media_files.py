@@ -50,19 +50,23 @@ def media_file(value: Any) -> Any:
         value.save(file, "PNG")
         return file.getvalue()
     if isinstance(value, Mapping) and {"array", "sampling_rate"} <= value.keys():
-        return _sound_file(np.asarray(value["array"], np.float32), value["sampling_rate"])
+        return _sound_file(np.asarray(value["array"]), value["sampling_rate"])
     return [media_file(item) for item in value] if isinstance(value, list) else value
 
 
-def _sound_file(samples: NDArray[np.float32], rate: Any) -> bytes:
+def _sound_file(samples: NDArray[Any], rate: Any) -> bytes:
     if samples.ndim != 1:  # which axis are the channels? Read as one they would be another sound.
         raise ValueError(
             f"a sound of shape {list(samples.shape)} has several channels; give one, f32[samples], "
             "such as their mean"
         )
+    if samples.dtype != np.int16 and samples.dtype.kind != "f":
+        raise ValueError(
+            f"a sound has samples of type {samples.dtype}; give floats of -1 to 1, or int16"
+        )
     if isinstance(rate, bool) or not 0 < rate < 1 << 31 or int(rate) != rate:
         raise ValueError(f"sampling_rate {rate!r} is no whole number of samples a second")
-    return wav_of(samples, int(rate))
+    return wav_of(samples if samples.dtype == np.int16 else samples.astype(np.float32), int(rate))
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:

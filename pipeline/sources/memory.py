@@ -115,7 +115,7 @@ def _with_files(record: Mapping[str, Any], place: str) -> dict[str, Any]:
     for key, value in record.items():
         try:
             values[key] = media_file(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OSError) as error:  # OSError: what PIL cannot write as PNG
             raise InputError(f"{place}: key {key!r}: {error}") from None
     return values
 

@@ -91,18 +91,21 @@ def test_frames_in_a_list_are_one_video(pictures: Path, tmp_path: Path) -> None:
 
 def test_sounds_of_a_program_are_encoded(tmp_path: Path) -> None:
     waveform = sine(16000, 440)
+    levels = np.rint(waveform * 32767).astype(np.int16)
     dataprep.encode(
-        inputs=[[{"audio": {"array": waveform, "sampling_rate": 16000}, "text": "a"}]],
+        inputs=[[{"audio": {"array": a, "sampling_rate": 16000}} for a in (waveform, levels)]],
         encoder="mulaw",
         loudness="none",
         out=tmp_path / "out",
         workers=1,
     )
-    (row,) = rows_of(tmp_path / "out")
     from dataprep.pipeline.encoders import open_encoder
 
     encoder: Any = open_encoder("mulaw")
-    assert row["audio"] == encoder.encode(waveform)[0].tolist()
+    expected = [waveform, (levels / 32768).astype(np.float32)]
+    assert [row["audio"] for row in rows_of(tmp_path / "out")] == [
+        encoder.encode(one)[0].tolist() for one in expected
+    ]
 
 
 def test_records_of_a_program_name_no_files(pictures: Path, tmp_path: Path) -> None:
@@ -121,7 +124,9 @@ def test_records_of_a_program_name_no_files(pictures: Path, tmp_path: Path) -> N
         ({"audio": {"array": np.zeros(99), "sampling_rate": -1}}, "sampling_rate -1"),
         ({"audio": {"array": np.zeros(99), "sampling_rate": 44100.5}}, "sampling_rate 44100.5"),
         ({"audio": {"array": np.zeros(99), "sampling_rate": None}}, "key 'audio'"),
+        ({"audio": {"array": np.zeros(99, np.int32), "sampling_rate": 9}}, "of type int32; give"),
         ({"image": np.zeros((0, 9, 3), np.uint8)}, "no pixels"),
+        ({"image": Image.new("CMYK", (9, 9))}, "key 'image': cannot write mode CMYK"),
     ],
 )
 def test_what_is_no_picture_and_no_sound_of_one_channel_is_refused(

@@ -28,14 +28,15 @@ def resolve(name: str, cache: Path, **env: str) -> subprocess.CompletedProcess[s
         "try: found = resolve_tokenizer(sys.argv[1]); print(found.eos_token, found.note)\n"
         "except ConfigError as error: print(error); sys.exit(2)\n"
     )
+    told = {
+        "PYTHONPATH": python_path(cache),
+        "HF_HUB_CACHE": str(cache),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        **env,
+    }
     return subprocess.run(
         [sys.executable, "-c", script, name],
-        env={
-            "PYTHONPATH": python_path(cache),
-            "HF_HUB_CACHE": str(cache),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            **env,
-        },
+        env={key: value for key, value in told.items() if value},
         cwd=cache,
         capture_output=True,
         text=True,
@@ -98,6 +99,16 @@ def test_a_tokenizer_of_the_hub_is_downloaded_once_and_serves_without_the_hub(
     offline = resolve("some/toy", cache, HF_HUB_OFFLINE="1").stdout
     assert offline.startswith("</s> the Hugging Face hub is not asked, because of HF_HUB_OFFLINE")
     assert said in offline
+
+
+def test_token_and_cache_are_those_of_the_environment(tmp_path: Path) -> None:
+    files, home = write_toy_tokenizer(tmp_path / "files"), tmp_path / "home"
+    env = {"HF_TOKEN": "hf_secret", "HF_HOME": str(home), "HF_HUB_CACHE": ""}
+    with hub(files, 404, {"X-Error-Code": "EntryNotFound"}) as (address, asked):
+        found = resolve("some/toy", tmp_path, HF_ENDPOINT=address, **env)
+    assert (found.stdout, found.returncode) == ("</s> \n", 0), found.stderr
+    assert all(question.endswith("Bearer hf_secret") for question in asked)
+    assert (home / "hub" / "models--some--toy").is_dir()
 
 
 def test_a_run_says_which_commit_it_uses_if_the_hub_does_not_answer(

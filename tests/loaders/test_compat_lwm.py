@@ -231,9 +231,9 @@ def test_a_file_that_has_no_batch_is_an_error_where_lwm_waits_for_ever(text: Mad
         next(dataset)
 
 
-@pytest.mark.parametrize("kind", ["json", "json_vision"])
+@pytest.mark.parametrize("kind", ["json", "json_vision", "huggingface"])
 def test_every_row_may_begin_with_bos(text: Made, vision: Made, kind: str) -> None:
-    made, more = (text, {}) if kind == "json" else (vision, {"mode": "no_pad"})
+    made, more = (vision, {"mode": "no_pad"}) if kind == "json_vision" else (text, {})
     told = {"always_start_with_bos": True, **more}
     dataset = made.open(kind, made.pack("concat", 16), 16, 2, **told)
     for (batch, _), (wanted, _) in zip(
@@ -419,6 +419,16 @@ def test_a_dataset_has_what_trainers_ask_for(text: Made) -> None:
     assert dataset.dataset[0]["tokens"].shape == (17,)
     tokens, loss = dataset.text_processor({"q": "alpha", "a": "beta"})
     assert (len(tokens), loss[0], loss[-1]) == (len(loss), 0.0, 1.0)
+
+
+def test_the_window_of_throughput_is_that_of_the_config(text: Made) -> None:
+    for window, is_all in ((200, True), (1, False)):
+        told = {"throughput_average_window_size": window}
+        dataset = text.open("json", text.pack("concat", 16), 16, 2, **told)
+        *_, (_, metrics) = islice(dataset, 5)
+        dataset.close()
+        whole, recent = (metrics[f"dataset_{name}_tps"] for name in ("accumulated", "average"))
+        assert (whole == recent) is is_all
 
 
 def test_the_config_has_the_keys_and_defaults_of_lwm() -> None:

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.loaders.compat import xlstm
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, InputError
+from dataprep.pipeline.storage.objects import open_objects
 from support.packed import Packed, write_packed
+from support.stores import S3
 from support.xlstm_rules import NAMES, batches_of
 
 LENGTH, EOD = 12, 1
@@ -462,6 +464,22 @@ def test_other_processes_have_the_rows_of_the_host(
     again = pickle.loads(pickle.dumps(rows))
     assert len(again) == len(rows)
     assert [again[i]["targets"].tolist() for i in range(len(again))] == before
+
+
+def test_a_host_has_its_part_of_a_dataset_in_a_store(
+    packed: Packed, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.env().items():
+        monkeypatch.setenv(name, value)
+    s3.make_bucket("xlstm")
+    objects = open_objects("s3://xlstm/rows")
+    for path in filter(Path.is_file, packed.folder.rglob("*")):
+        objects.put(str(path.relative_to(packed.folder)), path.read_bytes())
+    rows, _ = xlstm.preprocess_dataset(
+        1, 3, open_dataset("s3://xlstm/rows"), "text", False, 6, LENGTH, False, 0, num_epochs=1
+    )
+    found = [row["targets"] for row in rows]
+    np.testing.assert_array_equal(found, rows_of(packed, slice(17, 34))["targets"])
 
 
 def test_records_on_disk_are_read_by_a_config_too(tmp_path: Path) -> None:

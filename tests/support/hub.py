@@ -24,7 +24,8 @@ def hub(
 
     class Answer(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            asked.append(f"{self.command} {self.path}")
+            token = self.headers.get("Authorization")
+            asked.append(" ".join(filter(None, (self.command, self.path, token))))
             data = self.content()
             if status == 0:
                 is_over.wait()
