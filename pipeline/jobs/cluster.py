@@ -157,8 +157,8 @@ def _connect(ray: Any, place: str, num_cores: int) -> None:
         said = short(" ".join(str(error).split()), 300)
         raise ConfigError(
             f"cannot connect to a Ray cluster at {place}: {said}; "
-            "start one (ray start --head), set RAY_AUTH_MODE=token if it asks for a token, or leave "
-            "--ray-address out to start one here"
+            "start one (ray start --head), set RAY_AUTH_MODE=token if it asks for a token, or "
+            "leave --ray-address out to start one here"
         ) from None
 
 
