@@ -42,8 +42,10 @@ from dataprep.pipeline.jobs.claims import (
     crowded,
     find_claim,
     take,
+    take_place,
 )
 from dataprep.pipeline.jobs.ownership import (
+    IDENTITY,
     MARK_TEXT,
     REMOVED,
     WORK_FILES,
@@ -63,7 +65,7 @@ from dataprep.pipeline.jobs.publish import PUBLISH, Publication
 from dataprep.pipeline.jobs.stored import STORE, TASKS, StoredWork, folder_here, keep_in_store
 from dataprep.pipeline.jobs.stored_markers import bring_markers, drop_markers, marker_names
 from dataprep.pipeline.jobs.stored_plans import put_plan
-from dataprep.pipeline.jobs.workspace import IDENTITY, WORK_VERSION
+from dataprep.pipeline.jobs.workspace import DISTRUSTED, WORK_VERSION
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, Manifest, files_of
 from dataprep.pipeline.storage.objects import (
     NoSuchObjectError,
@@ -167,13 +169,7 @@ class BucketSite:
                 )
 
     def begin(self, begun: bytes) -> Path:
-        if self.claim is not None and self.claim.publishes and self.claim.run != self.run:
-            raise ConflictError(
-                f"{self.out} has an unfinished run of something else, which was about to end; "
-                "finish it by its own command, throw it away with --overwrite, or name another "
-                "--out"
-            )
-        self._take(json.loads(begun))
+        self._take(json.loads(begun), spares_others=True)
         self._clear()
         self.empty()
         work = make_work(self.folder)
@@ -189,7 +185,8 @@ class BucketSite:
 
     def gather(self, work: Path) -> None:
         self._list()
-        self._bring_markers()
+        names = marker_names(self.stored, self.found)
+        bring_markers(self.stored, self.found, names, self.folder / WORK / TASKS)
 
     def is_possible(self, publication: Publication, fingerprint: str) -> bool:
         if publication.fingerprint != fingerprint:
@@ -302,16 +299,20 @@ class BucketSite:
         wanted = markers if self.is_begun else markers[:1]
         bring_markers(stored, self.found, wanted, work / TASKS)
 
-    def _bring_markers(self) -> None:
-        names = marker_names(self.stored, self.found)
-        bring_markers(self.stored, self.found, names, self.folder / WORK / TASKS)
-
     # --- what is changed ---
 
-    def _take(self, identity: Mapping[str, Any]) -> None:
+    def _take(self, identity: Mapping[str, Any], *, spares_others: bool = False) -> None:
+        def has_committed(run: str) -> bool:
+            """Return whether a run has done so since this one has looked."""
+            found = listed(self.objects, StoredWork(objects=self.objects, run=run).prefix)
+            return any(name.endswith(".done") for name in found.keys() - self.found.keys())
+
         self.objects.put(f"{WORK}/{MARK}", MARK_TEXT)
-        claim = Claim(run=self.run, identity=identity)
-        self.claim = take(self.objects, claim, self.claim)
+        claim, seen = Claim(run=self.run, identity=identity), self.claim
+        if spares_others:
+            self.claim = take_place(self.objects, claim, seen, has_committed)
+        else:
+            self.claim = take(self.objects, claim, seen)
 
     def _clear(self) -> None:
         """Remove the dataset that is there and the work of other runs, whoever is killed meanwhile:
@@ -322,7 +323,10 @@ class BucketSite:
             self.objects.delete([MANIFEST])
         kept = {CLAIM, f"{WORK}/{MARK}", removed}
         self.objects.delete(name for name in self.found if name in self.listed)
-        self.objects.delete(n for n in self.found if n.startswith(f"{WORK}/") and n not in kept)
+        own = [n for n in self.found if n.startswith(f"{WORK}/") and n not in kept]
+        # Last what says that the rest is not to be trusted: there may be many, and a kill between.
+        for is_last in (False, True):
+            self.objects.delete(n for n in own if n.endswith(f"/{DISTRUSTED}") == is_last)
         if MANIFEST in self.found or removed in self.found:
             self.objects.delete([removed])
         self.found, self.listed = {}, frozenset()

@@ -13,7 +13,7 @@ both go on: they write the same bytes under the same names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,6 +84,27 @@ def take(objects: Objects, claim: Claim, seen: Claim | None) -> Claim:
             "--out"
         ) from None
     return replace(claim, e_tag=e_tag)
+
+
+def take_place(
+    objects: Objects, claim: Claim, seen: Claim | None, has_committed: Callable[[str], bool]
+) -> Claim:
+    """As `take`, but in the place of another run only if that has committed nothing, of which
+    `has_committed` is asked when nobody can take that one's place any more."""
+    other = seen if seen and seen.run not in ("", claim.run) else None
+    if other and other.publishes:
+        raise ConflictError(
+            f"{objects.url} has an unfinished run of something else, which was about to end; "
+            "finish it by its own command, throw it away with --overwrite, or name another --out"
+        )
+    taken = take(objects, claim, seen)
+    if other and has_committed(other.run):
+        take(objects, other, taken)
+        raise ConflictError(
+            f"{objects.url} has an unfinished run of something else, which is at work just now; "
+            "wait for its end, or name another --out"
+        )
+    return taken
 
 
 def announce(objects: Objects, run: str) -> Claim | None:

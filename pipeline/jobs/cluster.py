@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.errors import ConfigError, ResourceError, short
 from dataprep.pipeline.guards import secrets
 from dataprep.pipeline.guards.extras import how_to_install
 from dataprep.pipeline.jobs.crew import Crew
@@ -153,10 +153,12 @@ def _connect(ray: Any, place: str, num_cores: int) -> None:
             logging_level=logging.ERROR,
             **(of_ours if place == "local" else {}),
         )
-    except (ConnectionError, ValueError) as error:
+    except (ConnectionError, ValueError, RuntimeError) as error:  # RuntimeError: another version
+        said = short(" ".join(str(error).split()), 300)
         raise ConfigError(
-            f"cannot connect to a Ray cluster at {place}: {str(error).partition(chr(10))[0]}; "
-            "start one (ray start --head), or leave --ray-address out to start one here"
+            f"cannot connect to a Ray cluster at {place}: {said}; "
+            "start one (ray start --head), set RAY_AUTH_MODE=token if it asks for a token, or "
+            "leave --ray-address out to start one here"
         ) from None
 
 

@@ -24,14 +24,13 @@ from dataprep.pipeline.files import write_sealed
 from dataprep.pipeline.jobs.buckets import LOOKS, BucketSite, bucket_site
 from dataprep.pipeline.jobs.claims import crowded, find_claim
 from dataprep.pipeline.jobs.make import make_dataset
-from dataprep.pipeline.jobs.ownership import check_work, make_work
+from dataprep.pipeline.jobs.ownership import IDENTITY, check_work, make_work
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.shares import array_of, owners_of
 from dataprep.pipeline.jobs.sites import LocalSite
 from dataprep.pipeline.jobs.stored import StoredWork
 from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
 from dataprep.pipeline.jobs.workspace import (
-    IDENTITY,
     begun_to_continue,
     check_out,
     locked,

@@ -29,6 +29,7 @@ MARK_TEXT = (
     b"The work of an unfinished run of dataprep, which removes this folder and all in it.\n"
     b"Run the same command again to continue.\n"
 )
+IDENTITY = "identity.json"
 REMOVED = "removed.json"
 TURN = "turn"  # what elements of a task array lock while they prepare
 FOLDERS = ("shards", "index", "provenance", "keys")
@@ -95,7 +96,9 @@ def remove_dataset(out: Path) -> None:
 
 
 def remove_work(work: Path) -> None:
-    """Remove the work folder; its mark goes last, so that what a kill leaves is known as ours."""
+    """Remove the work folder. What says which run it is goes first, so that no run goes on with a
+    part of it; the mark goes last, so that what a kill leaves is known as ours."""
+    (work / IDENTITY).unlink(missing_ok=True)
     for path in work.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

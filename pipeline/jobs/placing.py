@@ -35,8 +35,8 @@ Found = Mapping[str, ObjectEntry]  # what a listing has told, by name
 Placement = tuple[str, str, Written]  # path in the work folder, name in the dataset, size and hash
 
 
-def listed(objects: Objects) -> dict[str, ObjectEntry]:
-    return {entry.name: entry for entry in objects.entries()}
+def listed(objects: Objects, folder: str = "") -> dict[str, ObjectEntry]:
+    return {entry.name: entry for entry in objects.entries(folder)}
 
 
 def holds(objects: Objects, found: Found, name: str, file: Written, e_tag: str = "") -> bool:

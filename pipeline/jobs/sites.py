@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from dataprep.pipeline.files import write_sealed
 from dataprep.pipeline.jobs import publish
 from dataprep.pipeline.jobs.ownership import (
+    IDENTITY,
     check_ours,
     check_work,
     make_work,
@@ -23,7 +24,7 @@ from dataprep.pipeline.jobs.ownership import (
     remove_work,
 )
 from dataprep.pipeline.jobs.publish import Publication
-from dataprep.pipeline.jobs.workspace import IDENTITY, check_out, check_writable
+from dataprep.pipeline.jobs.workspace import check_out, check_writable
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import WORK, Manifest, files_of
 from dataprep.pipeline.storage.objects import is_remote

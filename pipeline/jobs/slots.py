@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from dataprep import __version__
-from dataprep.pipeline.errors import ConfigError
-from dataprep.pipeline.files import write_atomic
+from dataprep.pipeline.errors import BY_NAME, ConfigError, DataprepError
+from dataprep.pipeline.files import disk_errors_named, write_atomic
 from dataprep.pipeline.jobs.deaths import Death
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.joined import join
@@ -65,7 +65,7 @@ class SlotReport:
     doing: Doing = _NOWHERE
     is_stopped: bool = False
     death: Death | None = None  # of its process
-    refusal: str = ""  # why it cannot work on this machine
+    error: tuple[str, str] | None = None  # why it cannot work on this machine: class and message
 
 
 class Slot:
@@ -84,22 +84,23 @@ class Slot:
         """Give jobs to the worker, with the files that say what is poison in them."""
         self._heard = float("inf")  # the driver waits for this
         try:
-            refusal = self._refusal() if self._process is None else ""
-            return SlotReport(refusal=refusal) if refusal else self._turn(jobs, poison)
+            with disk_errors_named(self._work):
+                return self._turn(jobs, poison)
+        except DataprepError as error:  # Ray would put a traceback around it
+            return SlotReport(error=(type(error).__name__, f"{platform.node()}: {error}"))
         finally:
             self._heard = time.monotonic()
 
-    def _refusal(self) -> str:
-        """Return why this machine cannot do the work."""
-        order, here = self._order, platform.node()
+    def _check_machine(self) -> None:
+        """Raise a ConfigError if this machine cannot do the work."""
+        order = self._order
         if __version__ != order.version:
-            return f"{here} has dataprep {__version__}, not {order.version}; install the same"
+            raise ConfigError(f"has dataprep {__version__}, not {order.version}; install the same")
         if not order.work.is_dir() and order.store is None:
-            return (
-                f"{here} does not see {order.work}; put --out on a disk that all machines of the "
-                "cluster share, or into a bucket"
+            raise ConfigError(
+                f"does not see {order.work}; put --out on a disk that all machines of the cluster "
+                "share, or into a bucket"
             )
-        return ""
 
     def _turn(self, jobs: Sequence[int], poison: Mapping[str, bytes]) -> SlotReport:
         process = self._process or self._start()
@@ -129,6 +130,7 @@ class Slot:
         return SlotReport(messages=together(messages), doing=doing, is_stopped=is_stopped)
 
     def _start(self) -> WorkerProcess:
+        self._check_machine()
         with suppress(OSError):  # on a machine without it, absolute names and URLs do
             os.chdir(self._order.folder)
         order = self._order
@@ -210,8 +212,9 @@ class RemoteWorker:
                 ) from None
             self._death = loss_of(error)
             return [], True
-        if report.refusal:
-            raise ConfigError(report.refusal)
+        if report.error:
+            name, message = report.error
+            raise BY_NAME.get(name, DataprepError)(message)
         self._doing, self._is_stopped = report.doing, report.is_stopped
         self.is_up = True
         if report.death is not None:

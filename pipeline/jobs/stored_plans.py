@@ -12,11 +12,10 @@ from pathlib import Path
 
 from dataprep.pipeline.files import Written, make_folder
 from dataprep.pipeline.hashes import hash_file
-from dataprep.pipeline.jobs.ownership import TURN
+from dataprep.pipeline.jobs.ownership import IDENTITY, TURN
 from dataprep.pipeline.jobs.placing import REQUESTS, Found, holds
 from dataprep.pipeline.jobs.publish import PUBLISH
 from dataprep.pipeline.jobs.stored import STORE, TASKS, StoredWork
-from dataprep.pipeline.jobs.workspace import IDENTITY
 from dataprep.pipeline.storage.manifest import MARK
 from dataprep.pipeline.threads.several import in_threads
 

@@ -24,11 +24,17 @@ from dataprep.pipeline.guards.secrets import redacted
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import has_commits
 from dataprep.pipeline.jobs.differences import difference
-from dataprep.pipeline.jobs.ownership import REMOVED, TURN, check_ours, check_plain, make_work
+from dataprep.pipeline.jobs.ownership import (
+    IDENTITY,
+    REMOVED,
+    TURN,
+    check_ours,
+    check_plain,
+    make_work,
+)
 from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, read_manifest
 
-IDENTITY = "identity.json"
 DISTRUSTED = "distrusted.json"
 LONGEST_NAME = 100  # of a file in the work folder
 GLANCE_SECONDS = 2.0

@@ -292,6 +292,33 @@ def test_who_begins_after_another_has_published_leaves_that_whole(
     assert objects_in(open_objects(out)) == local
 
 
+def test_who_takes_a_place_where_something_was_committed_just_now_gives_it_back(
+    corpus: Path,
+    local: Mapping[str, bytes],
+    out: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects, begin, refused = open_objects(out), BucketSite.begin, list[str]()
+
+    def late(site: BucketSite, identity: bytes) -> Path:
+        if site.claim is not None:  # it has looked when nothing was committed
+            name = f".work/{site.claim.run}/tasks/999999-0000-0000.done"
+            objects.put(name, b"of a task that is larger than those of the test")
+        return begin(site, identity)
+
+    def other() -> None:
+        with machine(tmp_path, "other"), pytest.raises(ConflictError) as raised:
+            make(corpus, out, add_eos=False)
+        refused.append(str(raised.value))
+
+    monkeypatch.setattr(BucketSite, "begin", late)
+    with machine(tmp_path, "first"):
+        make(corpus, out, report=run_inside("start", other))
+    assert "which is at work just now; wait for its end" in refused[0]
+    assert objects_in(objects) == local
+
+
 def test_several_of_one_run_may_announce_at_the_same_time(out: str) -> None:
     objects, run = open_objects(out), "0" * 16
     found: list[Claim | Exception | None] = []

@@ -21,6 +21,7 @@ from dataprep.pipeline.errors import ConflictError, CorruptError, InputError, Re
 from dataprep.pipeline.jobs.elements import ShareDone
 from dataprep.pipeline.jobs.recipes import Outcome, Report
 from dataprep.pipeline.jobs.shares import JobShare
+from dataprep.pipeline.jobs.workspace import DISTRUSTED, distrust
 from dataprep.pipeline.pack import pack, pack_share
 from dataprep.pipeline.run.begun import finalize
 from dataprep.pipeline.storage.objects import ObjectEntry, Objects, open_objects
@@ -202,6 +203,38 @@ def test_what_becomes_of_bad_records_is_as_the_last_element_says(out: str, tmp_p
     with machine(tmp_path, "other"):
         element(corpus, out, 1, 2, on_error="quarantine")
         assert publish(out).manifest.on_error == "quarantine"
+
+
+def test_what_is_not_trusted_is_not_gone_on_with_though_its_removal_is_killed(
+    corpus: list[Path], out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    element(corpus, out, 0, 2)
+    objects, work = open_objects(out), tmp_path / "work"
+    (run,) = {name.split("/")[1] for name in objects_in(objects) if name.count("/") > 1}
+    work.mkdir()
+    distrust(work, "because of the test")
+    objects.put(f".work/{run}/{DISTRUSTED}", work / DISTRUSTED)
+    real, removed = Objects._delete_some, list[str]()
+
+    def remove(self: Objects, names: list[str]) -> None:
+        real(self, names)
+        removed.extend(names)
+        if len(removed) == 6:
+            raise KeyboardInterrupt
+
+    begun: list[Any] = []
+    with without_processes():
+        with monkeypatch.context() as patch:
+            patch.setattr(Objects, "_delete_some", remove)
+            patch.setattr("dataprep.pipeline.storage.objects.objects._DELETED_AT_ONCE", 1)
+            with pytest.raises(KeyboardInterrupt):
+                tokenize(config_of(corpus, out), cache_dir=cache())
+        tokenize(
+            config_of(corpus, out),
+            cache_dir=cache(),
+            report=lambda kind, values: begun.append(values) if kind == "start" else None,
+        )
+    assert [values["tasks_done"] for values in begun] == [0]
 
 
 def test_work_that_is_removed_meanwhile_is_told_and_leaves_nothing(

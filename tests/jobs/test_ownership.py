@@ -14,12 +14,16 @@ import pytest
 from conftest import RunCli, Sample
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError
+from dataprep.pipeline.files import write_sealed
 from dataprep.pipeline.jobs import ownership
 from dataprep.pipeline.jobs.overlap import refuse_overlap
+from dataprep.pipeline.jobs.ownership import IDENTITY, make_work, remove_work
+from dataprep.pipeline.jobs.workspace import begun_in, distrust, why_distrusted
 from dataprep.pipeline.tokenize import tokenize
 from support.encoding import png
 from support.here import make_here
 from support.inprocess import write_lines
+from support.killable import Killed, dying
 from support.trees import tree
 
 
@@ -215,7 +219,7 @@ def test_an_overwrite_that_is_interrupted_anywhere_goes_on(
     make(clean, corpus)
     fired = 0
     unlink = Path.unlink
-    for number in range(9):
+    for number in range(10):
         out = tmp_path / f"out{number}"
         shutil.copytree(old, out)
         left = [number]
@@ -234,8 +238,9 @@ def test_an_overwrite_that_is_interrupted_anywhere_goes_on(
                 fired += 1
         make(out, corpus)
         assert tree(out) == tree(clean)
-    # Three files of a shard, card, pieces.json, manifest, what may be left of that, the mark.
-    assert fired == 8
+    # Three files of a shard, card, pieces.json, manifest, what may be left of that, the identity
+    # of a run, the mark.
+    assert fired == 9
 
 
 def test_a_work_folder_is_ours_from_its_first_moment_to_its_last(
@@ -423,3 +428,21 @@ def test_a_tokenizer_a_config_and_weights_inside_the_output_are_refused(
         assert done.code == 2, done.stderr
         assert "is or holds the input" in done.stderr
         assert tree(out) == before
+
+
+def test_no_run_goes_on_with_what_a_removal_that_was_killed_has_left(tmp_path: Path) -> None:
+    for kills in range(20):
+        work = make_work(tmp_path / str(kills))
+        distrust(work, "because of the test")
+        write_sealed(work / IDENTITY, b"{}")
+        (work / "tasks").mkdir()
+        (work / "tasks" / "000000-1f3a-0000.done").touch()
+        try:
+            with dying(kills + 1):
+                remove_work(work)
+        except Killed:
+            assert why_distrusted(work) or begun_in(work) is None
+        else:
+            assert kills > 5
+            return
+    raise AssertionError("it was never removed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
 from dataprep.pipeline.jobs.cluster import connected, run_on_cluster
 from dataprep.pipeline.jobs.poison import MAX_TRIES
 from dataprep.pipeline.jobs.slots import together
+from dataprep.pipeline.jobs.stored import keep_in_store
 from dataprep.pipeline.tokenize import tokenize
 from support.installed import COMMAND
 from support.jobs import write_corpus
@@ -112,8 +114,33 @@ def test_a_folder_that_machines_do_not_share_is_refused(
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.setattr(Path, "absolute", lambda path: Path("/not/shared"))
-    with pytest.raises(ConfigError, match="does not see /not/shared; put --out on a disk"):
+    with pytest.raises(ConfigError, match=": does not see /not/shared; put --out on a disk"):
         act(work, {0: []})
+
+
+def test_what_a_machine_lacks_is_told_by_its_name(
+    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "here")  # and not where workers are
+    keep_in_store(tmp_path, "az://box/data", "0" * 16)
+    monkeypatch.setattr(Path, "absolute", lambda path: Path("/not/shared"))
+    with pytest.raises(ConfigError) as raised:
+        act(tmp_path, {0: []})
+    assert str(raised.value).startswith(f"{platform.node()}: cannot use az://box/data: ")
+    assert "Traceback" not in str(raised.value)
+
+
+def test_a_cluster_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def init(**options: Any) -> None:
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1.0\n")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    said = r"at 10\.0\.0\.1:6379: Version .* Ray: 2\.1\.0; start"
+    with pytest.raises(ConfigError, match=said), connected("10.0.0.1:6379", 1):
+        pass
 
 
 def test_progress_of_a_task_is_added_up_and_everything_else_stays_as_it_is() -> None:
