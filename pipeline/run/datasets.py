@@ -3,7 +3,7 @@
 out/web/codes/parts/00000     of codes each part is a dataset
 out/web/tokenized
 out/web/packed-2048
-out/summary.json              what the last run did, by which the folder is known
+out/summary.json              what the last run did, if one has ended well
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_DEPTH = 2  # of the datasets below the folder of a run: CORPUS/packed-2048-t
 def datasets_of_run(out: Path) -> list[Path]:
     """Return the datasets of a run, finished or not, in this folder; none if it is not that of a
     run."""
-    if kind_of(out) or not is_summary(out / SUMMARY):
+    if kind_of(out) or not (is_summary(out / SUMMARY) or any(out.glob(f"*/*/{PARTS}"))):
         return []
     found: list[Path] = []
     for dataset in datasets_below(out):

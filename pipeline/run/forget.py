@@ -50,6 +50,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
+    num_requests: int
     documents: tuple[Forgotten, ...]
     not_found: tuple[str, ...]  # requests
     notes: tuple[str, ...]  # on names that inputs have now, or had
@@ -79,9 +80,11 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
             new, left = forget_in(corpus, ledger)
             generations |= new
             behind += left
+    asked = dict.fromkeys(map(str, requests))
     return Forgetting(
+        num_requests=len(asked),
         documents=tuple(found.documents),
-        not_found=tuple(str(request) for request in requests if str(request) not in found.requests),
+        not_found=tuple(request for request in asked if request not in found.requests),
         notes=found.notes,
         generations=generations,
         behind=tuple(behind),

@@ -59,41 +59,48 @@ class ForgetRequest:
 def read_requests(path: str) -> list[ForgetRequest]:
     """Read a list of documents: a line each, FILE:LINE, KEY=VALUE, a content hash, or JSON."""
     try:
-        lines = read_bounded(path, MOST_BYTES).decode().split("\n")
+        lines = read_bounded(path, MOST_BYTES).decode("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         cause = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot read --documents {path}: {cause}") from None
     found = [
-        _parsed(line.strip(), f"line {number} of {path}")
+        request
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.startswith("#")
+        for request in _parsed(line.strip(), f"line {number} of {path}")
     ]
     if not found:
         raise ConfigError(f"--documents {path} names no document")
     return found
 
 
-def _parsed(text: str, place: str) -> ForgetRequest:
-    """
-    >>> str(_parsed("a.jsonl:17", "")), _parsed("id=x", "").value
-    ('a.jsonl:17', 'x')
+def _parsed(text: str, place: str) -> list[ForgetRequest]:
+    """Return what a line may mean: `id=user:17` is a value of a key, or line 17 of a file.
+
+    >>> [str(each) for each in _parsed("a.jsonl:17", "")], _parsed("id=x", "")[0].value
+    (['a.jsonl:17'], 'x')
+    >>> [(each.path, each.key) for each in _parsed("id=user:17", "")]
+    [('id=user', ''), ('', 'id')]
     """
     if text.startswith("{"):
         try:
-            return decode_as(text.encode(), ForgetRequest)
+            return [decode_as(text.encode(), ForgetRequest)]
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise ConfigError(f"{place}: {error}") from None
     if match := _HEX.fullmatch(text):
-        return ForgetRequest(content=match[1])
+        return [ForgetRequest(content=match[1])]
     if text.startswith("content:"):
         raise ConfigError(
             f"{place}: {short(text)!r} is no content; one has 32 hexadecimal digits, as in keys/ "
             "(a file called content is ./content:LINE)"
         )
+    found = []
     if (match := _LINE.fullmatch(text)) and int(match[2]):
-        return ForgetRequest(path=match[1], line=int(match[2]))
+        found.append(ForgetRequest(path=match[1], line=int(match[2])))
     if match := _KEY.fullmatch(text):
-        return ForgetRequest(key=match[1], value=match[2])
+        found.append(ForgetRequest(key=match[1], value=match[2]))
+    if found:
+        return found
     raise ConfigError(
         f"{place}: {short(text)!r} is no document; write FILE:LINE with lines from 1, KEY=VALUE, "
         "content:HASH, or JSON such as "

@@ -373,6 +373,8 @@ def test_a_dataset_of_a_run_without_its_manifest_is_not_passed_over(
     raw("a", ["one"])
     raw("b", ["two"])
     live(corpora=AB)
+    Path("out/summary.json").unlink()  # which a first run that was killed did not write
+    run_cli("verify", "out")
     Path("out/a/packed-64/manifest.json").unlink()
     lines = run_cli("log", "out").stdout.splitlines()
     assert "out/a/packed-64: unfinished, it has no manifest yet" in lines

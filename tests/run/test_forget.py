@@ -188,6 +188,22 @@ def test_documents_that_went_before_are_told_apart(
     told = run_cli(*again).stdout
     assert told.startswith("0 documents taken out, 2 before\nnot found: a.jsonl:9\n")
     assert "\n2 of 4 requests not found\n" in told
+    quiet = run_cli(*again, "-q")
+    assert quiet.stdout == ""
+    assert quiet.stderr.startswith("not found: a.jsonl:9\nnot found: x.jsonl:1\n")
+
+
+def test_a_value_that_looks_like_a_line_of_a_file_is_found(run_cli: RunCli, tmp_path: Path) -> None:
+    (tmp_path / "raw/of=x").mkdir(parents=True)
+    records = [{"text": text, "id": f"user:{i}"} for i, text in enumerate("abc")]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "raw/of=x/a.jsonl").write_text(lines)
+    inputs = {"inputs": ["raw/of=x/*.jsonl"], "split_by": "key:id", "splits": {"a": 1.0}}
+    run_cli("run", write_config(tmp_path / "c.json", **inputs))
+    found = forget(run_cli, tmp_path, "\ufeffid=user:0", "of=x/a.jsonl:3", "id=user:9")
+    assert [each["request"] for each in found["documents"]] == ["id=user:0", "of=x/a.jsonl:3"]
+    assert (found["num_requests"], found["not_found"]) == (3, ["id=user:9"])
+    assert whole_texts(tmp_path / f"{PACKED}-a") == ["b"]
 
 
 def test_all_documents_that_went_are_listed(run_cli: RunCli, tmp_path: Path, raw: Path) -> None:
