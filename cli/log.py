@@ -104,4 +104,5 @@ def _told(part: Incoming) -> str:
     rest = f" and {more:,} more" if more > 0 else ""
     place = f" instead of {part.instead_of}" if part.instead_of else ""
     where = f"{part.part}{place}: " if part.part else ""
-    return f"{where}{counted(part.documents, 'document')} of {names}{rest}"
+    rows = "" if part.rows is None else f"{counted(part.rows, 'row')} out of "
+    return f"{where}{rows}{counted(part.documents, 'document')} of {names}{rest}"

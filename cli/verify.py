@@ -75,7 +75,7 @@ def _check_forgotten(out: Path) -> None:
         told = "; ".join(f"{folder}: {what}" for folder, what in held.items())
         raise CorruptError(
             f"what is to be forgotten is not gone yet ({told}); run dataprep run or the same "
-            "dataprep forget again"
+            "dataprep forget again, and remove datasets that no config makes any more"
         )
 
 

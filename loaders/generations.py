@@ -135,10 +135,14 @@ def check_generations(state: Mapping[str, Any], members: Mapping[str, MixedDatas
     now = {name: members[name].at(step).about.generation for name in grown}
     last = {name: own[max(own)] for name, own in grown.items()}
     folders = ", ".join(str(member.datasets[0].folder) for member in members.values())
-    message = (
-        f"the state at step {step} was made on generation {shown_numbers(last)} of {folders}, this "
-        f"loader is on {shown_numbers(now)}; write generation={_argument(grown)} to go on as before"
+    differs = (
+        f"was made on generation {shown_numbers(last)} of {folders}, this loader is on "
+        f"{shown_numbers(now)}"
+        if last != now
+        else f"came to generation {shown_numbers(last)} of {folders} at another step than this "
+        "loader, or from another generation"
     )
+    message = f"the state at step {step} {differs}; write generation={_argument(grown)} to go on as before"
     moved = {
         name: {**own, step: now[name]} if now[name] > last[name] else own
         for name, own in grown.items()

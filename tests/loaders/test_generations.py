@@ -334,6 +334,15 @@ def conflict(loader: DataLoader, state: Any) -> ConflictError:
     return found.value
 
 
+def test_a_state_that_came_to_its_generation_at_another_step_is_told_so(web: Grown) -> None:
+    moved = DataLoader(web.folder, batch_size=4, generation={0: 1, 2: 3}, prefetch=0)
+    for _ in range(5):
+        next(moved)
+    error = conflict(DataLoader(web.folder, batch_size=4), moved.get_state())
+    assert f"came to generation 3 of {web.folder} at another step than this" in str(error)
+    assert advice(error) == [{0: 1, 2: 3}]
+
+
 def test_a_state_of_an_older_generation_says_what_to_write(web: Grown) -> None:
     old = DataLoader(web.folder, batch_size=4, generation=1, prefetch=0)
     whole = batches(DataLoader(web.folder, batch_size=4, generation=1), 12)

@@ -454,7 +454,10 @@ def test_the_log_tells_when_and_what_came_in(run_cli: RunCli, copy: Path, home: 
     assert max(map(len, lines)) <= int(PLAIN["COLUMNS"])
     (at,) = (i for i, line in enumerate(lines) if found[3]["fingerprint"][:19] in line)
     assert lines[at].split()[0] == "3"
-    assert lines[at + 1].startswith("   parts/00000-1 instead of parts/00000: 19 documents of ")
+    rows = found[3]["came"][0]["rows"]
+    assert lines[at + 1].startswith(
+        f"   parts/00000-1 instead of parts/00000: {rows} rows out of 19 documents"
+    )
     assert [line.split()[0] for line in lines[1:] if line[0].isdigit()] == ["0", "1", "2", "3"]
 
 

@@ -169,6 +169,7 @@ def test_a_packed_dataset_of_documents_that_are_gone_is_told(
     done = run_cli("verify", tmp_path / "out", check=False)
     assert done.code == 5
     assert f"{PACKED}: rows of documents that are not there any more" in done.stderr
+    assert "remove datasets that no config makes any more" in done.stderr
     run_cli("run", config)
     run_cli("verify", tmp_path / "out")
     assert whole_texts(tmp_path / PACKED) == ["one", "three", "zero"]
