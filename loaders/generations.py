@@ -142,7 +142,8 @@ def check_generations(state: Mapping[str, Any], members: Mapping[str, MixedDatas
         else f"came to generation {shown_numbers(last)} of {folders} at another step than this "
         "loader, or from another generation"
     )
-    message = f"the state at step {step} {differs}; write generation={_argument(grown)} to go on as before"
+    as_before = f"write generation={_argument(grown)} to go on as before"
+    message = f"the state at step {step} {differs}; {as_before}"
     moved = {
         name: {**own, step: now[name]} if now[name] > last[name] else own
         for name, own in grown.items()
