@@ -107,8 +107,10 @@ def _found(
 
     Inputs of equal content give parts that are alike.
     """
-    origins = {name: origin_of(part)["fingerprint"] for name, part in made.items()}
     known = [fingerprint(first) if first is not None else "" for first in firsts]
+    if not any(known):
+        return known
+    origins = {name: origin_of(part)["fingerprint"] for name, part in made.items()}
     pairs = zip_longest(named[: len(known)], known, fillvalue="")
     found = [name if name and origins[name] == own else "" for name, own in pairs]
     taken = {number_in(name) for name in found if name}
