@@ -59,11 +59,12 @@ def notes_on_ends(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
     missing, inside = counts.get("ends_missing", 0), counts.get("ends_inside", 0)
     if missing:
         yield (
-            f"{counted(missing, 'document')} of {counts['records']:,} do not end with EOS, by "
-            f"which {facts.config.to} tells documents apart; tokenize with --add-eos"
+            f"EOS is missing at the end of {counted(missing, 'document')} of "
+            f"{counts['records']:,}: {facts.config.to} tells documents apart by it; tokenize with "
+            "--add-eos"
         )
     if inside:
-        yield f"{counted(inside, 'EOS id')} stand inside of documents, which look like two there"
+        yield f"{counted(inside, 'EOS id')} inside of documents: they look like several there"
 
 
 def usage(out: Path, manifest: ExportedManifest) -> Sequence[str]:

@@ -72,9 +72,9 @@ class XlstmFiles:
         inside = int(np.count_nonzero(rows.tokens == self._eos)) - int(has_end.sum())
         if lacks or inside:
             what = (
-                f"{counted(lacks, 'document')} of some rows do not end with EOS"
+                f"EOS is missing at the end of {counted(lacks, 'document')}"
                 if lacks
-                else f"{counted(inside, 'EOS id')} stand inside of documents"
+                else f"{counted(inside, 'EOS id')} inside of documents"
             )
             raise InputError(
                 f"{what}, but xlstm-jax tells the documents of a row apart by EOS alone; export "
@@ -108,8 +108,8 @@ def _name(role: str, number: int, count: int, config: ExportConfig) -> str:
 def _notes(facts: Facts, counts: Mapping[str, int]) -> Iterator[str]:
     if counts.get("ends_missing"):
         yield (
-            f"{counted(counts['ends_missing'], 'document')} do not end with EOS; xlstm-jax adds "
-            "one to every document that is shorter than max_target_length"
+            f"EOS is missing at the end of {counted(counts['ends_missing'], 'document')}; "
+            "xlstm-jax adds one to every document that is shorter than max_target_length"
         )
     if counts.get("ends_lost"):
         yield (

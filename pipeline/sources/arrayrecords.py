@@ -18,7 +18,7 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards.opening import check_regular
 from dataprep.pipeline.sources.blobs import blob_batches
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
-from dataprep.pipeline.sources.forms import FORMS, TEXT, check_keys, decoder_of, form_told
+from dataprep.pipeline.sources.forms import EXAMPLE, FORMS, check_keys, decoder_of, form_told
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -138,7 +138,7 @@ def _form_told(path: str, fingerprint: str) -> str:
     with _open(path) as reader:
         count = int(reader.num_records())
         if not count:
-            return TEXT
+            return EXAMPLE  # which may have any keys
         first = _read(reader, 0, min(count, _SAMPLED), path)
         # Each takes as long as all that are compressed with it.
         spread = _SAMPLED if _group_size(reader) == 1 else 2

@@ -42,7 +42,7 @@ from dataprep.pipeline.sources.exports import (
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import format_of, format_with_prefix
 from dataprep.pipeline.sources.left_out import nothing_readable
-from dataprep.pipeline.sources.listed import is_listed, listed_files
+from dataprep.pipeline.sources.listed import instead_of_indexes, is_listed, listed_files
 from dataprep.pipeline.sources.mds import check_shards, refuse_unlisted
 from dataprep.pipeline.sources.patterns import (
     check_folders,
@@ -221,7 +221,7 @@ def _find_local(spec: str) -> FoundPaths:
     if path in STDIN_PATHS:
         raise InputError(f"{spec} is stdin, which the input - reads, as JSONL; say - instead")
     if os.path.isfile(path):
-        return FoundPaths(paths=[path])
+        return FoundPaths(paths=instead_of_indexes([path]))
     if os.path.isdir(path):
         if is_listed(path):
             return FoundPaths(paths=listed_files(path))
@@ -255,7 +255,8 @@ def _by_pattern(pattern: str, spec: str) -> FoundPaths:
     once = {(folder, name): file for folder, name, file in places}
     top = fixed_folder(pattern)
     return FoundPaths(
-        paths=sorted(once.values()), left_out=[path.removeprefix(f"{top}/") for path in datasets]
+        paths=sorted(instead_of_indexes([*once.values()])),
+        left_out=[path.removeprefix(f"{top}/") for path in datasets],
     )
 
 

@@ -9,15 +9,28 @@ FOLDER@SPLIT names one of its splits, where a folder has several.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+
 from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.sources.hub import is_saved, saved_arrow_files
 from dataprep.pipeline.sources.mds import is_mds, mds_files
 from dataprep.pipeline.sources.tfds import is_prepared, prepared_files
+from dataprep.pipeline.storage.foreign.mds import INDEX
 
 
 def is_listed(folder: str) -> bool:
     """Return whether a folder lists its own files."""
     return is_saved(folder) or is_prepared(folder) or is_mds(folder)
+
+
+def instead_of_indexes(paths: Sequence[str]) -> list[str]:
+    """Return the paths, with what they list instead of indexes of MDS, each once."""
+    found: dict[str, None] = {}
+    for path in paths:
+        folder = os.path.dirname(path) if path.endswith(f"{os.sep}{INDEX}") else ""
+        found |= dict.fromkeys(mds_files(folder) if folder and is_mds(folder) else [path])
+    return [*found]
 
 
 def listed_files(folder: str, split: str = "") -> list[str]:

@@ -216,8 +216,8 @@ def test_documents_without_an_end_are_told(tmp_path: Path) -> None:
     outcome = export_here(tmp_path / "out", tmp_path / "in", "megatron")
     (note,) = outcome.found.notes
     assert note == (
-        "5 documents of 5 do not end with EOS, by which megatron tells documents apart; tokenize "
-        "with --add-eos"
+        "EOS is missing at the end of 5 documents of 5: megatron tells documents apart by it; "
+        "tokenize with --add-eos"
     )
 
 

@@ -124,7 +124,10 @@ def test_xlstm_rows_are_found_again_by_their_ends(home: Home, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("settings", "cause"),
-    [({"add_eos": False}, "do not end with EOS"), ({"fields": "a,<|eos|>,b"}, "inside of")],
+    [
+        ({"add_eos": False}, "EOS is missing"),
+        ({"fields": "a,<|eos|>,b"}, "inside of"),
+    ],
 )
 def test_xlstm_refuses_rows_that_it_would_take_for_others(
     tmp_path: Path, settings: dict[str, Any], cause: str

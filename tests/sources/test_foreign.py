@@ -506,7 +506,8 @@ def mds_folder(folder: Path, *, hashes: bool = True) -> Path:
 def test_a_folder_of_mds_is_what_its_index_lists(tmp_path: Path) -> None:
     folder = mds_folder(tmp_path / "mds")
     (folder / "stray.mds").write_bytes(b"left from another run")
-    assert ids_of(read_all(folder)) == ids_of(read_all(tmp_path)) == [[0, 5], [1, 5]]
+    for named in (folder, tmp_path, folder / "index.json", folder / "shard*", folder / "i*"):
+        assert ids_of(read_all(named)) == [[0, 5], [1, 5]]
     shard = folder / "shard.00001.mds"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-1] + b"\1")
@@ -603,6 +604,14 @@ def tokenized(out: Path, tokenizer: Path, inputs: list[Any], **config: Any) -> D
     tokenize_here(out, inputs=inputs, tokenizer=str(tokenizer), **config)
     documents = open_dataset(out)
     return [documents[i]["tokens"].tolist() for i in range(len(documents))]
+
+
+def test_a_shard_without_records_is_no_error_beside_others(tmp_path: Path, tokenizer: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write_array_record(tmp_path / "in/a.arecord", [np.array([100, 2], "<i4").tobytes()])
+    write_array_record(tmp_path / "in/b.arecord", [])
+    settings: dict[str, Any] = {"pretokenized": "tokens"}
+    assert tokenized(tmp_path / "out", tokenizer, [str(tmp_path / "in")], **settings) == [[100, 2]]
 
 
 def test_inputs_of_every_format_become_one_dataset(tmp_path: Path, tokenizer: Path) -> None:
