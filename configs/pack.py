@@ -155,7 +155,8 @@ class PackConfig(Model):
         0, ge=-(1 << 63), lt=1 << 63, description="with best_fit: seed of the order of rows"
     )
     compat: Compat = Field(
-        "none", description="lwm: reproduce LWM's loss across documents (concat) or shifted (pad)"
+        "none",
+        description="lwm: LWM's loss: across documents (concat), or of codes shifted (pad)",
     )
     compression: Compression = Field(
         "none", description="zstd: smaller files for archives, which cannot be memory-mapped"

@@ -133,7 +133,8 @@ def _corpus(config: PackConfig) -> Corpus:
                 "turns cannot keep turns whole; set --strategy best_fit or pad"
             )
         check_has_turns(corpus)
-    if "weight" in corpus.masks and STRATEGIES[config.strategy].quirks(config).shift_full_rows:
+    quirks = STRATEGIES[config.strategy].quirks(config, corpus.masks)
+    if "weight" in corpus.masks and quirks.shift_full_rows:
         raise ConfigError(
             "compat lwm with strategy pad moves the loss of full rows by one token, which the loss "
             "weights of these documents cannot follow; leave compat out"

@@ -76,7 +76,7 @@ def run_task(
     remove_leftovers(stem, 0, ENDINGS.values())
     paths = {role: shard_file(stem, 0, ending) for role, ending in ENDINGS.items()}
     writer = RecordWriter(paths["shards"], OPTIONS[plan.config.compression])
-    quirks = STRATEGIES[plan.config.strategy].quirks(plan.config)
+    quirks = STRATEGIES[plan.config.strategy].quirks(plan.config, corpus.masks)
     report = Reporter(task.index, send)
     layout = RowLayout(
         capacity=plan.capacity,

@@ -140,10 +140,18 @@ def test_a_picture_is_square_unless_it_has_a_width() -> None:
     np.testing.assert_allclose(deep, np.ones((8, 8, 1)))
 
 
-@pytest.mark.parametrize("value", [255.0, -1.0, np.nan])
-def test_floats_that_are_no_brightness_are_an_error(value: float) -> None:
-    with pytest.raises(InputError, match="must be from 0 to 1"):
-        artifex.ImageModality().process(np.full((3, 3, 3), value))
+@pytest.mark.parametrize("kind", [np.asarray, jnp.asarray], ids=["numpy", "jax"])
+@pytest.mark.parametrize("value", [255.0, -1.0, np.nan, 256, -1])
+def test_numbers_that_are_no_brightness_are_an_error(value: float, kind: Any) -> None:
+    with pytest.raises(InputError, match=r"must be from 0 to (1|255),"):
+        artifex.ImageModality().process(kind(np.full((3, 3, 3), value)))
+
+
+def test_pictures_and_sounds_may_be_processed_under_jit() -> None:
+    pictures, sounds = artifex.ImageModality(), artifex.AudioModality()
+    for modality, data in ((pictures, np.ones((3, 3, 3))), (sounds, np.ones(9, np.float32))):
+        found = jax.jit(modality.process)(data)
+        np.testing.assert_allclose(found, modality.process(data), rtol=1e-6)
 
 
 def test_pictures_are_flipped_in_training_only() -> None:
@@ -168,6 +176,9 @@ def test_sounds_get_their_length_and_loudness() -> None:
     assert modality.process(np.ones(80, np.int16)).shape == modality.output_shape == (50,)
     with pytest.raises(InputError, match="got uint8"):
         modality.process(np.ones(80, np.uint8))
+    for value in (np.nan, np.inf):
+        with pytest.raises(InputError, match="not finite"):
+            modality.process(np.array([0.5, value]))
 
 
 def test_sounds_of_another_rate_are_resampled_as_encode_does_it() -> None:

@@ -197,10 +197,28 @@ def test_without_compat_the_loss_of_full_rows_is_right(vision: Made) -> None:
     dataset.close()
 
 
-def test_texts_with_padding_have_an_example_in_a_row(text: Made) -> None:
-    """Where LWM's own rows drift by a token each, and skip examples."""
+def test_texts_have_no_rows_in_which_the_loss_is_shifted(tmp_path: Path, tokenizer: Any) -> None:
+    """As `dataprep run` packs them where records name their fields: any may be codes."""
+    lines = [json.dumps({"fields": "[q],a", "q": "alpha", "a": "beta " * n}) for n in range(9)]
+    made = Made(tmp_path / "made", lines, tokenizer, fields_from="fields")
+    config = {
+        "type": "json",
+        "text_processor": {"fields_from_example": "fields"},
+        "json_dataset": {"seq_length": 6, "batch_size": 2, "pad": True},
+    }
+    config["json_dataset"]["path"] = str(made.pack("pad", 6))
+    DatasetFactory.load_dataset(config, tokenizer)
+    config["json_dataset"]["path"] = str(made.pack("pad", 6, all_masks=True))
+    with pytest.raises(ConfigError, match="pack them without compat"):
+        DatasetFactory.load_dataset(config, tokenizer)
+
+
+@pytest.mark.parametrize("told", [{"compat": "none", "pad_id": 1}, {"compat": "lwm"}], ids=str)
+def test_texts_with_padding_have_an_example_in_a_row(text: Made, told: dict[str, Any]) -> None:
+    """Where LWM's own rows drift by a token each, and skip examples. The shifted loss of its
+    padded codes is none of its texts' quirks."""
     bos, length = text.tokenizer.bos_token_id, 10
-    path = text.pack("pad", length, compat="none", pad_id=bos)
+    path = text.pack("pad", length, **told)
     dataset = text.open("json", path, length, 3, pad=True)
     expected = padded(text.examples, 3, length, bos, bug=False)
     for (batch, metrics), (wanted, example) in zip(islice(dataset, 40), expected, strict=False):

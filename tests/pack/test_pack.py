@@ -63,7 +63,7 @@ class Packed:
                 plan.row_offsets,
                 capacity=self.capacity,
                 pad=PAD,
-                quirks=STRATEGIES[settings.strategy].quirks(settings),
+                quirks=STRATEGIES[settings.strategy].quirks(settings, corpus.masks),
             )
             for r in range(plan.num_rows):
                 masks = [

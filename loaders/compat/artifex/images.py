@@ -16,14 +16,13 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
 
 from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.schedule import shown, whole_number
 from dataprep.pipeline.errors import ConfigError, InputError
 
 _LUMA = (0.299, 0.587, 0.114)
+_ROUNDING = 1e-3  # by which computed brightness may miss its range
 
 
 class ImageRepresentation(Enum):
@@ -101,8 +100,8 @@ class ImageModality(BaseProcessor):
         scale = 1
         if jnp.issubdtype(given.dtype, jnp.integer):
             scale = 65535 if given.dtype == jnp.uint16 else 255
-        elif not isinstance(images, jax.Array):  # those on a device are not waited for
-            _check_range(np.asarray(images))
+        if not isinstance(given, jax.core.Tracer):  # under jit nothing is known of the values
+            _check_range(given, scale)
         pixels = given.astype(jnp.float32) / scale
         pixels = _with_channels(pixels, self.config.representation)
         shape = (*pixels.shape[:-3], *self.image_shape)
@@ -127,11 +126,15 @@ class ImageModality(BaseProcessor):
         return jnp.where(flips, jnp.flip(pixels, -2), pixels)
 
 
-def _check_range(pixels: NDArray[Any]) -> None:
-    if pixels.size and not (pixels.min() >= 0 and pixels.max() <= 1):
+def _check_range(pixels: jax.Array, scale: int) -> None:
+    if not pixels.size or pixels.dtype in (jnp.bool_, jnp.uint8, jnp.uint16):
+        return
+    least, most = pixels.min().item(), pixels.max().item()
+    if not (least >= -_ROUNDING and most <= scale + _ROUNDING):
+        kind, fix = ("whole numbers", "65535, as floats") if scale > 1 else ("floats", "255")
         raise InputError(
-            f"pictures of floats must be from 0 to 1, got {pixels.min():g} to {pixels.max():g}; "
-            "give bytes, or divide by 255"
+            f"pictures of {kind} must be from 0 to {scale}, got {least:g} to {most:g}; "
+            f"give bytes, or divide by {fix}"
         )
 
 

@@ -84,6 +84,9 @@ class AudioModality(BaseProcessor):
                 f"a sound must have floats of -1 to 1, or int16, got {given.dtype}; divide it by "
                 "what is full amplitude"
             )
+        # Under jit nothing is known of the values.
+        if not isinstance(given, jax.core.Tracer) and not jnp.isfinite(given).all():
+            raise InputError("a sound has samples that are not finite (NaN or infinite)")
         scale = 32768 if given.dtype == jnp.int16 else 1
         sound = given.astype(jnp.float32) / scale
         if sample_rate is not None and sample_rate != rate:

@@ -51,6 +51,16 @@ class JsonDataset(LwmDataset):
     def _padding(self) -> str:
         return f"pad={self.config.pad}"
 
+    def _check_rows(self) -> None:
+        super()._check_rows()
+        rows = self._dataset
+        made = rows.about.config.get("pack", {})
+        if self.config.pad and "vision" in rows.masks and made.get("compat") == "lwm":
+            raise ConfigError(
+                f"{rows.folder} was packed as rows that may hold codes, in which compat lwm shifts "
+                "the loss, as LWM does; its texts have no such shift: pack them without compat"
+            )
+
 
 class JsonVisionDataset(LwmDataset):
     """Texts and codes: one example a row, or with mode no_pad a stream."""

@@ -36,7 +36,7 @@ def said_of_rows(manifest: PackedManifest) -> dict[str, int]:
 def rows_checker(folder: Path, manifest: PackedManifest) -> Callable[[RowShard], Counter[str]]:
     layout = RowLayout.of_manifest(manifest)
     pack = recorded(TokenizeConfig, manifest.config, folder).pack
-    quirks = STRATEGIES[pack.strategy].quirks(pack)
+    quirks = STRATEGIES[pack.strategy].quirks(pack, manifest.masks)
     for file in origins_of(folder, manifest).files:  # which checks what it reads
         unit_of(folder, file.kind, file.path)  # and this, that the format is known
 

@@ -11,7 +11,7 @@ rows is stream[kB·S : (k+1)B·S + 1] for every batch size B. A document is cut 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -172,7 +172,7 @@ def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[R
     return plan_concat_windows(windows, config.seq_len + 1, drop_tail=config.drop_tail)
 
 
-def _quirks(config: PackConfig) -> RowQuirks:
+def _quirks(config: PackConfig, masks: Sequence[str]) -> RowQuirks:
     return RowQuirks(keep_first_loss=config.compat == "lwm", rows_share=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 import numpy as np
@@ -63,8 +63,10 @@ def _plan(windows: Iterable[Window], config: PackConfig, fit: Fit) -> Iterator[R
     )
 
 
-def _quirks(config: PackConfig) -> RowQuirks:
-    return RowQuirks(pad_left=config.pad_side == "left", shift_full_rows=config.compat == "lwm")
+def _quirks(config: PackConfig, masks: Sequence[str]) -> RowQuirks:
+    # Of LWM's two classes that pad, only the one for vision shifts the loss.
+    shifts = config.compat == "lwm" and "vision" in masks
+    return RowQuirks(pad_left=config.pad_side == "left", shift_full_rows=shifts)
 
 
 PAD = Strategy(plan=_plan, quirks=_quirks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dataprep.configs.pack import PackConfig
@@ -20,10 +20,10 @@ class RowQuirks:
     pad_left: bool = False
     keep_first_loss: bool = False  # LWM's stream
     rows_share: bool = False  # each row but the first begins with the last token of the one before
-    shift_full_rows: bool = False  # LWM's pad: the loss of a full row is shifted by one token
+    shift_full_rows: bool = False  # LWM's pad of codes: the loss of full rows is shifted by one
 
 
-def no_quirks(config: PackConfig) -> RowQuirks:
+def no_quirks(config: PackConfig, masks: Sequence[str]) -> RowQuirks:
     return RowQuirks()
 
 
@@ -31,4 +31,5 @@ def no_quirks(config: PackConfig) -> RowQuirks:
 class Strategy:
     plan: Callable[[Iterable[Window], PackConfig, Fit], Iterator[RowPlan]]
     keeps_blocks: bool = True  # whether it avoids cutting blocks; else cut blocks are counted
-    quirks: Callable[[PackConfig], RowQuirks] = no_quirks
+    # Of a config, and of the masks that rows have.
+    quirks: Callable[[PackConfig, Sequence[str]], RowQuirks] = no_quirks
