@@ -37,6 +37,8 @@ from dataprep.pipeline.run.summary import (
     summary_of,
     write_metrics,
 )
+from dataprep.pipeline.storage.alike import difference_among
+from dataprep.pipeline.storage.manifest import PackedManifest
 
 EXAMPLE = "Example: dataprep run dataprep.yaml"
 IfLocked = Literal["fail", "wait", "skip"]
@@ -223,27 +225,38 @@ def _cells(done: Done) -> tuple[str, ...]:
 
 def python_lines(steps: Sequence[Done], chain: StepChain) -> list[str]:
     """Return the lines of Python that load what was packed: the first length and split that have
-    rows, by the shares of the mixture; none if there is nothing to load."""
+    rows, of all corpora that go together, by the shares of the mixture; none if there is nothing to
+    load."""
     packed = [done for done in steps if done.counts.get("rows")]
     shares = chain.config.mixture
+    mixed = [done for done in packed if shares.get(done.todo.step.corpus, 0)] if shares else packed
+    together = _together(mixed or packed[:1])
+    if not together:
+        return []
     weights = {
         done.todo.step.corpus: (
             str(done.out),
-            shares.get(done.todo.step.corpus, 0) if shares else done.counts["rows"],
+            shares[done.todo.step.corpus] if mixed and shares else done.counts["rows"],
         )
-        for done in packed
-        if _kind_of_rows(done) == _kind_of_rows(packed[0])
+        for done in together
     }
-    if len(weights) > 1:
-        weights = {name: pair for name, pair in weights.items() if pair[1]}
-    if not weights:
-        return []
-    ((only, _), *more) = weights.values()
+    (only, _), *more = weights.values()
     return [
         "import dataprep",
         f"loader = dataprep.DataLoader({weights if more else only!r}, batch_size=8)",
         "batch = next(iter(loader))",
     ]
+
+
+def _together(packed: Sequence[Done]) -> list[Done]:
+    """Return the first of these, and all others that a loader can mix with it."""
+    found: list[Done] = []
+    for done in packed:
+        each = (one.manifests[0] for one in (*found, done))
+        manifests = [manifest for manifest in each if isinstance(manifest, PackedManifest)]
+        if _kind_of_rows(done) == _kind_of_rows(packed[0]) and not difference_among(manifests):
+            found.append(done)
+    return found
 
 
 def _kind_of_rows(done: Done) -> tuple[str, int | None]:

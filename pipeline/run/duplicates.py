@@ -4,7 +4,8 @@
     first      1 1 0 | 0 1 0
 
 Contents are hashes (`storage.keys`), so that ranges of them hold about as many each. All arrays are
-read once for each range; of a range, only distinct contents are kept.
+read once for each range; of a range, only distinct contents are kept, and of what was there before
+only those that are looked for: what comes in each night is little beside it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,24 @@ from numpy.typing import ArrayLike, NDArray
 from dataprep.pipeline.types import Mask, Offsets
 
 Contents = NDArray[np.uint64]  # u64[n, 2]
+Half = NDArray[np.uint64]  # u64[n], the first of the two
 
 MEMORY_BYTES = 256 << 20
 _BYTES_OF_KEY = 64  # while keys are sorted: they, their copies and places
 _PARTS_KNOWN = 3  # of four, for contents of before; the fourth for those that are looked for
+
+
+class _Range(NamedTuple):
+    """One of several ranges of hashes, and how many contents are looked at together."""
+
+    number: int
+    of: int
+    most: int
+
+    def has(self, half: Half) -> Mask:
+        high = half >> np.uint64(32)
+        is_here: Mask = (high * np.uint64(self.of)) >> np.uint64(32) == self.number
+        return is_here
 
 
 class _SortedRange(NamedTuple):
@@ -51,12 +66,13 @@ def first_of_each(
     """
     arrays = [_contents(array) for array in keys]
     most = max(1, memory_bytes // _BYTES_OF_KEY // (_PARTS_KNOWN + 1))
-    total = sum(map(len, arrays))
+    total = sum(map(len, arrays[new_from:]))
     num_ranges = max(1, -(-total // (most * _PARTS_KNOWN)))
     first = [np.zeros(len(array), np.bool_) for array in arrays[new_from:]]
     for number in range(num_ranges):
         known: Contents = np.zeros((0, 2), np.uint64)
-        for group in _grouped(_in_range(arrays, counted or {}, number, num_ranges, most), most):
+        within = _Range(number=number, of=num_ranges, most=most)
+        for group in _grouped(_in_range(arrays, new_from, counted or {}, within), most):
             is_new, known = _news(known, np.concatenate([part.content for part in group]))
             start = 0
             for part in group:
@@ -73,23 +89,43 @@ def _contents(array: ArrayLike) -> Contents:
 
 
 def _in_range(
-    arrays: Sequence[Contents],
-    counted: Mapping[int, Mask],
-    number: int,
-    num_ranges: int,
-    most: int,
+    arrays: Sequence[Contents], new_from: int, counted: Mapping[int, Mask], within: _Range
 ) -> Iterator[_SortedRange]:
     """Yield the contents of a range of hashes, from at most so many of an array at a time."""
+    asked = _halves(arrays[new_from:], within) if new_from else None
     for i, array in enumerate(arrays):
-        for start in range(0, len(array), most):
-            part = np.asarray(array[start : start + most], np.uint64)
-            high = part[:, 0] >> np.uint64(32)
-            is_here = (high * np.uint64(num_ranges)) >> np.uint64(32) == number
+        for start in range(0, len(array), within.most):
+            part = np.asarray(array[start : start + within.most], np.uint64)
+            is_here = within.has(part[:, 0])
             if i in counted:
-                is_here &= counted[i][start : start + most]
+                is_here &= counted[i][start : start + within.most]
             place = np.flatnonzero(is_here)
+            if asked is not None and i < new_from:
+                place = place[_is_among(asked, part[place, 0])]
             if len(place):
                 yield _SortedRange(i, start + place, part[place])
+
+
+def _halves(arrays: Sequence[Contents], within: _Range) -> Half:
+    """Return the first halves of the contents of a range, in order, each once."""
+    found = [np.zeros(0, np.uint64)]
+    count = 0
+    for array in arrays:
+        for start in range(0, len(array), within.most):
+            half = np.asarray(array[start : start + within.most, 0], np.uint64)
+            found.append(half[within.has(half)])
+            count += len(found[-1])
+            if count > within.most:  # else the same one may be there very often
+                found = [np.unique(np.concatenate(found))]
+                count = 0
+    return np.unique(np.concatenate(found))
+
+
+def _is_among(asked: Half, half: Half) -> Mask:
+    if not len(asked):
+        return np.zeros(len(half), np.bool_)
+    is_there: Mask = asked[np.minimum(np.searchsorted(asked, half), len(asked) - 1)] == half
+    return is_there
 
 
 def _grouped(found: Iterator[_SortedRange], most: int) -> Iterator[list[_SortedRange]]:

@@ -26,6 +26,7 @@ from dataprep.pipeline.run.summary import RunOutcome, foresee_all, run_all
 from dataprep.pipeline.sources import fingerprint
 from support.killable import without_processes
 from support.nights import PAD, texts_of, whole_texts, write_config, write_lines
+from support.toy import write_toy_tokenizer
 
 Live = Callable[..., RunOutcome]
 AB: dict[str, Any] = {"a": {"inputs": ["raw/a*.jsonl"]}, "b": {"inputs": ["raw/b*.jsonl"]}}
@@ -73,6 +74,20 @@ def test_the_printed_lines_load_what_has_rows(chain: Callable[..., StepChain]) -
     assert str(dataset.folder) == "out/b/packed-64-usual"
     assert found["batch"]["inputs"].shape == (8, 64)
     assert python_lines([done for done in steps if not done.counts.get("rows")], made) == []
+
+
+def test_the_printed_lines_mix_only_what_has_the_same_ids(
+    chain: Callable[..., StepChain], tmp_path: Path
+) -> None:
+    for name in "abc":
+        raw(name, ["one"])
+    toy = {"tokenizer": str(write_toy_tokenizer(tmp_path))}
+    corpora = {**AB, "b": {**AB["b"], **toy}, "c": {"inputs": ["raw/c.jsonl"]}}
+    for mixture, loaded in (({}, ["a", "c"]), ({"b": 0.5, "c": 0.5}, [""]), ({"a": 1.0}, [""])):
+        made = chain(corpora=corpora, mixture=mixture)
+        found: dict[str, Any] = {}
+        exec("\n".join(python_lines(run_all(made, lambda todo: silent).steps, made)), found)
+        assert [*found["loader"].datasets] == loaded
 
 
 # --- a corpus that fails ---

@@ -77,6 +77,19 @@ def test_memory_is_bounded_by_what_is_allowed(tmp_path: Path, distinct: int) -> 
     assert not few[1].any()
 
 
+def test_of_what_was_there_only_what_is_looked_for_is_kept_and_sorted() -> None:
+    """Else each night costs as much as all nights before it."""
+    rng = np.random.default_rng(0)
+    before = rng.integers(0, 1 << 64, (300_000, 2), np.uint64)
+    new = np.concatenate((before[7:9], rng.integers(0, 1 << 64, (2, 2), np.uint64)))
+    tracemalloc.start()
+    (first,) = first_of_each([before, new], 1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert first.tolist() == [False, False, True, True]
+    assert peak < 3 * before.nbytes
+
+
 def test_equal_records_are_found_by_the_keys_of_their_datasets(tmp_path: Path) -> None:
     def keys_of(name: str, records: list[Any], **config: Any) -> list[Any]:
         path = write_lines(tmp_path / f"{name}.jsonl", records)
