@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from dataprep.loaders.compat.unheard import refuse_unheard
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import Data, Mix
 from dataprep.loaders.packed import Batch, PackedDataset
@@ -136,6 +137,7 @@ class CapibaraDataLoader:
 
     def _check(self) -> None:
         """Compare the dataset with the settings of how it should have been made."""
+        refuse_unheard(self._loader.datasets.values(), "Capibara")
         length, found = self.config.max_length, self._loader.seq_len + 1
         is_packed = all(isinstance(one, PackedDataset) for one in self._loader.datasets.values())
         if length is not None and (length < found or (is_packed and length > found)):

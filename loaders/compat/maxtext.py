@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from dataprep.loaders.compat.unheard import refuse_unheard
 from dataprep.loaders.iterator import LoaderIterator
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import Data, Mix
@@ -109,6 +110,7 @@ def _loader(config: Any, data: Data | Mix, mesh: Any, **options: Any) -> DataLoa
     loader = DataLoader(
         data, mesh=mesh, view="maxtext", seed=getattr(config, "data_shuffle_seed", 0), **options
     )
+    refuse_unheard(loader.datasets.values(), "MaxText")
     if loader.seq_len != config.max_target_length:
         raise ConfigError(
             f"max_target_length={config.max_target_length}, but {loader!r} has rows of "

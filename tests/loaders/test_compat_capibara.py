@@ -123,3 +123,10 @@ def test_what_cannot_be_loaded_is_an_error(packed: Packed, tmp_path: Path) -> No
         CapibaraDataLoader(dataset_name=packed.folder, batch_size=4, num_workers=-1)
     with pytest.raises(ConfigError, match="the tokenizer has 7 ids"):
         CapibaraDataLoader(None, range(7), packed.folder, 4)
+
+
+@pytest.mark.parametrize("mask", ["weight", "rejected"])
+def test_masks_that_capibara_would_not_hear_of_are_refused(tmp_path: Path, mask: str) -> None:
+    write_packed(tmp_path / "d", num_rows=9, seq_len=15, masks=("loss", mask))
+    with pytest.raises(ConfigError, match="which Capibara does not look at"):
+        CapibaraDataLoader(dataset_name=tmp_path / "d", batch_size=4)

@@ -168,3 +168,9 @@ def test_a_file_that_is_no_mixture_says_what_one_is(packed: Packed, tmp_path: Pa
         told = config_of(packed, grain_train_mixture_config_path=str(tmp_path / name))
         with pytest.raises(ConfigError, match=rf"{name} is not a mixture \({reason}.* write"):
             maxtext.create_data_iterator(told, MESH)
+
+
+def test_weights_that_maxtext_would_not_hear_of_are_refused(tmp_path: Path) -> None:
+    weighted = write_packed(tmp_path / "d", num_rows=9, seq_len=16, masks=("loss", "weight"))
+    with pytest.raises(ConfigError, match="has loss weights, which MaxText does not look at"):
+        maxtext.create_data_iterator(config_of(weighted), MESH)

@@ -538,6 +538,14 @@ def test_mistakes_say_what_to_do(packed: Packed, tmp_path: Path) -> None:
         )
 
 
+def test_weights_that_xlstm_jax_would_not_hear_of_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    write_packed(folder, num_rows=9, seq_len=LENGTH - 1, masks=("loss", "weight"))
+    rows = xlstm.load_array_record_dataset(folder)
+    with pytest.raises(ConfigError, match="has loss weights, which xlstm-jax does not look at"):
+        xlstm.preprocess_dataset(0, 1, rows, "text", False, 4, LENGTH, False, 0)
+
+
 def test_an_iterator_without_a_length_says_so() -> None:
     iterator = xlstm.MultiHostDataLoadIterator([{"a": np.zeros((2, 3))}], MESH)
     with pytest.raises(TypeError, match="no length"):

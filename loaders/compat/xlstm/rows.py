@@ -16,6 +16,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from dataprep.loaders.compat.unheard import refuse_unheard
 from dataprep.loaders.compat.xlstm.batch import ARRAYS
 from dataprep.loaders.compat.xlstm.ranges import RowRange, share_of
 from dataprep.loaders.compat.xlstm.records import RecordRows
@@ -202,6 +203,7 @@ def _is_packed(dataset: Any) -> bool:
 
 
 def check_packed(rows: PackedDataset, max_target_length: int, eod: int | None) -> None:
+    refuse_unheard([rows], "xlstm-jax")
     if rows.seq_len + 1 != max_target_length:
         raise ConfigError(
             f"max_target_length={max_target_length}, but {rows} has rows of {rows.seq_len + 1} "
