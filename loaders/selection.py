@@ -81,11 +81,11 @@ def _numbers(which: Any, length: int) -> range | Offsets:
         return np.flatnonzero(array)
     if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
         raise ConfigError(f"select needs whole numbers, a range or a mask, got {shown(which)}")
-    numbers: Offsets = array.astype(np.int64)
-    outside = np.flatnonzero((numbers < -length) | (numbers >= length))
+    outside = np.flatnonzero((array < -length) | (array >= length))
     if len(outside):
-        raise IndexError(f"{int(numbers[outside[0]])} is outside of a dataset of {length}")
-    return numbers % max(1, length)
+        raise IndexError(f"{int(array[outside[0]])} is outside of a dataset of {length}")
+    numbers: Offsets = array.astype(np.int64) % max(1, length)
+    return numbers
 
 
 def drawn(count: Any, length: int, *, seed: Any, start: Any = 0) -> Offsets:

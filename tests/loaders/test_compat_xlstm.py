@@ -527,6 +527,8 @@ def test_mistakes_say_what_to_do(packed: Packed, tmp_path: Path) -> None:
         xlstm.create_data_iterator(config_of(good), MESH).set_state({"a": 1})
     with pytest.raises(ConfigError, match="host 5 is not among 2"):
         xlstm.make_grain_llm_dataset(5, 2, [[1]] * 4, 2, LENGTH, False, 0)
+    with pytest.raises(ConfigError, match="host 4 of 5 has no row: there are 4 in all"):
+        xlstm.make_grain_llm_dataset(4, 5, [[1]] * 4, 5, LENGTH, False, 0)
     alike = [config_of(good), config_of(good, shuffle_data=True)]
     with pytest.raises(ConfigError, match="shuffled and limited alike"):
         xlstm.create_mixed_data_iterator(alike, MESH)

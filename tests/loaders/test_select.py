@@ -118,6 +118,7 @@ def test_it_goes_to_other_processes_and_to_grain(dataset: Any) -> None:
     [
         ([0, 100], IndexError, "100 is outside of a dataset of 100"),
         (range(90, 110), IndexError, "outside"),
+        (np.array([(1 << 64) - 1], np.uint64), IndexError, "18446744073709551615 is outside"),
         (np.ones(99, bool), ConfigError, "a mask of 99 for a dataset of 100"),
         (np.ones(0, bool), ConfigError, "a mask of 0 for a dataset of 100"),
         ([1.5], ConfigError, "whole numbers"),

@@ -189,6 +189,11 @@ def make_grain_llm_dataset(
     is_packed_here = isinstance(rows, RecordRows) and grain_packing
     length = len(rows) if source is dataset or is_packed_here else len(dataset)
     start, stop = share_of(length, dataloading_host_index, dataloading_host_count)
+    if start == stop:
+        raise ConfigError(
+            f"host {dataloading_host_index} of {dataloading_host_count} has no row: there are "
+            f"{length} in all; load with fewer hosts, or pad them with drop_remainder=False"
+        )
     return HostRows(
         rows=RowRange(rows, start, stop),
         shuffle=shuffle,
