@@ -7,8 +7,10 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,11 @@ from dataprep.pipeline.jobs.cluster import connected, run_on_cluster
 from dataprep.pipeline.jobs.poison import MAX_TRIES
 from dataprep.pipeline.jobs.slots import together
 from dataprep.pipeline.jobs.stored import keep_in_store
+from dataprep.pipeline.storage.objects import open_objects
 from dataprep.pipeline.tokenize import tokenize
 from support.installed import COMMAND
 from support.jobs import write_corpus
+from support.stores import S3, free_port
 from support.toy_worker import act_out, jobs_of, log_of
 from support.trees import tree
 
@@ -178,12 +182,12 @@ def num_tasks(clean: dict[str, bytes]) -> int:
 
 
 class Driver:
-    """The command, on a cluster."""
+    """The command, on a cluster; `to`: somewhere else than in the folder of its log."""
 
-    def __init__(self, corpus: list[Path], out: Path, *more: str) -> None:
+    def __init__(self, corpus: list[Path], out: Path, *more: str, to: str = "") -> None:
         self.out = out
         words = [*COMMAND, "tokenize", *map(str, corpus), "--tokenizer", "bytes"]
-        words += ["--shard-bytes", "65536", "--out", str(out), "--executor", "ray", *more]
+        words += ["--shard-bytes", "65536", "--out", to or str(out), "--executor", "ray", *more]
         self.said = out.with_suffix(".log")  # a pipe would be held by what the driver leaves
         with open(self.said, "w", encoding="utf-8") as file:
             self.process = subprocess.Popen(
@@ -279,3 +283,65 @@ def test_the_driver_may_be_killed_and_the_same_command_goes_on(
     assert f"{before} done before" in Driver(corpus, tmp_path / "out").end()
     assert tree(tmp_path / "out") == clean
     shutil.rmtree(tmp_path / "out")
+
+
+@contextmanager
+def ray_node(*words: str | Path, env: Mapping[str, str]) -> Iterator[psutil.Popen]:
+    process = psutil.Popen(
+        words,
+        env={**os.environ, **env},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        kill_with_children(process)
+
+
+def kill_with_children(process: psutil.Process) -> None:
+    if process.is_running():
+        for one in (*process.children(recursive=True), process):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+    process.wait(30)
+
+
+@pytest.mark.slow
+def test_a_machine_that_has_nothing_but_the_bucket_in_common_may_be_killed_too(
+    corpus: list[Path],
+    clean: dict[str, bytes],
+    s3: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.util import get_node_ip_address
+
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("a machine without our disk is made by unshare, as root")
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    for name, value in s3.env(seconds=20).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("DATAPREP_CACHE", str(here))
+    s3.make_bucket("apart")
+    size, command = ("--object-store-memory=80000000",), Path(sys.executable).with_name("ray")
+    port = free_port()
+    head = (command, "start", "--head", f"--port={port}", "--num-cpus=1", *size)
+    address = f"{get_node_ip_address()}:{port}"
+    # Another file system lies over our cache there, and only there.
+    hidden = f"mount -t tmpfs none {here} && exec {command} start --address={address} --block"
+    node = ("unshare", "-m", "sh", "-c", f"{hidden} --num-cpus=2 {size[0]}")
+    with (
+        ray_node(*head, "--include-dashboard=false", "--block", env={}),
+        ray_node(*node, env={"DATAPREP_CACHE": str(there)}) as far,
+    ):
+        driver = Driver(corpus, tmp_path / "out", "--ray-address", address, to="s3://apart/out")
+        driver.wait_for(lambda: len([*there.glob("joined/*/*/.work/tasks/*.done")]) >= 2)
+        workers = workers_below(far.pid)
+        kill_with_children(far)
+        assert all_gone(workers)
+        driver.end()
+    objects = open_objects("s3://apart/out")
+    assert {entry.name: objects.get(entry.name) for entry in objects.entries()} == clean
