@@ -22,7 +22,14 @@ from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, ResourceError
-from dataprep.pipeline.run.submit import JobNeeds, Pods, job_manifests, slurm_script, steps_of
+from dataprep.pipeline.run.submit import (
+    JobNeeds,
+    Pods,
+    job_manifests,
+    slurm_script,
+    steps_of,
+    writes_to_disk,
+)
 
 Tell = Callable[[str], None]
 
@@ -70,7 +77,12 @@ def submit_command(
     ] = "",
     claim: Annotated[
         str,
-        typer.Option("--claim", metavar="NAME", help="Claim of the volume that all pods share."),
+        typer.Option(
+            "--claim",
+            metavar="NAME",
+            help="Claim of the volume that all pods share; not needed where all datasets are made "
+            "in buckets, inputs are in buckets, and the image has CONFIG under this name.",
+        ),
     ] = "",
     mount: Annotated[
         str, typer.Option("--mount", metavar="PATH", help="Where that volume is in a pod.")
@@ -94,19 +106,20 @@ def submit_command(
     folder = os.getcwd()
     needs = JobNeeds(tasks=tasks, cpus=cpus, memory=memory, time=time, at_once=at_once)
     is_slurm = engine == "slurm"
+    steps = steps_of(settings, config, own_command() if is_slurm else ["dataprep"])
     for flag, value in (("--image", image), ("--claim", claim)):
         if is_slurm and value:
             raise ConfigError(f"{flag} is for k8s; leave it out")
-        if not is_slurm and not value:
+        if not is_slurm and not value and (flag == "--image" or writes_to_disk(steps)):
             raise ConfigError(f"pods need {flag}")
     tell: Tell = _say_nothing if quiet or as_json else echo
     values: dict[str, object]
     if is_slurm:
-        script = slurm_script(steps_of(settings, config, own_command()), needs, folder)
+        script = slurm_script(steps, needs, folder)
         values, text = {"script": script}, script
     else:
         pods = Pods(image=image, claim=claim, mount=mount, prefix=name)
-        jobs = job_manifests(steps_of(settings, config, ["dataprep"]), needs, pods, folder)
+        jobs = job_manifests(steps, needs, pods, folder)
         values, text = {"jobs": jobs}, yaml.safe_dump_all(jobs, sort_keys=False)
     if go and is_slurm:
         _submit_slurm(script, tell)

@@ -80,8 +80,8 @@ class BucketPlace:
         why = why_distrusted(self.folder / WORK) if site.is_begun else None
         if why is not None:
             raise ConflictError(
-                f"the work in {self.out}/{WORK} cannot be used ({why}); remove that folder from "
-                "the bucket and run all elements again"
+                f"the work in {self.out}/{WORK} cannot be used ({why}); stop all elements, "
+                "remove that folder from the bucket and run them again"
             )
         refuse_other_run(self.folder, identity, names, may_change=may_change, name=self.out)
         work = work_to_continue(self.folder, identity, may_change=may_change)

@@ -88,7 +88,7 @@ def _publish_fetched(site: BucketSite, recipes: Mapping[str, FindRecipe]) -> Out
             except NoSuchObjectError:
                 continue  # another process has just published
             write_sealed(work / IDENTITY, json.dumps(claim.identity).encode())
-        return _publish(site.out, work, recipes, f"remove {site.out}/{WORK} from the bucket")
+        return _publish(site.out, work, recipes, f"stop all elements, remove {site.out}/{WORK}")
     raise crowded(site.objects)
 
 

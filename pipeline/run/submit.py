@@ -20,6 +20,7 @@ from typing import Any
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.jobs.shares import COUNT
+from dataprep.pipeline.storage.objects import is_remote
 
 MOST_STARTS = 9  # again, of an element that ends with a code that may be better next time
 AGAIN = (6, 75, 130, 137, 143)  # exit codes: resources or workers lost, locked, stopped
@@ -70,6 +71,11 @@ def steps_of(config: TokenizeConfig, file: str, command: Sequence[str]) -> list[
         words = (*command, "finalize", out)
         found.append(SubmittedStep(name=f"finalize-{verb}", words=words, is_array=False))
     return found
+
+
+def writes_to_disk(steps: Sequence[SubmittedStep]) -> bool:
+    """Return whether a dataset is made in a folder, and not in a bucket."""
+    return any(not is_remote(step.words[-1]) for step in steps if not step.is_array)
 
 
 def check_needs(needs: JobNeeds) -> None:
@@ -158,7 +164,7 @@ class Pods:
     """What pods run in."""
 
     image: str
-    claim: str  # of the volume that all pods share
+    claim: str  # of the volume that all pods share; "": none, all is in buckets and in the image
     mount: str
     prefix: str  # of the names of jobs
 
@@ -188,16 +194,18 @@ def _job(
     own = ("--workers", str(needs.cpus), "--task", "auto") if step.is_array else ()
     memory = f"{needs.memory}i"  # Slurm's G is 2^30, too
     size = {"cpu": str(needs.cpus), "memory": memory}
-    container = {
+    container: dict[str, Any] = {
         "name": "dataprep",
         "image": pods.image,
         "command": [*step.words, *own],
-        "workingDir": folder,
         "env": [{"name": COUNT, "value": str(needs.tasks)}] if step.is_array else [],
         "resources": {"requests": size, "limits": size},
-        "volumeMounts": [{"name": "data", "mountPath": pods.mount}],
     }
-    claim = {"name": "data", "persistentVolumeClaim": {"claimName": pods.claim}}
+    volumes = []
+    if pods.claim:
+        container["workingDir"] = folder
+        container["volumeMounts"] = [{"name": "data", "mountPath": pods.mount}]
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": pods.claim}}]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -214,7 +222,7 @@ def _job(
                     "activeDeadlineSeconds": needs.seconds,
                     "terminationGracePeriodSeconds": 60,
                     "containers": [container],
-                    "volumes": [claim],
+                    "volumes": volumes,
                 },
             },
         },

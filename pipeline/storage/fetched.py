@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 from dataprep.pipeline.caches import default_cache, own_turn
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, ResourceError
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK
@@ -45,7 +45,17 @@ def fetched(url: str) -> Path:
         if read_sealed(home / FETCHED) != note:
             (home / FETCHED).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
-            _fetch(objects, folder)
+            try:
+                _fetch(objects, folder)
+                is_same = objects.entry(MANIFEST).e_tag == manifest.e_tag
+            except NoSuchObjectError:
+                is_same = False
+            if not is_same:  # what has come may be of both
+                shutil.rmtree(folder, ignore_errors=True)
+                raise ResourceError(
+                    f"{objects.url} was replaced or removed while it was fetched; run the same "
+                    "command again when nothing writes to it"
+                )
             write_sealed(home / FETCHED, note)
     return folder
 

@@ -32,6 +32,7 @@ from dataprep.pipeline.errors import (
     ResourceError,
 )
 from dataprep.pipeline.export import export
+from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.buckets import BucketSite
 from dataprep.pipeline.jobs.claims import IDENTITY as CLAIM
 from dataprep.pipeline.jobs.claims import Claim, announce, take
@@ -454,6 +455,26 @@ def test_a_second_run_on_this_machine_is_told_that_one_is_on(corpus: Path, out: 
             make(corpus, out)
 
     make(corpus, out, report=run_inside("start", other))
+
+
+def test_a_dataset_that_is_replaced_while_it_is_fetched_is_not_a_mixture(
+    corpus: Path, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(corpus, out)
+    real, fetched = Objects.download, list[str]()
+
+    def download(self: Objects, name: str, path: Path) -> Written:
+        fetched.append(name)
+        if len(fetched) == 2:
+            with machine(tmp_path, "other"):
+                make(corpus, out, add_eos=False, overwrite=True)
+        return real(self, name, path)
+
+    monkeypatch.setattr(Objects, "download", download)
+    with pytest.raises(ResourceError, match=f"{out} was replaced or removed while it was fetched"):
+        pack_to(out, tmp_path / "packed")
+    assert json.loads(objects_in(open_objects(out))["manifest.json"])["config"]["add_eos"] is False
+    assert pack_to(out, tmp_path / "packed").manifest.counts["rows"]
 
 
 def test_pack_reads_from_a_bucket_and_writes_to_one(corpus: Path, out: str, tmp_path: Path) -> None:

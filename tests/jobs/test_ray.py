@@ -6,15 +6,19 @@ import os
 import platform
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+import dataprep
 from conftest import PLAIN
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError, InputError, ResourceError
@@ -22,9 +26,11 @@ from dataprep.pipeline.jobs.cluster import connected, run_on_cluster
 from dataprep.pipeline.jobs.poison import MAX_TRIES
 from dataprep.pipeline.jobs.slots import together
 from dataprep.pipeline.jobs.stored import keep_in_store
+from dataprep.pipeline.storage.objects import open_objects
 from dataprep.pipeline.tokenize import tokenize
 from support.installed import COMMAND
-from support.jobs import write_corpus
+from support.jobs import write_corpus, write_pictures, write_table
+from support.stores import S3, free_port
 from support.toy_worker import act_out, jobs_of, log_of
 from support.trees import tree
 
@@ -63,6 +69,25 @@ def test_a_dataset_has_the_same_bytes(ray: Any, tmp_path: Path, cache_dir: Path)
     outcome = tokenize(config, cache_dir=cache_dir, report=report)
     assert tree(tmp_path / "ray") == tree(tmp_path / "local")
     assert sum(told) == outcome.manifest.counts["documents_written"]
+
+
+@pytest.mark.slow
+def test_rows_codes_and_the_chain_have_the_same_bytes_too(ray: Any, tmp_path: Path) -> None:
+    corpus = [*map(str, write_corpus(tmp_path / "corpus", files=3))]
+    pictures = [str(write_pictures(tmp_path / "pictures", 5)), str(write_table(tmp_path, 9))]
+    tokens = dataprep.tokenize(inputs=corpus, tokenizer="bytes", out=tmp_path / "tokens", workers=1)
+    chain = {"inputs": corpus, "tokenizer": "bytes", "seq_lens": [64]}
+    for name in ("local", "ray"):
+        out, way = tmp_path / name, {"executor": name, "workers": 2}
+        dataprep.pack(inputs=[tokens.out], seq_len=128, shard_rows=400, out=out / "rows", **way)
+        codes = {"encoder": "patches", "shard_records": 4, "out": out / "codes"}
+        dataprep.encode(inputs=pictures, **codes, **way)
+        dataprep.run({**chain, "out": str(tmp_path / "chain"), **way})
+        (tmp_path / "chain" / "summary.json").unlink()  # it has times
+        (tmp_path / "chain").rename(out / "chain")  # made in one place: manifests name their inputs
+    made = {name: tree(tmp_path / name) for name in ("local", "ray")}
+    assert made["ray"] == made["local"]
+    assert {name.partition("/")[0] for name in made["ray"]} == {"rows", "codes", "chain"}
 
 
 def test_a_worker_that_dies_is_replaced_and_the_largest_jobs_come_first(
@@ -178,12 +203,12 @@ def num_tasks(clean: dict[str, bytes]) -> int:
 
 
 class Driver:
-    """The command, on a cluster."""
+    """The command, on a cluster; `to`: somewhere else than in the folder of its log."""
 
-    def __init__(self, corpus: list[Path], out: Path, *more: str) -> None:
+    def __init__(self, corpus: list[Path], out: Path, *more: str, to: str = "") -> None:
         self.out = out
         words = [*COMMAND, "tokenize", *map(str, corpus), "--tokenizer", "bytes"]
-        words += ["--shard-bytes", "65536", "--out", str(out), "--executor", "ray", *more]
+        words += ["--shard-bytes", "65536", "--out", to or str(out), "--executor", "ray", *more]
         self.said = out.with_suffix(".log")  # a pipe would be held by what the driver leaves
         with open(self.said, "w", encoding="utf-8") as file:
             self.process = subprocess.Popen(
@@ -279,3 +304,81 @@ def test_the_driver_may_be_killed_and_the_same_command_goes_on(
     assert f"{before} done before" in Driver(corpus, tmp_path / "out").end()
     assert tree(tmp_path / "out") == clean
     shutil.rmtree(tmp_path / "out")
+
+
+@contextmanager
+def ray_node(*words: str | Path, env: Mapping[str, str]) -> Iterator[psutil.Popen]:
+    process = psutil.Popen(
+        words,
+        env={**os.environ, **env},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        kill_with_children(process)
+
+
+def wait_for_server(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection((host, int(port))).close()
+        except ConnectionError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def kill_with_children(process: psutil.Process) -> None:
+    if process.is_running():
+        for one in (*process.children(recursive=True), process):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+    process.wait(30)
+
+
+@pytest.mark.slow
+def test_a_machine_that_has_nothing_but_the_bucket_in_common_may_be_killed_too(
+    corpus: list[Path],
+    clean: dict[str, bytes],
+    s3: S3,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.util import get_node_ip_address
+
+    if os.geteuid() or shutil.which("unshare") is None:
+        pytest.skip("a machine without our disk is made by unshare, as root")
+    here, there, later = (tmp_path / name for name in ("here", "there", "later"))
+    here.mkdir()
+    for name, value in s3.env(seconds=20).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("DATAPREP_CACHE", str(here))
+    s3.make_bucket("apart")
+    size, command = ("--object-store-memory=80000000",), Path(sys.executable).with_name("ray")
+    port = free_port()
+    head = (command, "start", "--head", f"--port={port}", "--num-cpus=0", *size)
+    address = f"{get_node_ip_address()}:{port}"
+    # Another file system lies over our cache there, and only there.
+    hidden = f"mount -t tmpfs none {here} && exec {command} start --address={address} --block"
+    node = ("unshare", "-m", "sh", "-c", f"{hidden} --num-cpus=2 {size[0]}")
+    with ExitStack() as nodes:
+        nodes.enter_context(ray_node(*head, "--include-dashboard=false", "--block", env={}))
+        wait_for_server(address)
+        far = nodes.enter_context(ray_node(*node, env={"DATAPREP_CACHE": str(there)}))
+        words = ("--ray-address", address, "--workers", "2")
+        driver = Driver(corpus, tmp_path / "out", *words, to="s3://apart/out")
+        driver.wait_for(lambda: len([*there.glob("joined/*/*/.work/tasks/*.done")]) >= 2)
+        workers = workers_below(far.pid)
+        kill_with_children(far)
+        assert all_gone(workers)
+        nodes.enter_context(ray_node(*node, env={"DATAPREP_CACHE": str(later)}))
+        driver.end()
+    assert [*later.glob("joined/*/*/.work/plan.json")]
+    objects = open_objects("s3://apart/out")
+    assert {entry.name: objects.get(entry.name) for entry in objects.entries()} == clean

@@ -92,6 +92,19 @@ def test_manifests_are_indexed_jobs_that_fail_only_for_good_reasons(
         assert container["command"][-4:] == ["--workers", "4", "--task", "auto"]
 
 
+def test_pods_that_have_all_in_buckets_need_no_volume(run_cli: RunCli, config: Path) -> None:
+    buckets = {**CONFIG, "out": "s3://box/tok", "pack": {"seq_len": 128, "out": "s3://box/packed"}}
+    config.write_text(yaml.safe_dump(buckets))
+    jobs = [*yaml.safe_load_all(run_cli("submit", "k8s", config, "--image", "a:1").stdout)]
+    for job in jobs:
+        pod = job["spec"]["template"]["spec"]
+        assert not pod["volumes"]
+        assert not {"volumeMounts", "workingDir"} & pod["containers"][0].keys()
+    config.write_text(yaml.safe_dump({**buckets, "out": "tok"}))
+    refused = run_cli("submit", "k8s", config, "--image", "a:1", check=False)
+    assert (refused.code, "pods need --claim" in refused.stderr) == (2, True)
+
+
 def test_what_is_not_for_an_engine_or_a_config_is_refused(
     run_cli: RunCli, config: Path, tmp_path: Path
 ) -> None:
