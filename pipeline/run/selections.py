@@ -16,6 +16,7 @@ A selection that is lost is made again, as it was, by the list; without both it 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +91,8 @@ class Selections:
     def make(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected:
         """Return the selections of a part; write them if they are missing."""
         before, now = self._paths(corpus, place, part)
+        for path in (before, now):
+            _finish(path)
         if not _is_whole(before):
             order = self._order(corpus, place, part)
             _write(before, self._numbers(place, part, order))
@@ -279,21 +282,51 @@ def _entry(corpus: str, place: Path, part: TokenizedManifest) -> Entry:
 
 
 def _is_whole(path: Path) -> bool:
-    data = read_sealed(path.with_suffix(".json"))
-    return data is not None and decode_as(data, Written).is_at(path)
+    return _listed(path) is not None
+
+
+def _listed(path: Path) -> Written | None:
+    """Return size and hash of a selection; None unless it is there and whole.
+
+    A run that was killed while it replaced the files of one has left its hash under the next name.
+    """
+    for listed in (path, _next(path)):
+        data = read_sealed(listed.with_suffix(".json"))
+        written = None if data is None else decode_as(data, Written)
+        if written is not None and written.is_at(path):
+            return written
+    return None
 
 
 def _read(path: Path) -> Numbers:
     """Return a selection, whose bytes have the hash that was written with it."""
-    listed = read_sealed(path.with_suffix(".json"))
+    listed = _listed(path)
     data = path.read_bytes()
-    if listed is None or hash_bytes(data) != decode_as(listed, Written).xxh3_128:
+    if listed is None or hash_bytes(data) != listed.xxh3_128:
         raise lost(path)
     return array_in(path, data, np.dtype("u1")).copy()
 
 
 def _write(path: Path, numbers: Numbers) -> None:
+    """Write a selection, so that a kill at any moment leaves the old one or this one: it could not
+    be made again as it is."""
     make_folder(path.parent)
-    written = save_array(path, numbers).commit()
+    written = save_array(_next(path), numbers).commit()
     sync_folder(path.parent)
-    write_sealed(path.with_suffix(".json"), json.dumps(written.listed).encode())
+    write_sealed(_next(path).with_suffix(".json"), json.dumps(written.listed).encode())
+    os.replace(_next(path), path)
+    _finish(path)
+
+
+def _finish(path: Path) -> None:
+    """Do what is left of the writing of a selection that is whole."""
+    listed = _next(path).with_suffix(".json")
+    if listed.exists():
+        data = read_sealed(listed)
+        if data is not None and decode_as(data, Written).is_at(path):
+            os.replace(listed, path.with_suffix(".json"))
+        sync_folder(path.parent)
+
+
+def _next(path: Path) -> Path:
+    return path.with_name(f"{path.stem}-next{path.suffix}")

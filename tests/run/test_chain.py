@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import chdir
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,13 @@ from dataprep.pipeline.run.chain import StepChain
 from dataprep.pipeline.run.clean import clean
 from dataprep.pipeline.run.forget import forget, held_in
 from dataprep.pipeline.run.forgotten import ForgetRequest
+from dataprep.pipeline.run.selections import Selections
 from dataprep.pipeline.run.summary import RunOutcome, foresee_all, run_all
 from dataprep.pipeline.sources import fingerprint
-from support.killable import without_processes
+from support.killable import Killed, dying, without_processes
 from support.nights import PAD, texts_of, whole_texts, write_config, write_lines
 from support.toy import write_toy_tokenizer
+from support.trees import tree
 
 Live = Callable[..., RunOutcome]
 AB: dict[str, Any] = {"a": {"inputs": ["raw/a*.jsonl"]}, "b": {"inputs": ["raw/b*.jsonl"]}}
@@ -222,6 +227,37 @@ def test_a_corpus_that_leaves_the_config_leaves_its_documents_to_others(live: Li
     assert packed("b") == ["same", "second"]
     live(corpora=AB, dedup="exact")
     assert (packed("a"), packed("b")) == (["first"], ["same", "second"])
+
+
+def test_a_death_while_selections_are_replaced_leaves_the_old_or_the_new(
+    chain: Callable[..., StepChain],
+) -> None:
+    """They could not be made again: what they were made after has gone."""
+    raw("a", ["first", "second", "third"])
+    raw("b", ["first", "second", "other"])
+    made = chain(corpora=AB, dedup="exact", on_changed="rebuild")
+    run_all(made, lambda todo: silent)
+    raw("a", ["second", "third", "fourth"])
+    run_all(replace(made, only=["tokenize"]), lambda todo: silent)
+    state, selections = Path("out/.run"), Selections(config=made.config)
+    shutil.copytree(state, "before")
+    selections.replace_lost()
+    wanted = tree(state)
+    for number in count(1):
+        shutil.rmtree(state)
+        shutil.copytree("before", state)
+        try:
+            with dying(number):
+                selections.replace_lost()
+        except Killed:
+            with dying():
+                selections.replace_lost()
+        else:
+            break
+        assert tree(state) == wanted, number
+    assert number > 20
+    run_all(made, lambda todo: silent)
+    assert (packed("a"), packed("b")) == (["fourth", "second", "third"], ["first", "other"])
 
 
 # --- what is forgotten ---
