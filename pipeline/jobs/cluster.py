@@ -28,6 +28,7 @@ from dataprep.pipeline.jobs.slots import Order, RemoteWorker, Slot
 from dataprep.pipeline.jobs.stored import stored_work
 from dataprep.pipeline.jobs.worker import Message
 
+LOST_SECONDS = 5.0  # without a worker, after which the machine of the driver may be the cause
 COMING_SECONDS = 600.0  # to wait for the first worker: clusters that grow start machines for it
 STORE_BYTES = 80 << 20  # the least that Ray allows; nothing of size goes through it
 QUIET = {
@@ -97,6 +98,7 @@ class Waiter:
 
     def __init__(self, ray: Any) -> None:
         self._ray, self._seen = ray, time.monotonic()
+        self._looked = self._seen
 
     def __call__(self, workers: Iterable[RemoteWorker], timeout: float) -> list[RemoteWorker]:
         by_turn = {worker.turn: worker for worker in workers if worker.turn is not None}
@@ -107,11 +109,24 @@ class Waiter:
                 f"no worker came up in {COMING_SECONDS:.0f} s: the cluster has no core free; "
                 "run again when it has"
             )
+        elif time.monotonic() - self._looked > LOST_SECONDS:
+            self._looked = time.monotonic()
+            self._check_own_node()
         if not by_turn:
             return []
         self._ray.wait([*by_turn], num_returns=1, timeout=timeout)
         ready, _ = self._ray.wait([*by_turn], num_returns=len(by_turn), timeout=0)
         return [by_turn[turn] for turn in ready]
+
+    def _check_own_node(self) -> None:
+        """Raise a ResourceError if Ray gives nothing to this process any more: it asks by the
+        node that it is connected to, and goes on asking when that is lost."""
+        own = self._ray.get_runtime_context().get_node_id()
+        if any(node["NodeID"] == own and not node["Alive"] for node in self._ray.nodes()):
+            raise ResourceError(
+                "Ray has lost its node on the machine of this command; run the same command again "
+                "when Ray is up there, and it goes on"
+            )
 
 
 @contextmanager

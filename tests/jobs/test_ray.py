@@ -283,6 +283,27 @@ def test_a_worker_and_a_node_may_be_killed_and_nothing_is_left_of_them(
 
 
 @pytest.mark.slow
+def test_a_driver_whose_own_node_is_lost_ends_and_the_same_command_goes_on(
+    corpus: list[Path], clean: dict[str, bytes], tmp_path: Path
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        driver = Driver(corpus, tmp_path / "out", "--ray-address", cluster.address)
+        driver.wait_for(lambda: driver.num_done() >= 2)
+        psutil.Process(cluster.head_node.all_processes["raylet"][0].process.pid).kill()
+        assert driver.process.wait(SECONDS) == 6, driver.said.read_text()
+        assert "lost its node" in driver.said.read_text()
+        assert 2 <= driver.num_done() < num_tasks(clean)
+    finally:
+        cluster.shutdown()
+    Driver(corpus, tmp_path / "out").end()
+    assert tree(tmp_path / "out") == clean
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_driver_may_be_killed_and_the_same_command_goes_on(
     corpus: list[Path], clean: dict[str, bytes], tmp_path: Path, number: signal.Signals
