@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conftest import RunCli
+from conftest import RunCli, Sample
 from dataprep.loaders import DataLoader, open_dataset
 from dataprep.pipeline.errors import ConfigError
 from support.inprocess import tokenize_here, write_lines
@@ -116,10 +116,12 @@ def test_a_bad_weight_in_a_record_is_an_error_of_that_record(
 
 
 def test_weights_cannot_follow_lwms_shifted_loss(
-    tmp_path: Path, toy: Path, run_cli: RunCli
+    tmp_path: Path, sample: Sample, run_cli: RunCli
 ) -> None:
-    tokenized(tmp_path, toy, RECORDS, fields="[q],a*0.5")
-    words = ("pack", tmp_path / "out", "--strategy", "pad", "--seq-len", "8", "--compat", "lwm")
+    """It is the loss of codes that LWM shifts."""
+    words = ("--tokenizer", sample.tokenizer, "--fields", "vision,caption*0.5")
+    run_cli("tokenize", sample.vision, *words, "--out", tmp_path / "out")
+    words = ("pack", tmp_path / "out", "--strategy", "pad", "--seq-len", "2048", "--compat", "lwm")
     done = run_cli(*words, "--out", tmp_path / "packed", check=False)
     assert done.code == 2
     assert "loss weights" in done.stderr
