@@ -16,6 +16,8 @@ import dataprep
 from dataprep.loaders import open_dataset
 from dataprep.loaders.compat.capibara import CapibaraDataLoader, DataLoaderConfig
 from dataprep.pipeline.errors import ConfigError, ConflictError
+from support.datasets import pack_here
+from support.inprocess import tokenize_here, write_lines
 from support.packed import Packed, write_packed
 
 
@@ -130,3 +132,28 @@ def test_masks_that_capibara_would_not_hear_of_are_refused(tmp_path: Path, mask:
     write_packed(tmp_path / "d", num_rows=9, seq_len=15, masks=("loss", mask))
     with pytest.raises(ConfigError, match="which Capibara does not look at"):
         CapibaraDataLoader(dataset_name=tmp_path / "d", batch_size=4)
+
+
+def test_masks_that_no_record_needed_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    """Rows of `dataprep run` have room for what records may say; what is not read yet is told."""
+
+    def made(name: str, specs: list[str]) -> Path:
+        records = [{"f": spec, "q": "a", "a": "b"} for spec in specs]
+        lines = str(write_lines(tmp_path / f"{name}.jsonl", records))
+        documents, out = tmp_path / f"{name}-documents", tmp_path / name
+        tokenize_here(documents, inputs=[lines], tokenizer="bytes", fields_from="f")
+        pack_here(out, documents, seq_len=7, strategy="pad", all_masks=True)
+        assert "weight" in open_dataset(out).masks
+        return out
+
+    plain = ["[q],a"] * 20
+    size = dataprep.Longest(4)
+    CapibaraDataLoader(dataset_name=made("plain", plain), batch_size=4).close()
+    CapibaraDataLoader(dataset_name=tmp_path / "plain-documents", batch_size=size).close()
+    with pytest.raises(ConfigError, match="has loss weights, which Capibara does not look at"):
+        CapibaraDataLoader(dataset_name=made("weighted", [*plain, "[q],a*0.5"]), batch_size=4)
+    with pytest.raises(ConfigError, match="has loss weights"):
+        CapibaraDataLoader(dataset_name=tmp_path / "weighted-documents", batch_size=size)
+    late = made("late", [*plain * 13, "[q],a*0.5"])
+    with pytest.warns(UserWarning, match="the first 256 rows of .*late.* have no loss weights, but"):
+        CapibaraDataLoader(dataset_name=late, batch_size=4).close()
