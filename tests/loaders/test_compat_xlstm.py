@@ -466,6 +466,23 @@ def test_other_processes_have_the_rows_of_the_host(
     assert [again[i]["targets"].tolist() for i in range(len(again))] == before
 
 
+@pytest.mark.parametrize("which", [[3, 0, -1], range(2, 9, 3), slice(4, None)], ids=str)
+def test_some_of_the_rows_of_a_host_are_those_of_its_part(packed: Packed, which: Any) -> None:
+    told: Any = ("text", False, 6, LENGTH, False, 0)
+    host, _ = xlstm.preprocess_dataset(1, 3, open_dataset(packed.folder), *told)
+    found = host.rows.select(which)[:]["tokens"]
+    np.testing.assert_array_equal(found, packed.tokens[np.arange(17, 34)[which]])
+    records = [[i + 2, 3] for i in range(50)]
+    own, _ = xlstm.preprocess_dataset(1, 3, records, *told, eod_token_id=EOD)
+    found = own.rows.select(which)[:]["tokens"][:, 0]
+    assert found.tolist() == (np.arange(17, 34)[which] + 2).tolist()
+    padded, _ = xlstm.preprocess_dataset(
+        2, 3, open_dataset(packed.folder), *told, drop_remainder=False
+    )
+    with pytest.raises(IndexError, match="outside of a dataset of 50"):
+        padded.rows.select([17])
+
+
 def test_a_host_has_its_part_of_a_dataset_in_a_store(
     packed: Packed, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dataprep.loaders.expand import Arrays, Request
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.selection import Chosen, Numbers, selected
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.types import Offsets
@@ -38,6 +39,11 @@ class RowRange(PackedDataset):
             out.tokens[:, empty] = self.pad
             for array in (out.segments, out.positions, out.masks, out.weights):
                 array[:, empty] = 0
+
+    def select(self, which: Numbers) -> PackedDataset:
+        """Return a dataset of some of these rows; padding cannot be selected."""
+        own = Chosen(numbers=range(self._first, self._first + self._count))
+        return self._inner.select(selected(which, self._count, own).numbers)
 
     def will_need(self, rows: Offsets) -> None:
         wanted = self._first + rows
