@@ -160,9 +160,12 @@ def test_pictures_are_flipped_in_training_only() -> None:
     plain = modality.process(pixels)
     np.testing.assert_allclose(plain, pixels, rtol=1e-6)
     flipped = modality.process(pixels, training=True, key=jax.random.key(0))
+    np.testing.assert_array_equal(modality.process(pixels, training=True, key=0), flipped)
     changed = (np.asarray(flipped) != np.asarray(plain)).any((1, 2, 3))
     assert 16 < changed.sum() < 48
     np.testing.assert_array_equal(flipped[changed], plain[changed][:, :, ::-1])
+    with pytest.raises(ConfigError, match="key must be a whole number"):
+        modality.process(pixels, training=True, key="0")
     with pytest.raises(ConfigError, match="augmentation needs a key"):
         modality.process(pixels, training=True)
 
@@ -176,6 +179,9 @@ def test_sounds_get_their_length_and_loudness() -> None:
     assert modality.process(np.ones(80, np.int16)).shape == modality.output_shape == (50,)
     with pytest.raises(InputError, match="got uint8"):
         modality.process(np.ones(80, np.uint8))
+    for channels in (1, 2):
+        with pytest.raises(InputError, match="has its channels last; give one"):
+            modality.process(np.ones((80, channels), np.float32))
     for value in (np.nan, np.inf):
         with pytest.raises(InputError, match="not finite"):
             modality.process(np.array([0.5, value]))
@@ -349,6 +355,8 @@ def test_texts_are_ids_of_one_length_and_texts_again() -> None:
     assert artifex.TextModality(pads).detokenize([2, 76, 109, 76, 109, 76, 76]) == "HiHi"
     lower = artifex.TextModality(text_config(max_length=6, case_sensitive=False))
     assert lower.detokenize(lower.tokenize("Hi")) == "hi"
+    with pytest.raises(InputError, match=r"needs one text, got \["):
+        modality.tokenize(["Hi", "you"])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="id 76 is not below vocab_size 50"):
         artifex.TextModality(text_config(vocab_size=50)).tokenize("Hi")
     with pytest.raises(ConfigError, match="needs a tokenizer"):

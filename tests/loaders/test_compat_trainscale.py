@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -174,7 +175,9 @@ def test_wrong_settings_are_errors() -> None:
         trainscale.create_collate_fn(max_length=0)
     with pytest.raises(ConfigError, match="pad_token_id must be a whole number, got None"):
         trainscale.create_causal_lm_collate(None)  # type: ignore[arg-type]
-    spec = trainscale.OutputSchema(labels=trainscale.TensorSpec("complex"))
-    collate = trainscale.create_collate_fn(output_schema=spec)
+    with pytest.raises(ConfigError, match="dtype 'double' is not one of long, int"):
+        trainscale.TensorSpec("double")
+    theirs = SimpleNamespace(labels=SimpleNamespace(dtype="complex", pad_value=None), extras={})
+    collate = trainscale.create_collate_fn(output_schema=theirs)
     with pytest.raises(ConfigError, match="is not one of long, int"):
         collate(examples_of([1]))

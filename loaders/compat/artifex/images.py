@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dataprep.loaders.compat.artifex.processors import BaseProcessor
 from dataprep.loaders.schedule import shown, whole_number
@@ -90,7 +91,8 @@ class ImageModality(BaseProcessor):
         return self.image_shape
 
     def process(self, images: Any, *, training: bool = False, key: Any = None) -> jax.Array:
-        """Return a picture, or several, as the config says; `key` is for augmentation."""
+        """Return a picture, or several, as the config says; `key`, of jax or a
+        seed, is for augmentation."""
         given = jnp.asarray(images)
         if given.ndim not in (3, 4) or given.shape[-1] not in (1, 3, 4):
             raise InputError(
@@ -122,6 +124,8 @@ class ImageModality(BaseProcessor):
             key = self.rngs.sample()
         if key is None:
             raise ConfigError("augmentation needs a key, or rngs that have sample()")
+        if not isinstance(key, jax.Array | np.ndarray):  # a seed
+            key = jax.random.key(whole_number("key", key))
         flips = jax.random.bernoulli(key, shape=(*pixels.shape[:-3], 1, 1, 1))
         return jnp.where(flips, jnp.flip(pixels, -2), pixels)
 

@@ -24,6 +24,7 @@ from dataprep.pipeline.errors import ConfigError, InputError
 from dataprep.pipeline.guards.extras import how_to_install
 
 _LEAST = 1e-8  # added before a logarithm is taken
+_CHANNELS = 8  # at most; a sound has more samples
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,11 @@ class AudioModality(BaseProcessor):
             raise InputError(
                 f"a sound must have floats of -1 to 1, or int16, got {given.dtype}; divide it by "
                 "what is full amplitude"
+            )
+        if given.ndim > 1 and 1 <= given.shape[-1] <= _CHANNELS < given.shape[-2]:
+            raise InputError(
+                f"a sound of shape {given.shape} has its channels last; give one, [samples], such "
+                "as their mean (.mean(-1)), or several sounds as [sounds, samples]"
             )
         # Under jit nothing is known of the values.
         if not isinstance(given, jax.core.Tracer) and not jnp.isfinite(given).all():

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dataprep.loaders.compat.artifex.processors import BaseProcessor
-from dataprep.loaders.schedule import whole_number
+from dataprep.loaders.schedule import shown, whole_number
 from dataprep.pipeline.errors import ConfigError, InputError
 
 
@@ -52,6 +52,8 @@ class TextModality(BaseProcessor):
 
     def tokenize(self, text: str) -> jax.Array:
         """Return i32[max_length]."""
+        if not isinstance(text, str):
+            raise InputError(f"tokenize needs one text, got {shown(text)}; call it for each")
         config = self.config
         ids = config.encode(text if config.case_sensitive else text.lower())
         before = [] if config.bos_token_id is None else [config.bos_token_id]

@@ -80,10 +80,14 @@ def tensors_of(batch: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def check_dtype(name: Any) -> None:
+    if name not in tuple(DTYPES):
+        raise ConfigError(f"dtype {shown(name)} is not one of {', '.join(DTYPES)}")
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """Return a type of numpy by TrainScale's name of it."""
-    if name not in DTYPES:
-        raise ConfigError(f"dtype {shown(name)} is not one of {', '.join(DTYPES)}")
+    check_dtype(name)
     if name == "bfloat16":
         import jax.numpy as jnp
 

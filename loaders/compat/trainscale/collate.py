@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dataprep.loaders.compat.trainscale.arrays import (
     Side,
     array_of,
+    check_dtype,
     check_padding,
     dtype_of,
     padded,
@@ -46,6 +47,9 @@ class TensorSpec:
     dtype: str = "long"
     pad_value: int | None = None
     requires_grad: bool = False
+
+    def __post_init__(self) -> None:
+        check_dtype(self.dtype)
 
 
 @dataclass(frozen=True)
