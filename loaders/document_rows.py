@@ -28,7 +28,7 @@ from dataprep.loaders.pieces import Pieces, Places
 from dataprep.loaders.prefetch import stop_if_closed
 from dataprep.loaders.schedule import Remainder
 from dataprep.loaders.shards import Shards, open_document_shards
-from dataprep.pipeline.errors import ConfigError, CorruptError, counted
+from dataprep.pipeline.errors import ConfigError, CorruptError
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.entries import TokenizerEntry
 from dataprep.pipeline.types import Offsets
@@ -65,7 +65,7 @@ class DocumentRows:
             self.groups = LengthGroups(self.pieces, batching, more_columns, remainder)
         if not len(self):
             raise ConfigError(
-                f"{counted(len(self.pieces), 'document')} of {dataset.folder} fill no batch; set "
+                f"the documents of {dataset.folder} ({len(dataset):,}) fill no batch; set "
                 "remainder='pad', or a smaller batch_size"
             )
         self._shards = dataset.fetched or open_document_shards(

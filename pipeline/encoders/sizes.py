@@ -25,10 +25,10 @@ def sides(size: int | str) -> tuple[int, int]:
 def _in_short(size: int | str) -> int | str:
     """Return the only spelling of a size: a square is one number."""
     if isinstance(size, str) and not re.fullmatch(r"\d{1,4}(x\d{1,4})?", size):
-        raise ValueError(f"must be a number, or height x width such as 128x256, got {size!r}")
+        raise ValueError("must be a number, or height x width such as 128x256")
     height, width = sides(size)
     if not (1 <= height <= MOST and 1 <= width <= MOST):
-        raise ValueError(f"must be from 1 to {MOST}, got {size}")
+        raise ValueError(f"must be from 1 to {MOST}")
     return height if height == width else f"{height}x{width}"
 
 

@@ -52,6 +52,12 @@ def _are_records(given: Any) -> bool:
     """Return whether an input is records, and no name of any."""
     if isinstance(given, Mapping):
         keys = ", ".join(map(str, given))
+        if given and all(hasattr(value, "with_format") for value in given.values()):
+            first = str(next(iter(given)))
+            raise ConfigError(
+                f"an input is several splits ({keys}); choose those that are meant: "
+                f"inputs=[splits[{first!r}]]"
+            )
         raise ConfigError(
             f"an input has no path (keys: {keys}); if it is a record, give all of them as one "
             "input: inputs=[records]"

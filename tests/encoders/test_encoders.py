@@ -97,8 +97,8 @@ def test_patches_of_one_pixel_and_eight_bits_are_the_grey_values() -> None:
     ("settings", "said"),
     [
         ({"size": "32x30", "cells": 16}, "size 32x30 is not a multiple of cells 16"),
-        ({"size": "32x"}, "height x width such as 128x256"),
-        ({"size": 5000}, "from 1 to 4096"),
+        ({"size": "32x"}, "height x width such as 128x256, got '32x'$"),
+        ({"size": 5000}, "from 1 to 4096, got 5000$"),
         ({"bits": "8-8-8"}, "more than 20"),
         ({"bits": "0-4-4"}, "bits"),
     ],

@@ -155,5 +155,5 @@ def test_masks_that_no_record_needed_are_no_reason_to_refuse(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match="has loss weights"):
         CapibaraDataLoader(dataset_name=tmp_path / "weighted-documents", batch_size=size)
     late = made("late", [*plain * 13, "[q],a*0.5"])
-    with pytest.warns(UserWarning, match="the first 256 rows of .*late.* have no loss weights, but"):
+    with pytest.warns(UserWarning, match="first 256 rows of .*late.* have no loss weights, but"):
         CapibaraDataLoader(dataset_name=late, batch_size=4).close()

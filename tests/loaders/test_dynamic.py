@@ -400,6 +400,13 @@ def test_a_state_of_other_batches_is_an_error(documents: Path) -> None:
         replay_of(state)
 
 
+def test_documents_that_fill_no_batch_are_counted_as_such_though_they_are_cut(
+    documents: Path,
+) -> None:
+    with pytest.raises(ConfigError, match=rf"the documents of .* \({len(LENGTHS)}\) fill no batch"):
+        loader_of(documents, Buckets({16: 10_000}), remainder="drop")
+
+
 def test_what_a_loader_says_of_itself(documents: Path) -> None:
     loader = loader_of(documents, ByTokens(600, multiple_of=64), epochs=1)
     assert "ByTokens(max_tokens=600" in repr(loader)

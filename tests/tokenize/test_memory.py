@@ -121,6 +121,10 @@ def test_values_of_many_kinds_are_read(tmp_path: Path) -> None:
         ([[{"text": "a"}, 7]], "record 2 of python:0 is 7; give mappings"),
         ([["a"], [{"text": {1, 2}}]], "record 1 of python:1 cannot be written as JSON: .* set"),
         ([[{1: "a"}]], "record 1 of python:0 has the key 1; keys must be texts"),
+        (
+            datasets.DatasetDict({"val": datasets.Dataset.from_list([{"text": "a"}])}),
+            r"several splits \(val\); .* inputs=\[splits\['val'\]\]",
+        ),
         ([{"text": "a"}], r"no path \(keys: text\); if it is a record.*inputs=\[records\]"),
         ([{"one", "two"}], "a set, which has no order"),
         ([pandas.DataFrame({"text": ["a"]})], r"is a data frame; give its records"),
