@@ -404,7 +404,7 @@ def test_documents_that_fill_no_batch_are_counted_as_such_though_they_are_cut(
     documents: Path,
 ) -> None:
     with pytest.raises(ConfigError, match=rf"the documents of .* \({len(LENGTHS)}\) fill no batch"):
-        loader_of(documents, Buckets({16: 10_000}), remainder="drop")
+        loader_of(documents, Buckets({16: 10_000}, overflow="split"), remainder="drop")
 
 
 def test_what_a_loader_says_of_itself(documents: Path) -> None:
