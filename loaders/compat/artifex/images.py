@@ -135,7 +135,9 @@ def _check_range(pixels: jax.Array, scale: int) -> None:
         return
     least, most = pixels.min().item(), pixels.max().item()
     if not (least >= -_ROUNDING and most <= scale + _ROUNDING):
-        kind, fix = ("whole numbers", "65535, as floats") if scale > 1 else ("floats", "255")
+        kind, fix = "floats", "255; clip what resizing added"
+        if scale > 1:
+            kind, fix = "whole numbers", "65535, as floats"
         raise InputError(
             f"pictures of {kind} must be from 0 to {scale}, got {least:g} to {most:g}; "
             f"give bytes, or divide by {fix}"
