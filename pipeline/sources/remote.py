@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from itertools import compress
 from typing import Any
 
 import xxhash
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
-from dataprep.pipeline.sources.exports import EXPORTED, may_match, told_files
+from dataprep.pipeline.sources.exports import EXPORTED, UNFINISHED, may_match, told_files
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import filesystem_of, naming
@@ -31,6 +32,7 @@ URL_PREFIX = "ukey:"
 _VOLATILE = {"time", "atime", "accessTime", "last_accessed", "LastAccessed"}
 # Names, which may hold credentials, or differ with the way that the file was named.
 _NAMES = {"name", "filename", "orig_filename", "path", "Key", "url", "href"}
+_MARKS = (MANIFEST,), (WORK, MARK)  # by which a dataset of ours is known, and an unfinished one
 _MAX_THREADS = 8
 _ARCHIVES = ("zip", "jar", "tar", "libarchive")
 
@@ -120,16 +122,14 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
             " copy it, or name its files: .../*.arrow"
         )
     datasets = _datasets(filesystem, names)
-    above = os.path.join(os.path.dirname(folder.rstrip("/")), MANIFEST)
+    if datasets.get("") == UNFINISHED:
+        raise _unfinished(folder)
+    above = os.path.dirname(folder.rstrip("/"))
     part = {path: e for path, e in _listed(filesystem, above).items() if path.startswith(top)}
     if part:
-        told_files(part, sizes, os.path.dirname(above))
-    data = {
-        path
-        for dataset, kind in datasets.items()
-        if kind == EXPORTED
-        for path in _exported(filesystem, names[f"{dataset}{MANIFEST}"], sizes)
-    }
+        told_files(part, sizes, above)
+    exports = [names[f"{name}{MANIFEST}"] for name, kind in datasets.items() if kind == EXPORTED]
+    data = {path for each in exports for path in _exported(filesystem, each, sizes)}
     kept, left_out = [], []
     for name in shown:
         dataset = next((d for d in datasets if name.startswith(d)), None)
@@ -147,31 +147,45 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
 
 def _exported(filesystem: Any, manifest: str, sizes: Mapping[str, int | None]) -> list[str]:
     """Return the files of an export; a CorruptError unless they are there, in their sizes."""
-    folder = manifest.removesuffix(MANIFEST)
-    present = {path: size for path, size in sizes.items() if path.startswith(folder)}
-    return told_files(_listed(filesystem, manifest), present, folder)
+    top = manifest.removesuffix(MANIFEST)
+    present = {path: size for path, size in sizes.items() if path.startswith(top)}
+    folder = os.path.dirname(manifest)
+    return told_files(_listed(filesystem, folder), present, folder)
 
 
 def _check_matched(filesystem: Any, sizes: Mapping[str, int | None], pattern: str) -> None:
     """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
-    would match, or have them in another size."""
+    would match, or have them in another size, or are unfinished."""
     folders = {os.path.dirname(path) for path in sizes}
     around = sorted(folders | {os.path.dirname(folder) for folder in folders})
-    manifests = [os.path.join(folder, MANIFEST) for folder in around]
-    are_there = in_threads(filesystem.isfile, manifests, _MAX_THREADS)
-    for manifest in compress(manifests, are_there):
-        entries = _listed(filesystem, manifest)
+    for folder in compress(around, in_threads(partial(_is_ours, filesystem), around, _MAX_THREADS)):
+        entries = _listed(filesystem, folder)
         listed = {path: entry for path, entry in entries.items() if may_match(path, pattern)}
         there = (path for path in listed if path in sizes or filesystem.isfile(path))
-        told_files(listed, {path: sizes.get(path) for path in there}, os.path.dirname(manifest))
+        told_files(listed, {path: sizes.get(path) for path in there}, folder)
 
 
-def _listed(filesystem: Any, manifest: str) -> dict[str, AnyFile]:
-    """Return what the manifest of an export lists, by path; nothing if it is none."""
-    if not filesystem.isfile(manifest) or _kind_told(filesystem, manifest) != EXPORTED:
+def _is_ours(filesystem: Any, folder: str) -> bool:
+    return any(filesystem.isfile(os.path.join(folder, *name)) for name in _MARKS)
+
+
+def _listed(filesystem: Any, folder: str) -> dict[str, AnyFile]:
+    """Return what the manifest of an export lists, by path; nothing if the folder is none."""
+    manifest, mark = (os.path.join(folder, *name) for name in _MARKS)
+    if not filesystem.isfile(manifest):
+        if filesystem.isfile(mark):
+            raise _unfinished(folder)
+        return {}
+    if _kind_told(filesystem, manifest) != EXPORTED:
         return {}
     entries = files_of(manifest_in(manifest, filesystem.cat_file(manifest)))
-    return {f"{manifest.removesuffix(MANIFEST)}{entry.path}": entry for entry in entries}
+    return {os.path.join(folder, entry.path): entry for entry in entries}
+
+
+def _unfinished(folder: str) -> CorruptError:
+    return CorruptError(
+        f"{folder} is an unfinished dataset; finish it with the command that makes it"
+    )
 
 
 def _kind_told(filesystem: Any, path: str) -> str:
@@ -188,7 +202,7 @@ def _datasets(filesystem: Any, names: Mapping[str, str]) -> dict[str, str]:
             if kind:
                 found[name.removesuffix(MANIFEST)] = kind
         elif f"/{name}".endswith(f"/{WORK}/{MARK}"):
-            found.setdefault(name.removesuffix(f"{WORK}/{MARK}"), "unfinished")
+            found.setdefault(name.removesuffix(f"{WORK}/{MARK}"), UNFINISHED)
     return found
 
 

@@ -170,6 +170,10 @@ def test_an_export_in_a_store_comes_in_by_its_folder(home: Home, tmp_path: Path)
             with pytest.raises(CorruptError, match=r"is missing, but the manifest"):
                 find_sources(spec)
         assert find_sources(f"{place}/*1*{ending}")  # of which none is missing
+        store.mv(f"/{to}/x/manifest.json", f"/{to}/x/.work/{MARK}")  # as while it is published
+        for spec in (f"memory://{to}/x", place, *patterns):
+            with pytest.raises(CorruptError, match="unfinished"):
+                find_sources(spec)
 
 
 def test_an_export_in_an_archive_comes_in_by_its_folder(home: Home, tmp_path: Path) -> None:
