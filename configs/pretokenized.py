@@ -54,6 +54,14 @@ class PretokenizedConfig(Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _reads_weights_of_their_own(self) -> Self:
+        if self.weights is not None and self.weights in (self.tokens, self.labels, self.lengths):
+            raise ValueError(
+                f"weights {self.weights!r} is the key of ids or lengths, not of weights"
+            )
+        return self
+
     @property
     def roles(self) -> dict[str, str]:
         """Return the key of each list that is read."""

@@ -26,11 +26,20 @@ def refuse_twice(
     for given, path in named:
         key = _identity(path)
         if key in seen:
-            raise ConfigError(
-                f"{_shown(given, path)} is the same file as {_shown(*seen[key])}; leave one out"
-                f"{or_else}"
-            )
+            raise ConfigError(f"{_told((given, path), seen[key])}; leave one out{or_else}")
         seen[key] = given, path
+
+
+def _told(named: tuple[str, str], before: tuple[str, str]) -> str:
+    """Say that two inputs name one file, or files that are read as one source."""
+    if any(
+        os.path.isfile(given) and id_of(given) != id_of(path) for given, path in (named, before)
+    ):
+        return (
+            f"{named[1]} is read with {before[0]} and with {named[0]}, which are one source (if a "
+            "shell made two inputs of a pattern, quote it)"
+        )
+    return f"{_shown(*named)} is the same file as {_shown(*before)}"
 
 
 def _shown(given: str, path: str) -> str:

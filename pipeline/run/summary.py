@@ -7,6 +7,7 @@ out/summary.json        each step: what was done and why, counts, generation, se
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from dataprep.pipeline.run.chain import Begin, ChainStep, Done, Fail, StepChain,
 from dataprep.pipeline.run.clean import free_replaced
 from dataprep.pipeline.run.datasets import SUMMARY, is_summary
 from dataprep.pipeline.storage.manifest import manifests_remembered
+from dataprep.pipeline.storage.readme import README, RUN_TEXT
 
 OUR_FIGURES = b"# HELP dataprep_"  # what a file of figures begins with
 
@@ -147,10 +149,12 @@ def check_summary(out: Path) -> None:
 
 
 def write_summary(out: Path, summary: Mapping[str, Any]) -> None:
-    """Write summary.json, with the time at which the run ended."""
+    """Write summary.json, with the time at which the run ended, and a card if there is none."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"ended": now, **summary}, indent=1, ensure_ascii=False)
     make_folder(out)
+    if not os.path.lexists(out / README):  # else it is ours, or somebody's own
+        write_atomic(out / README, RUN_TEXT.encode())
     write_atomic(out / SUMMARY, f"{text}\n".encode())
 
 

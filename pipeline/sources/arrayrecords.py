@@ -44,7 +44,8 @@ class ArrayRecords(Format):
         if is_url(path):
             raise InputError(f"{path} is ArrayRecord, which is read from local files only; copy it")
         dataset = os.path.dirname(os.path.dirname(os.path.abspath(path)))
-        if kind_of(dataset) not in ("", "exported"):
+        # What is unfinished is refused as files of other formats are, when all are found.
+        if kind_of(dataset) not in ("", "exported", "unfinished"):
             raise InputError(
                 f"{path} is a shard of {dataset}, a dataset of dataprep, and no raw data; to pack "
                 f"it: dataprep pack {dataset}"

@@ -29,9 +29,23 @@ _BESIDE = (".json", ".md")  # endings of files that are no data: the manifest, a
 def exported_files(folder: str) -> list[str]:
     """Return the files of an export but for the manifest and the like; a CorruptError unless
     exactly those of the manifest are there."""
-    listed = _entries(folder)
+    return _told_in(folder, _entries(folder), folder)
+
+
+def check_part(folder: str) -> None:
+    """Raise a CorruptError unless a folder in an export has exactly those files of the manifest
+    that belong there, if any do."""
+    above = os.path.dirname(folder)
+    if kind_of(above) == EXPORTED:
+        entries = _entries(above)
+        listed = {path: entries[path] for path in entries if path.startswith(f"{folder}{os.sep}")}
+        if listed:
+            _told_in(folder, listed, above)
+
+
+def _told_in(place: str, listed: Mapping[str, AnyFile], folder: str) -> list[str]:
     found = [path for path in listed if os.path.isfile(path)]
-    found += [os.path.join(at, name) for at, _, names in os.walk(folder) for name in sorted(names)]
+    found += [os.path.join(at, name) for at, _, names in os.walk(place) for name in sorted(names)]
     return told_files(listed, dict.fromkeys(found), folder)
 
 
@@ -61,9 +75,17 @@ def check_matched(files: Iterable[str], pattern: str) -> None:
     around = lru_cache(maxsize=None)(_exports_around)
     exports = {found for path in files for found in around(os.path.dirname(path))}
     for folder in sorted(folder for folder, kind in exports if kind == EXPORTED):
-        patterns = pattern, pattern.replace(f"**{os.sep}", "")
-        listed = [p for p in _entries(folder) if any(fnmatchcase(p, each) for each in patterns)]
+        listed = [path for path in _entries(folder) if may_match(path, pattern)]
         _refuse_missing([path for path in listed if not os.path.isfile(path)], folder)
+
+
+def may_match(path: str, pattern: str) -> bool:
+    """Return whether a pattern matches a path; also some that it does not, as * has no slash.
+
+    >>> may_match("a/b.npy", "a/**/*.npy"), may_match("a/b.npy", "a/[c-d].npy")
+    (True, False)
+    """
+    return any(fnmatchcase(path, each) for each in (pattern, pattern.replace("**/", "")))
 
 
 def _refuse_missing(missing: Iterable[str], folder: str) -> None:

@@ -22,7 +22,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dataprep.pipeline.errors import CorruptError, InputError
+from dataprep.pipeline.errors import CorruptError, InputError, counted
 from dataprep.pipeline.guards.opening import near_path, why_unusable
 from dataprep.pipeline.guards.secrets import hidden
 from dataprep.pipeline.sources import hub, tfds
@@ -37,6 +37,7 @@ from dataprep.pipeline.sources.exports import (
     EXPORTED,
     check_exported,
     check_matched,
+    check_part,
     exported_files,
 )
 from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
@@ -233,6 +234,11 @@ def _find_local(spec: str) -> FoundPaths:
         return _by_pattern(path, spec)
     if os.path.lexists(path):
         raise InputError(f"{spec} {why_unusable(path)}")
+    if at and (prepared := tfds.prepared_below(folder)):
+        raise InputError(
+            f"{spec} does not exist; {folder} has {counted(len(prepared), 'dataset')} of "
+            f"tensorflow_datasets below it: name {prepared[-1]}@{split}"
+        )
     raise InputError(f"{spec} does not exist{near_path(spec)}" if spec else EMPTY)
 
 
@@ -265,6 +271,7 @@ def _in_folder(folder: str) -> FoundPaths:
         raise CorruptError(
             f"{folder} is an unfinished dataset; finish it with the command that makes it"
         )
+    check_part(folder)
     left_out: list[str] = []
     files = sorted(_walk(folder, set(), left_out))
     refuse_orphans(files, folder)

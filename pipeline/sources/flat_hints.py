@@ -55,6 +55,8 @@ def are_halves(low: NDArray[Any], high: NDArray[Any]) -> bool:
     """Return whether ids look like the halves of larger ones: every second is 0, or hardly more."""
     if not high.any():
         return bool(low.any())
+    if high.itemsize > 2:  # of 2^32 and more, which no vocabulary has
+        return False
     is_long = len(high) >= 4 * _FEW  # and not a few documents of one token and their end
     return is_long and int(high.max()) < _FEW <= int(low.max()) and len(np.unique(high)) > 1
 

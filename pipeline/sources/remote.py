@@ -9,26 +9,31 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
+from itertools import compress
 from typing import Any
 
 import xxhash
 
-from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.errors import CorruptError, InputError
 from dataprep.pipeline.guards.secrets import address_of, hidden_like, identity_of, redacted
 from dataprep.pipeline.sources.encoded import SHARDS
 from dataprep.pipeline.sources.endings import is_found_in_folders
-from dataprep.pipeline.sources.exports import EXPORTED, told_files
+from dataprep.pipeline.sources.exports import EXPORTED, UNFINISHED, may_match, told_files
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.hub import SAVED_MARKS
 from dataprep.pipeline.sources.stream import filesystem_of, naming
-from dataprep.pipeline.storage.kinds import files_of
+from dataprep.pipeline.storage.kinds import AnyFile, files_of
 from dataprep.pipeline.storage.manifest import MANIFEST, MARK, WORK, kind_told, manifest_in
+from dataprep.pipeline.threads.several import in_threads
 
 URL_PREFIX = "ukey:"
 # What stores report that changes when a file is only read.
 _VOLATILE = {"time", "atime", "accessTime", "last_accessed", "LastAccessed"}
 # Names, which may hold credentials, or differ with the way that the file was named.
 _NAMES = {"name", "filename", "orig_filename", "path", "Key", "url", "href"}
+_MARKS = (MANIFEST,), (WORK, MARK)  # by which a dataset of ours is known, and an unfinished one
+_MAX_THREADS = 8
 _ARCHIVES = ("zip", "jar", "tar", "libarchive")
 
 
@@ -42,7 +47,9 @@ def find_urls(spec: str) -> tuple[list[str], list[str]]:
         filesystem, path = filesystem_of(spec)
         filesystem.invalidate_cache()
         if any(wildcard in path for wildcard in "*?[") and not filesystem.exists(path):
-            found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
+            infos = filesystem.glob(path, detail=True)
+            found = [str(name) for name in infos if not filesystem.isdir(name)]
+            _check_matched(filesystem, {name: infos[name].get("size") for name in found}, path)
         elif filesystem.info(path)["type"] == "directory":
             found, left_out = _in_folder(filesystem, path, spec)
         else:
@@ -115,12 +122,14 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
             " copy it, or name its files: .../*.arrow"
         )
     datasets = _datasets(filesystem, names)
-    data = {
-        path
-        for dataset, kind in datasets.items()
-        if kind == EXPORTED
-        for path in _exported(filesystem, f"{top}{dataset}", sizes)
-    }
+    if datasets.get("") == UNFINISHED:
+        raise _unfinished(folder)
+    above = os.path.dirname(folder.rstrip("/"))
+    part = {path: e for path, e in _listed(filesystem, above).items() if path.startswith(top)}
+    if part:
+        told_files(part, sizes, above)
+    exports = [names[f"{name}{MANIFEST}"] for name, kind in datasets.items() if kind == EXPORTED]
+    data = {path for each in exports for path in _exported(filesystem, each, sizes)}
     kept, left_out = [], []
     for name in shown:
         dataset = next((d for d in datasets if name.startswith(d)), None)
@@ -136,12 +145,52 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
     return kept, [name for name in dict.fromkeys(left_out) if name]
 
 
-def _exported(filesystem: Any, folder: str, sizes: Mapping[str, int | None]) -> list[str]:
+def _exported(filesystem: Any, manifest: str, sizes: Mapping[str, int | None]) -> list[str]:
     """Return the files of an export; a CorruptError unless they are there, in their sizes."""
-    manifest = manifest_in(f"{folder}{MANIFEST}", filesystem.cat_file(f"{folder}{MANIFEST}"))
-    listed = {f"{folder}{entry.path}": entry for entry in files_of(manifest)}
-    present = {path: size for path, size in sizes.items() if path.startswith(folder)}
-    return told_files(listed, present, folder)
+    top = manifest.removesuffix(MANIFEST)
+    present = {path: size for path, size in sizes.items() if path.startswith(top)}
+    folder = os.path.dirname(manifest)
+    return told_files(_listed(filesystem, folder), present, folder)
+
+
+def _check_matched(filesystem: Any, sizes: Mapping[str, int | None], pattern: str) -> None:
+    """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
+    would match, or have them in another size, or are unfinished."""
+    folders = {os.path.dirname(path) for path in sizes}
+    around = sorted(folders | {os.path.dirname(folder) for folder in folders})
+    for folder in compress(around, in_threads(partial(_is_ours, filesystem), around, _MAX_THREADS)):
+        entries = _listed(filesystem, folder)
+        listed = {path: entry for path, entry in entries.items() if may_match(path, pattern)}
+        there = (path for path in listed if path in sizes or filesystem.isfile(path))
+        told_files(listed, {path: sizes.get(path) for path in there}, folder)
+
+
+def _is_ours(filesystem: Any, folder: str) -> bool:
+    return any(filesystem.isfile(os.path.join(folder, *name)) for name in _MARKS)
+
+
+def _listed(filesystem: Any, folder: str) -> dict[str, AnyFile]:
+    """Return what the manifest of an export lists, by path; nothing if the folder is none."""
+    manifest, mark = (os.path.join(folder, *name) for name in _MARKS)
+    if not filesystem.isfile(manifest):
+        if filesystem.isfile(mark):
+            raise _unfinished(folder)
+        return {}
+    if _kind_told(filesystem, manifest) != EXPORTED:
+        return {}
+    entries = files_of(manifest_in(manifest, filesystem.cat_file(manifest)))
+    return {os.path.join(folder, entry.path): entry for entry in entries}
+
+
+def _unfinished(folder: str) -> CorruptError:
+    return CorruptError(
+        f"{folder} is an unfinished dataset; finish it with the command that makes it"
+    )
+
+
+def _kind_told(filesystem: Any, path: str) -> str:
+    with filesystem.open(path, "rb") as file:
+        return kind_told(file.read(200))
 
 
 def _datasets(filesystem: Any, names: Mapping[str, str]) -> dict[str, str]:
@@ -149,12 +198,11 @@ def _datasets(filesystem: Any, names: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, path in names.items():
         if os.path.basename(name) == MANIFEST:
-            with filesystem.open(path, "rb") as file:
-                kind = kind_told(file.read(200))
+            kind = _kind_told(filesystem, path)
             if kind:
                 found[name.removesuffix(MANIFEST)] = kind
         elif f"/{name}".endswith(f"/{WORK}/{MARK}"):
-            found.setdefault(name.removesuffix(f"{WORK}/{MARK}"), "unfinished")
+            found.setdefault(name.removesuffix(f"{WORK}/{MARK}"), UNFINISHED)
     return found
 
 

@@ -10,8 +10,10 @@ Either way the ArrayRecord files are read, whose records are tf.train.Examples.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+from itertools import chain
 from typing import Any
 
 from dataprep.pipeline.errors import InputError
@@ -55,6 +57,12 @@ def prepared_files(folder: str, split: str = "") -> list[str]:
         if not os.path.isfile(file):
             raise InputError(f"{path} lists {file}, which is not there; copy all files")
     return files
+
+
+def prepared_below(folder: str) -> list[str]:
+    """Return what tensorflow_datasets wrote in the folder of a name: of each config and version."""
+    found = (glob.glob(f"{glob.escape(folder)}/{depth}") for depth in ("*", "*/*"))
+    return sorted(filter(is_prepared, chain.from_iterable(found)))
 
 
 def tfds_files(spec: str) -> list[str]:

@@ -27,6 +27,21 @@ configs:
 
     open_dataset("DIR")[0]      # NumPy arrays of one document, or of one packed row
 """
+RUN_TEXT = """\
+---
+configs:
+- config_name: dataprep
+  data_files: "(datasets of dataprep; export one of those below this folder to hf)"
+---
+
+# What dataprep run has made
+
+Folders below that have a `manifest.json` are datasets; `summary.json` says what the last run did.
+
+    dataprep verify DIR         check every byte of all of them
+    dataprep log DIR            when what came, and why
+    dataprep export DIR/CORPUS/tokenized --to hf --out OUT    write what datasets.load_dataset reads
+"""
 EXPORT_TEXT = """\
 ---
 configs:

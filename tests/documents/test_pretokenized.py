@@ -264,6 +264,7 @@ def test_texts_and_ids_may_be_inputs_of_one_dataset(tmp_path: Path, tokenizer: P
         ({"objective": {"kind": "fim"}}, "has both pretokenized and objective"),
         ({"prepend_text": "x"}, "has both pretokenized and prepend_text 'x'"),
         ({"pretokenized": {"tokens": "a", "labels": "b", "loss_mask": "c"}}, "has both labels 'b'"),
+        ({"pretokenized": {"tokens": "a", "weights": "a"}}, "weights 'a' is the key of ids"),
         ({"pretokenized": {"labels": "b"}}, "tokens"),
         ({"pretokenized": ""}, "at least 1 character"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ HOW_READ: dict[str, tuple[str, dict[str, Any]]] = {
     "mds": ("", {"pretokenized": OF_MDS}),
     "hf": ("", {"pretokenized": OF_HF}),
     "hf by a pattern": ("/**/*.parquet", {"pretokenized": OF_HF}),
+    "hf by the folder in it": ("/data", {"pretokenized": OF_HF}),
 }
 
 
@@ -144,21 +146,46 @@ def test_an_export_in_a_store_comes_in_by_its_folder(home: Home, tmp_path: Path)
         export_here(out, home.plain if to == "megatron" else home.masked, to, shard_bytes=1 << 16)
         for path in filter(Path.is_file, out.rglob("*")):
             store.pipe(f"/{to}/x/{path.relative_to(out)}", path.read_bytes())
-        for spec in (f"memory://{to}", f"memory://{to}/x"):
+        place = f"memory://{to}/x" + ("" if to == "mds" else "/shards")
+        folders, patterns = (
+            (f"memory://{to}", place),
+            (f"{place}/*{ending}", f"{place}/*0*{ending}"),
+        )
+        for spec in (*folders, *patterns):
             found = find_sources(spec)
             names = sorted(path.name for path in out.rglob(f"*{ending}"))
             assert [source.path.rpartition("/")[2] for source in found] == names
-        added, gone = f"/{to}/x/shards/zz{ending}", found[0].path.partition(":/")[2]
+        added, gone = f"{place}/zz{ending}", found[0].path
         store.pipe(added, b"")
-        with pytest.raises(CorruptError, match=rf"zz{ending} is not in the manifest"):
-            find_sources(f"memory://{to}")
+        for spec in folders:
+            with pytest.raises(CorruptError, match=rf"zz{ending} is not in the manifest"):
+                find_sources(spec)
         store.rm_file(added)
         store.pipe(gone, store.cat_file(gone) + b"x")
-        with pytest.raises(CorruptError, match=r"bytes, but the manifest\.json of .* says"):
-            find_sources(f"memory://{to}")
+        for spec in (*folders, *patterns):
+            with pytest.raises(CorruptError, match=r"bytes, but the manifest\.json of .* says"):
+                find_sources(spec)
         store.rm_file(gone)
+        for spec in (*folders, *patterns):
+            with pytest.raises(CorruptError, match=r"is missing, but the manifest"):
+                find_sources(spec)
+        assert find_sources(f"{place}/*1*{ending}")  # of which none is missing
+        store.mv(f"/{to}/x/manifest.json", f"/{to}/x/.work/{MARK}")  # as while it is published
+        for spec in (f"memory://{to}/x", place, *patterns):
+            with pytest.raises(CorruptError, match="unfinished"):
+                find_sources(spec)
+
+
+def test_an_export_in_an_archive_comes_in_by_its_folder(home: Home, tmp_path: Path) -> None:
+    export_here(tmp_path / "hf", home.masked, "hf", shard_bytes=1 << 16)
+    count = len(list((tmp_path / "hf/data").iterdir()))
+    for name in ("whole", "less"):
+        shutil.make_archive(str(tmp_path / name), "zip", tmp_path / "hf")
+        min((tmp_path / "hf/data").iterdir()).unlink()
+    for folder in ("", "data", "data/*.parquet"):
+        assert len(find_sources(f"zip://{folder}::{tmp_path}/whole.zip")) == count
         with pytest.raises(CorruptError, match=r"is missing, but the manifest"):
-            find_sources(f"memory://{to}")
+            find_sources(f"zip://{folder}::{tmp_path}/less.zip")
 
 
 @pytest.mark.parametrize("to", HOW_READ)
@@ -183,3 +210,14 @@ def test_an_export_that_is_damaged_does_not_come_in(home: Home, tmp_path: Path, 
     (out / ".work" / MARK).touch()  # as it is while files are moved to their places
     with pytest.raises(CorruptError, match="unfinished"):
         imported(out, pattern, **config)
+
+
+def test_an_unfinished_export_of_array_records_says_so(home: Home, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_here(out, home.plain, to="xlstm", max_length=LONG)
+    (out / "manifest.json").rename(tmp_path / "manifest.json")
+    (out / ".work").mkdir()
+    (out / ".work" / MARK).touch()
+    for pattern in ("", "/train", "/train/*.arecord"):
+        with pytest.raises(CorruptError, match="unfinished"):
+            imported(out, pattern, pretokenized="tokens")

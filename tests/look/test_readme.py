@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.run.summary import write_summary
 from dataprep.pipeline.storage.readme import README
 from support.datasets import pack_here
 from support.grown import grow, packed
@@ -33,6 +35,20 @@ def test_load_dataset_says_what_to_use_and_takes_no_manifest_for_data(
 
     with pytest.raises(FileNotFoundError, match=r"open them with dataprep\.open_dataset"):
         load_dataset(str(folders[kind]), cache_dir=str(tmp_path))
+
+
+def test_load_dataset_says_what_the_folder_of_a_run_is(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    from datasets import load_dataset
+
+    shutil.copytree(folders["grown"], tmp_path / "out/web/packed-32")
+    write_summary(tmp_path / "out", {"steps": []})
+    with pytest.raises(FileNotFoundError, match=r"export one of those below this folder to hf"):
+        load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path))
+    (tmp_path / "out" / README).write_text("mine")
+    write_summary(tmp_path / "out", {"steps": []})
+    assert (tmp_path / "out" / README).read_text() == "mine"
 
 
 @pytest.mark.parametrize("kind", ["tokenized", "packed", "grown"])

@@ -251,9 +251,10 @@ def test_a_folder_behind_a_url_leaves_out_what_a_local_one_does_and_says_so(
     names = ["a.jsonl", "manifest.json", "out2/a.jsonl"]
     assert [source.path for source in found] == [f"memory://in/{name}" for name in names]
     assert sorted(left_out) == ["begun/", "out/", "readme.md"]
-    for dataset in ("out", "begun"):
-        with pytest.raises(InputError, match="no file matches"):
-            find_sources(f"memory://in/{dataset}")
+    with pytest.raises(InputError, match="no file matches"):
+        find_sources("memory://in/out")
+    with pytest.raises(CorruptError, match=r"in/begun is an unfinished dataset"):
+        find_sources("memory://in/begun")
 
 
 def test_of_a_dataset_of_codes_behind_a_url_only_the_shards_are_read(memory_folder: Any) -> None:
