@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -75,6 +77,16 @@ def test_what_is_damaged_on_its_way_comes_once_more(
     with pytest.raises(CorruptError, match="another content"):
         objects.download("other", tmp_path / "other")
     assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_objects_that_stand_for_folders_are_none(objects: Objects, s3: S3) -> None:
+    bucket = objects.url.split("/")[2]
+    for name in ("", "shards/", "shards/deep/", "b"):
+        place = urllib.parse.quote(f"{bucket}/a folder/ü/{name}")
+        request = urllib.request.Request(f"http://127.0.0.1:{s3.port}/{place}", b"", method="PUT")
+        urllib.request.urlopen(request).close()
+    objects.put("shards/deep/a", b"")
+    assert [entry.name for entry in objects.entries()] == ["b", "shards/deep/a"]
 
 
 def test_an_object_is_created_once_and_replaced_only_by_who_has_seen_it(objects: Objects) -> None:
