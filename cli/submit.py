@@ -119,6 +119,12 @@ def submit_command(
         values, text = {"script": script}, script
     else:
         pods = Pods(image=image, claim=claim, mount=mount, prefix=name)
+        for place in [] if quiet else pods.missing(folder, os.path.abspath(config)):
+            echo(
+                f"note: {place} is not below --mount {mount}, so pods do not have it; go to a "
+                "folder of the volume, or mount it where it is here",
+                err=True,
+            )
         jobs = job_manifests(steps, needs, pods, folder)
         values, text = {"jobs": jobs}, yaml.safe_dump_all(jobs, sort_keys=False)
     if go and is_slurm:

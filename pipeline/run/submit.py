@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dataprep.configs.tokenize import TokenizeConfig
@@ -167,6 +168,11 @@ class Pods:
     claim: str  # of the volume that all pods share; "": none, all is in buckets and in the image
     mount: str
     prefix: str  # of the names of jobs
+
+    def missing(self, *places: str) -> list[str]:
+        """Return the places that are not on the volume, and so not in a pod."""
+        mount = os.path.abspath(self.mount)
+        return [p for p in places if self.claim and not Path(p).is_relative_to(mount)]
 
 
 def job_manifests(

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from dataprep.pipeline.caches import default_cache, own_turn
-from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import hash_bytes
-from dataprep.pipeline.storage.manifest import MANIFEST, WORK
+from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.objects import NoSuchObjectError, ObjectEntry, Objects, open_objects
 from dataprep.pipeline.threads.several import in_threads
 
@@ -83,6 +84,10 @@ def _fetch(objects: Objects, folder: Path) -> None:
     def bring(entry: ObjectEntry) -> None:
         objects.download(entry.name, folder / entry.name)
 
-    # The manifest last: what is cut short here is no dataset.
     in_threads(bring, [e for e in found if e.name != MANIFEST], _DOWNLOADS)
-    in_threads(bring, [e for e in found if e.name == MANIFEST], 1)
+    # The manifest last: what is cut short here is no dataset. No hash is kept with it.
+    for entry in [e for e in found if e.name == MANIFEST] * 2:
+        bring(entry)
+        with suppress(CorruptError):  # else it may have been damaged on its way
+            read_manifest(folder)
+            break

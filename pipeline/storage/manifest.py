@@ -111,11 +111,18 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
     """
     path, data = folder / name, _read(folder, name)
     known = _remembered.get()
-    if known is None:
-        return manifest_in(path, data)
-    if data not in known:
-        known[data] = manifest_in(path, data)
-    return known[data]
+    if known is not None and data in known:
+        return known[data]
+    try:
+        found = manifest_in(path, data)
+    except CorruptError:
+        if not is_remote(folder):
+            raise
+        data = _read(folder, name)  # it may have been damaged on its way
+        found = manifest_in(path, data)
+    if known is not None:
+        known[data] = found
+    return found
 
 
 # By their bytes, which decide all that is checked.

@@ -477,6 +477,24 @@ def test_a_dataset_that_is_replaced_while_it_is_fetched_is_not_a_mixture(
     assert pack_to(out, tmp_path / "packed").manifest.counts["rows"]
 
 
+def test_a_manifest_that_is_damaged_on_its_way_is_not_kept(
+    corpus: Path, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(corpus, out)
+    real, damaged = Objects.get_range, list[str]()
+
+    def get_range(self: Objects, name: str, first: int, size: int, *, e_tag: str = "") -> bytes:
+        data = real(self, name, first, size, e_tag=e_tag)
+        if name != "manifest.json" or damaged:
+            return data
+        damaged.append(name)
+        return data.replace(b"1", b"2")
+
+    monkeypatch.setattr(Objects, "get_range", get_range)
+    assert pack_to(out, tmp_path / "packed").manifest.counts["rows"]
+    assert damaged
+
+
 def test_pack_reads_from_a_bucket_and_writes_to_one(corpus: Path, out: str, tmp_path: Path) -> None:
     make(corpus, tmp_path / "tokens")
     pack_to(tmp_path / "tokens", tmp_path / "packed")

@@ -6,6 +6,7 @@ killed: `python test_remote.py reader …`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
@@ -25,14 +26,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataprep.loaders import ByTokens, DataLoader, open_dataset
+from dataprep.loaders import ByTokens, DataLoader, open_dataset, proofs
 from dataprep.loaders.cache import INDEX, NOW, Cache
 from dataprep.loaders.fetching import Fetching
 from dataprep.loaders.paging import SparseArray
 from dataprep.loaders.ranged import RangedRecords
+from dataprep.loaders.whole import Identity
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, ResourceError
 from dataprep.pipeline.files import temporary
-from dataprep.pipeline.storage.objects import open_objects
+from dataprep.pipeline.storage.objects import Objects, open_objects
 from dataprep.pipeline.storage.riegeli import record_starts
 
 BLOCKS: Any = {"shuffle": "blocks", "window_shards": 3}
@@ -485,6 +487,55 @@ def test_a_file_that_is_damaged_in_the_cache_is_fetched_again(
     with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
         for found, own in zip(loader, wanted, strict=True):
             assert_equal(found, own)
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_manifest_that_is_damaged_on_its_way_comes_once_more(
+    url: str, monkeypatch: pytest.MonkeyPatch, always: bool
+) -> None:
+    real, asked = Objects.get, list[str]()
+
+    def get(self: Objects, name: str) -> bytes:
+        asked.append(name)
+        data = real(self, name)
+        return (
+            data.replace(b'"seq_len": 16', b'"seq_len": 17') if asked == [name] or always else data
+        )
+
+    monkeypatch.setattr(Objects, "get", get)
+    if always:
+        with pytest.raises(CorruptError, match="make the dataset again"):
+            open_dataset(f"{url}/packed")
+    else:
+        assert len(open_dataset(f"{url}/packed")) == 150
+    assert asked == ["manifest.json"] * 2
+
+
+def test_a_cache_on_a_disk_that_tells_other_inodes_whenever_it_is_asked_is_read(
+    url: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other(found: os.stat_result) -> Identity:
+        return real(found)._replace(inode=next(inodes))
+
+    real, inodes = proofs.identity_of, itertools.count()
+    hashed, hash_file = list[Path](), proofs.hash_file
+    settings: Any = {"batch_size": 8, "epochs": 1}
+    with DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader:
+        next(loader)
+
+    def counted(path: Path) -> str:
+        hashed.append(path)
+        assert len(hashed) <= NUM_SHARDS  # else it would go on for ever
+        return hash_file(path)
+
+    monkeypatch.setattr(proofs, "identity_of", other)
+    monkeypatch.setattr(proofs, "hash_file", counted)
+    with (
+        DataLoader(f"{url}/packed", cache=tmp_path, **settings) as loader,
+        DataLoader(home / "packed", **settings) as local,
+    ):
+        for found, wanted in zip(loader, local, strict=True):
+            assert_equal(found, wanted)
 
 
 def test_what_something_removed_from_the_cache_is_fetched_again(

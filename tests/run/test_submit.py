@@ -105,6 +105,14 @@ def test_pods_that_have_all_in_buckets_need_no_volume(run_cli: RunCli, config: P
     assert (refused.code, "pods need --claim" in refused.stderr) == (2, True)
 
 
+def test_what_pods_do_not_have_is_told(run_cli: RunCli, config: Path, tmp_path: Path) -> None:
+    words = ("submit", "k8s", config, *K8S[:4])
+    for place in (tmp_path, config):
+        assert f"{place} is not below --mount /corpus" in run_cli(*words, *K8S[4:]).stderr
+    for more in (["--mount", tmp_path], [*K8S[4:], "--quiet"]):
+        assert not run_cli(*words, *more).stderr
+
+
 def test_what_is_not_for_an_engine_or_a_config_is_refused(
     run_cli: RunCli, config: Path, tmp_path: Path
 ) -> None:

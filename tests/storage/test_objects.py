@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from dataprep.pipeline.errors import ConfigError, ResourceError
-from dataprep.pipeline.hashes import hash_file
+from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
+from dataprep.pipeline.hashes import hash_bytes, hash_file
 from dataprep.pipeline.storage.objects import (
     ChangedMeanwhileError,
     NoSuchObjectError,
@@ -53,6 +55,38 @@ def test_an_object_comes_back_as_it_was_put_with_its_hash(objects: Objects, tmp_
     assert objects.get_range("copies/large", 5, 7) == data[5:12]
     assert objects.get_range("copies/large", len(data) - 3, 7) == data[-3:]
     assert objects.get("in/small") == b"few"
+
+
+def test_what_is_damaged_on_its_way_comes_once_more(
+    objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, damaged = Objects.get_range, list[str]()
+
+    def get_range(self: Objects, name: str, first: int, size: int, *, e_tag: str = "") -> bytes:
+        data = real(self, name, first, size, e_tag=e_tag)
+        if name in damaged:
+            return data
+        damaged.append(name)
+        return bytes([data[0] ^ 1]) + data[1:]
+
+    monkeypatch.setattr(Objects, "get_range", get_range)
+    objects.put("one", b"few", xxh3_128=hash_bytes(b"few"))
+    objects.download("one", tmp_path / "one")
+    assert (tmp_path / "one").read_bytes() == b"few"
+    objects.put("other", b"few", xxh3_128=hash_bytes(b"new"))
+    with pytest.raises(CorruptError, match="another content"):
+        objects.download("other", tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["one"]
+
+
+def test_objects_that_stand_for_folders_are_none(objects: Objects, s3: S3) -> None:
+    bucket = objects.url.split("/")[2]
+    for name in ("", "shards/", "shards/deep/", "b"):
+        place = urllib.parse.quote(f"{bucket}/a folder/ü/{name}")
+        request = urllib.request.Request(f"http://127.0.0.1:{s3.port}/{place}", b"", method="PUT")
+        urllib.request.urlopen(request).close()
+    objects.put("shards/deep/a", b"")
+    assert [entry.name for entry in objects.entries()] == ["b", "shards/deep/a"]
 
 
 def test_an_object_is_created_once_and_replaced_only_by_who_has_seen_it(objects: Objects) -> None:

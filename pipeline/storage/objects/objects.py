@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,23 +131,22 @@ class Objects:
             pool.shutdown(wait=True, cancel_futures=True)
 
     def download(self, name: str, path: Path) -> Written:
-        """Write the content durably to a local file; return its size and hash. CorruptError if
-        that is not the hash that was kept with the object."""
-        entry, kept = self.entry_and_hash(name)
-        file = NewFile(path)
-        try:
-            for piece in self.pieces(entry):
-                file.write(piece)
-        except BaseException:
-            file.close()
-            raise
-        written = file.commit()
-        if kept not in ("", written.xxh3_128):
-            path.unlink()
-            raise CorruptError(
-                f"{self.at(name)} has another content than was put there; make it again"
-            )
-        return written
+        """Write the content durably to a local file; return its size and hash. What was damaged on
+        its way comes once more; CorruptError if it still has not the hash that was kept with it."""
+        for _ in range(2):
+            entry, kept = self.entry_and_hash(name)
+            file = NewFile(path)
+            try:
+                for piece in self.pieces(entry):
+                    file.write(piece)
+            except BaseException:
+                file.close()
+                raise
+            written = file.commit()
+            if kept in ("", written.xxh3_128):
+                return written
+        path.unlink()
+        raise CorruptError(f"{self.at(name)} has another content than was put there; make it again")
 
     def put(self, name: str, data: bytes | Path, *, xxh3_128: str = "") -> str:
         """Write an object whole, with the hash of its content beside it; return its e_tag."""
@@ -260,7 +259,7 @@ class Objects:
 
         with self._bucket_named():
             found = tried(self.at(prefix), "list", listed)
-        return sorted(found, key=lambda entry: entry.name)
+        return _without_folders(found)
 
     def level(self, folder: str) -> tuple[list[str], list[ObjectEntry]]:
         """Return the folders in a folder, and what is in it itself."""
@@ -308,6 +307,19 @@ def open_objects(url: str) -> Objects:
 
 def _entry(name: str, found: Any) -> ObjectEntry:
     return ObjectEntry(name=name, num_bytes=int(found["size"]), e_tag=_quoted(found["e_tag"]))
+
+
+def _without_folders(found: Sequence[ObjectEntry]) -> list[ObjectEntry]:
+    """Return the entries in the order of names, without the empty objects that consoles and some
+    tools make for folders; the client lists these without the slash at their end."""
+    folders = {""}
+    for entry in found:
+        folder = entry.name.rpartition("/")[0]
+        while folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    own = (entry for entry in found if entry.num_bytes or entry.name not in folders)
+    return sorted(own, key=lambda entry: entry.name)
 
 
 def _quoted(e_tag: str | None) -> str:
