@@ -17,6 +17,7 @@ from pathlib import Path
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.sources.endings import kind_by_name
 from dataprep.pipeline.sources.fingerprint import PREFIX
+from dataprep.pipeline.sources.patterns import fixed_folder
 from dataprep.pipeline.sources.wholes import fingerprints_of
 from dataprep.pipeline.storage.kinds import AnyFile, files_of
 from dataprep.pipeline.storage.manifest import ExportedManifest, kind_of, read_manifest
@@ -35,6 +36,7 @@ def exported_files(folder: str) -> list[str]:
 def check_part(folder: str) -> None:
     """Raise a CorruptError unless a folder in an export has exactly those files of the manifest
     that belong there, if any do."""
+    folder = os.path.realpath(folder)
     above = os.path.dirname(folder)
     if kind_of(above) == EXPORTED:
         entries = _entries(above)
@@ -72,10 +74,13 @@ def told_files(
 def check_matched(files: Iterable[str], pattern: str) -> None:
     """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
     would match."""
-    around = lru_cache(maxsize=None)(_exports_around)
-    exports = {found for path in files for found in around(os.path.dirname(path))}
+    top = fixed_folder(pattern)
+    patterns = pattern, os.path.realpath(top) + pattern.removeprefix(top)
+    folders = {os.path.dirname(path) for path in files}
+    folders |= {os.path.realpath(folder) for folder in folders}  # one of an export may be linked
+    exports = {found for folder in folders for found in _exports_around(folder)}
     for folder in sorted(folder for folder, kind in exports if kind == EXPORTED):
-        listed = [path for path in _entries(folder) if may_match(path, pattern)]
+        listed = [p for p in _entries(folder) if any(may_match(p, each) for each in patterns)]
         _refuse_missing([path for path in listed if not os.path.isfile(path)], folder)
 
 
@@ -100,16 +105,17 @@ def check_exported(sources: Iterable[Source]) -> None:
     """Raise a CorruptError for a file of an export that is not what its manifest says, or that has
     none yet."""
     around, entries = lru_cache(maxsize=None)(_exports_around), lru_cache(maxsize=None)(_entries)
+    real = lru_cache(maxsize=None)(os.path.realpath)
     for source in sources:
         if not source.fingerprint.startswith(PREFIX):
             continue
-        for folder, kind in around(os.path.dirname(source.path)):
+        for folder, kind in around(real(os.path.dirname(source.path))):
             if kind == UNFINISHED:
                 raise CorruptError(
                     f"{source.path} is of {folder}, which is unfinished; finish it with the "
                     "command that makes it"
                 )
-            if source.path in entries(folder):
+            if _real(source.path) in entries(folder):
                 _check(source, folder, entries(folder))
 
 
@@ -122,7 +128,7 @@ def _exports_around(folder: str) -> list[tuple[str, str]]:
 
 def _check(source: Source, folder: str, entries: Mapping[str, AnyFile]) -> None:
     def told(paths: Sequence[str]) -> list[tuple[int, str]]:
-        known = [entries.get(path) for path in paths]
+        known = [entries.get(_real(path)) for path in paths]
         return [(e.num_bytes, PREFIX + e.xxh3_128) if e else (0, PREFIX) for e in known]
 
     (expected,) = fingerprints_of([source.path], [source.kind], [source.options], told)
@@ -131,6 +137,12 @@ def _check(source: Source, folder: str, entries: Mapping[str, AnyFile]) -> None:
             f"{source.path} is not what the manifest.json of {folder} says: it, or what belongs to "
             "it, was changed or is damaged; restore it, or export again"
         )
+
+
+def _real(path: str) -> str:
+    """Return the path of a file through no linked folder; the file itself may be a link."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def _entries(folder: str) -> dict[str, AnyFile]:

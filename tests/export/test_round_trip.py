@@ -212,6 +212,23 @@ def test_an_export_that_is_damaged_does_not_come_in(home: Home, tmp_path: Path, 
         imported(out, pattern, **config)
 
 
+def test_a_linked_folder_of_an_export_is_held_against_its_manifest(
+    home: Home, tmp_path: Path
+) -> None:
+    export_here(tmp_path / "hf", home.masked, "hf", shard_bytes=1 << 16)
+    (tmp_path / "link").symlink_to(tmp_path / "hf/data")
+    specs = [f"{tmp_path}/link{pattern}" for pattern in ("", "/*.parquet")]
+    first, *others = sorted((tmp_path / "hf/data").iterdir())
+    for spec in specs:
+        assert len(find_sources(spec)) == 1 + len(others)
+    whole = first.read_bytes()
+    for damaged, why in ((whole[:-1] + b"x", "is not what"), (None, "is missing")):
+        first.unlink() if damaged is None else first.write_bytes(damaged)
+        for spec in specs:
+            with pytest.raises(CorruptError, match=why):
+                find_sources(spec)
+
+
 def test_an_unfinished_export_of_array_records_says_so(home: Home, tmp_path: Path) -> None:
     out = tmp_path / "out"
     export_here(out, home.plain, to="xlstm", max_length=LONG)
