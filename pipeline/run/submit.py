@@ -126,7 +126,8 @@ def _batch_lines(step: SubmittedStep, needs: JobNeeds, folder: str) -> Iterator[
         "cpus-per-task": needs.cpus,
         "mem": needs.memory,
         "time": needs.time,
-        "chdir": re.sub(r"[^\w%+,./:=@-]", r"\\\g<0>", folder),  # sbatch knows no other quotes here
+        # Not as a shell: before a space, sbatch takes no backslash.
+        "chdir": '"' + re.sub(r'["\\]', r"\\\g<0>", folder) + '"',
         "output": f"dataprep-{step.name}-%{'A_%a' if step.is_array else 'j'}.log",
         "open-mode": "append",
         "signal": "B:TERM@60",

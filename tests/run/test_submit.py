@@ -147,11 +147,12 @@ def test_without_the_programs_of_a_cluster_nothing_is_submitted(
 
 
 def test_a_folder_may_have_any_name(run_cli: RunCli, config: Path, tmp_path: Path) -> None:
-    home = tmp_path / "it's here"
+    home = tmp_path / 'it\'s "here"'
     home.mkdir()
     script = run_cli("submit", "slurm", config, cwd=home).stdout
     lines = [line for line in script.splitlines() if line.startswith("#SBATCH --chdir")]
-    assert [shlex.split(line) for line in lines] == [["#SBATCH", f"--chdir={home}"]] * len(STEPS)
+    named = str(tmp_path / 'it\'s \\"here\\"')
+    assert lines == [f'#SBATCH --chdir="{named}"'] * len(STEPS)
 
 
 KUBECTL = """#!/bin/sh
