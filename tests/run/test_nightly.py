@@ -94,14 +94,17 @@ def test_duplicates_of_two_corpora_do_not_depend_on_workers_or_hash_seed(
                 write_lines(tmp_path / f"raw/{name}.jsonl", texts)
             run_cli("run", config, *words, env=env)
         found = tree(tmp_path / "out")
-        found.pop("summary.json")
+        told = json.loads(found.pop("summary.json"))["steps"]
+        assert all(step["counts"]["documents_duplicate"] > 300 for step in told[2:])
+        shards = [name for name in found if re.search(r"tokenized/parts/00001/shards/", name)]
+        assert len(shards) > 2, shards  # several tasks each
         shutil.rmtree(tmp_path / "out")
         shutil.rmtree(tmp_path / "raw")
         return found
 
-    texts = [f"text {number} " + "x" * rng.randint(0, 40) for number in range(900)]
+    texts = [f"text {number} " + "x" * rng.randint(0, 40) for number in range(4000)]
     nights = [
-        {f"{c}{night}{i}": rng.choices(texts, k=300) for c in "ab" for i in "01"} for night in "12"
+        {f"{c}{night}{i}": rng.choices(texts, k=1200) for c in "ab" for i in "01"} for night in "12"
     ]
     one = live("--workers", "1")
     assert live("--workers", "2", env={"PYTHONHASHSEED": "7"}) == one
