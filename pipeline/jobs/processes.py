@@ -34,7 +34,7 @@ from dataprep.pipeline.jobs.deaths import STUCK, Death, death_of
 from dataprep.pipeline.jobs.handed import Handed
 from dataprep.pipeline.jobs.pipes import Inbox
 from dataprep.pipeline.jobs.trail import Doing, Trail
-from dataprep.pipeline.jobs.worker import REST, SAFE_PATH, Message, serve
+from dataprep.pipeline.jobs.worker import HELD_BACK, REST, SAFE_PATH, Message, serve
 from dataprep.pipeline.threads.exits import UNBROKEN, leave_first
 
 END_SECONDS = 30.0  # that a worker may take to end after it has closed its connection
@@ -177,10 +177,12 @@ def wait_for(workers: Iterable[WorkerProcess], timeout: float) -> list[WorkerPro
 def _like_a_command(environment: Mapping[str, str]) -> Iterator[None]:
     """Start processes with as little from this one as a shell would give them.
 
-    SIGINT is only for the parent, so it is blocked until the worker ignores it.
+    Signals wait meanwhile, if no other thread takes them: one that ended the parent before it has
+    sent all would leave the worker with half a message. SIGINT is for the parent only, so it is
+    blocked until the worker ignores it.
     """
     with _environment_set({**environment, SAFE_PATH: "1"}), _nothing_taken_over(), _untracked():
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
         try:
             yield
         finally:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 SAFE_PATH = "PYTHONSAFEPATH"
 REST = -1  # in the place of a job: there are no more of this run
+# Signals that wait while a worker is started, and in it until it is an ordinary process.
+HELD_BACK = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM}
 Message = Mapping[str, Any]  # {"type": "progress", …}; small: no tokens
 Send = Callable[[Message], None]
 Commit = Callable[[], None]
@@ -214,7 +216,7 @@ def _become_ordinary(keeps_safe_path: bool) -> None:
     from multiprocess import current_process
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it was blocked until now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_BACK)
     current_process().daemon = False  # a daemon may not start processes
     if not keeps_safe_path:
         os.environ.pop(SAFE_PATH, None)

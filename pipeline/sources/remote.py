@@ -124,10 +124,10 @@ def _in_folder(filesystem: Any, folder: str, spec: str) -> tuple[list[str], list
     datasets = _datasets(filesystem, names)
     if datasets.get("") == UNFINISHED:
         raise _unfinished(folder)
-    above = os.path.dirname(folder.rstrip("/"))
-    part = {path: e for path, e in _listed(filesystem, above).items() if path.startswith(top)}
-    if part:
-        told_files(part, sizes, above)
+    for above in _above(folder.rstrip("/")):
+        part = {path: e for path, e in _listed(filesystem, above).items() if path.startswith(top)}
+        if part:
+            told_files(part, sizes, above)
     exports = [names[f"{name}{MANIFEST}"] for name, kind in datasets.items() if kind == EXPORTED]
     data = {path for each in exports for path in _exported(filesystem, each, sizes)}
     kept, left_out = [], []
@@ -157,23 +157,42 @@ def _check_matched(filesystem: Any, sizes: Mapping[str, int | None], pattern: st
     """Raise a CorruptError if the exports in which a pattern matches these files lack some that it
     would match, or have them in another size, or are unfinished."""
     folders = {os.path.dirname(path) for path in sizes}
-    around = sorted(folders | {os.path.dirname(folder) for folder in folders})
+    around = sorted(folders.union(*map(_above, folders)))
     for folder in compress(around, in_threads(partial(_is_ours, filesystem), around, _MAX_THREADS)):
         entries = _listed(filesystem, folder)
         listed = {path: entry for path, entry in entries.items() if may_match(path, pattern)}
-        there = (path for path in listed if path in sizes or filesystem.isfile(path))
+        there = (path for path in listed if path in sizes or _is_file(filesystem, path))
         told_files(listed, {path: sizes.get(path) for path in there}, folder)
 
 
+def _above(folder: str) -> list[str]:
+    """Return the folder above this one, if there is one: some stores have credentials in their
+    paths, in which a slash is no end of a folder.
+
+    >>> _above("bucket/old/shards"), _above("shards")
+    (['bucket/old'], [''])
+    """
+    above = os.path.dirname(folder)
+    return [above] if redacted(f"//{folder}").startswith(redacted(f"//{above}")) else []
+
+
 def _is_ours(filesystem: Any, folder: str) -> bool:
-    return any(filesystem.isfile(os.path.join(folder, *name)) for name in _MARKS)
+    return any(_is_file(filesystem, os.path.join(folder, *name)) for name in _MARKS)
+
+
+def _is_file(filesystem: Any, path: str) -> bool:
+    """Return whether a file is there; what may not be looked at is nothing that concerns us."""
+    try:
+        return bool(filesystem.isfile(path))
+    except OSError:
+        return False
 
 
 def _listed(filesystem: Any, folder: str) -> dict[str, AnyFile]:
     """Return what the manifest of an export lists, by path; nothing if the folder is none."""
     manifest, mark = (os.path.join(folder, *name) for name in _MARKS)
-    if not filesystem.isfile(manifest):
-        if filesystem.isfile(mark):
+    if not _is_file(filesystem, manifest):
+        if _is_file(filesystem, mark):
             raise _unfinished(folder)
         return {}
     if _kind_told(filesystem, manifest) != EXPORTED:

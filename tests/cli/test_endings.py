@@ -315,3 +315,32 @@ def test_a_working_folder_that_was_deleted_is_named_and_absolute_paths_still_wor
         assert "the working folder was deleted; go to one that exists" in done.stderr
     gone.mkdir()
     assert subprocess.run([*shell, *words], capture_output=True, timeout=60).returncode == 0
+
+
+STOPPED_AT_A_START = """
+import os, signal, sys
+from multiprocess import util
+spawn = util.spawnv_passfds
+def spawn_and_stop(*words):
+    pid = spawn(*words)
+    print("spawned", flush=True)
+    os.kill(os.getpid(), {number:d})
+    return pid
+util.spawnv_passfds = spawn_and_stop
+signal.signal({number:d}, signal.SIG_DFL)
+from dataprep.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM])
+def test_a_signal_waits_until_a_worker_has_all_that_it_is_sent(
+    words: list[str], number: signal.Signals
+) -> None:
+    """A worker that was sent half of it ended in a traceback."""
+    program = STOPPED_AT_A_START.format(number=number)
+    started = [sys.executable, "-c", program, *words[len(COMMAND) :]]
+    done = subprocess.run(started, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("spawned")
+    assert done.returncode == 128 + number, done.stderr
+    assert "Traceback" not in done.stderr
