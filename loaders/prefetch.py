@@ -31,6 +31,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from dataprep.pipeline.errors import ConfigError
@@ -87,7 +88,7 @@ class Prefetch(Generic[Ahead]):
         """Return what was made for a step, waiting for it; raise StopIteration after the last."""
         while True:
             over = self._over  # asked first: what was made before the end is there when it is set
-            if step in self._made:
+            with suppress(KeyError):  # asked once: whoever closes throws it away at any moment
                 return self._made[step]
             if over:
                 self._closed = True

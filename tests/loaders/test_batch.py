@@ -356,8 +356,9 @@ def test_a_closed_loader_hands_out_no_batch(packed: Packed, depth: int) -> None:
     loader.close()
 
 
+@pytest.mark.parametrize("attempt", range(10))  # whoever closes is a little slower each time
 def test_a_loader_that_is_closed_meanwhile_does_not_look_like_the_end_of_the_data(
-    packed: Packed,
+    packed: Packed, attempt: int
 ) -> None:
     made, go_on = threading.Event(), threading.Event()
 
@@ -381,7 +382,7 @@ def test_a_loader_that_is_closed_meanwhile_does_not_look_like_the_end_of_the_dat
     closing = threading.Thread(target=loader.close)
     closing.start()
     while not loader._closed:
-        time.sleep(0.001)
+        time.sleep(0.0001 * attempt)
     go_on.set()
     asking.join(20)
     closing.join(20)
