@@ -271,11 +271,12 @@ class DataLoader:
 
     def _stop(self) -> None:
         """End the thread that makes batches ahead; the next batch starts another."""
-        if self._ahead is not None:
-            self._ahead.close()
+        ahead, stop_thread = self._ahead, self._stop_thread  # another thread may close meanwhile
+        if ahead is not None:
+            ahead.close()
             self._ahead = None
-        if self._stop_thread is not None:
-            self._stop_thread.detach()
+        if stop_thread is not None:
+            stop_thread.detach()
             self._stop_thread = None
 
     def __enter__(self) -> Self:
@@ -321,9 +322,10 @@ class DataLoader:
     def _running(self) -> Prefetch[AnyBatch]:
         """Return the thread that makes batches ahead, a new one where there is none to use."""
         self._check_open()
-        if self._ahead is None or not self._ahead.usable:
-            if self._ahead is not None:
-                self._ahead.check_fork()
+        ahead = self._ahead  # asked once: another thread may close meanwhile
+        if ahead is None or not ahead.usable:
+            if ahead is not None:
+                ahead.check_fork()
             self._stop()
             for member in self._members.values():
                 member.datasets[-1].prepare()
@@ -335,7 +337,10 @@ class DataLoader:
             self._stop_thread.atexit = False  # `Prefetch` closes itself at exit
             self._ahead = ahead
             ahead.start()
-        return self._ahead
+            if self._closed:  # before it was there to be closed
+                self._stop()
+                self._check_open()
+        return ahead
 
     def _check_open(self) -> None:
         if self._closed:

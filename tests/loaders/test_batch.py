@@ -356,9 +356,8 @@ def test_a_closed_loader_hands_out_no_batch(packed: Packed, depth: int) -> None:
     loader.close()
 
 
-@pytest.mark.parametrize("attempt", range(10))  # whoever closes is a little slower each time
 def test_a_loader_that_is_closed_meanwhile_does_not_look_like_the_end_of_the_data(
-    packed: Packed, attempt: int
+    packed: Packed,
 ) -> None:
     made, go_on = threading.Event(), threading.Event()
 
@@ -382,11 +381,38 @@ def test_a_loader_that_is_closed_meanwhile_does_not_look_like_the_end_of_the_dat
     closing = threading.Thread(target=loader.close)
     closing.start()
     while not loader._closed:
-        time.sleep(0.0001 * attempt)
+        time.sleep(0.001)
     go_on.set()
     asking.join(20)
     closing.join(20)
     assert ["this loader is closed" in str(error) for error in found] == [True]
+
+
+def test_a_loader_is_closed_at_any_moment_of_a_batch(
+    packed: Packed,
+) -> None:
+    interval = sys.getswitchinterval()
+    found: list[str] = []
+
+    def ask(loader: DataLoader) -> None:
+        try:
+            for _ in loader:
+                pass
+        except BaseException as error:
+            found.append(str(error))
+
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+    try:
+        for attempt in range(100):
+            loader = DataLoader(packed.folder, batch_size=2)
+            asking = threading.Thread(target=ask, args=(loader,))
+            asking.start()
+            time.sleep(0.00002 * attempt)
+            loader.close()
+            asking.join(20)
+    finally:
+        sys.setswitchinterval(interval)
+    assert [error.split(";")[0] for error in found] == ["this loader is closed"] * 100
 
 
 def test_an_error_surfaces_where_its_batch_is_taken(packed: Packed) -> None:
