@@ -83,54 +83,75 @@ def changes_since(
     the caller remembers what a file is called now, so that another may have the name that it left.
     """
     newest = {source.path: source for source in recorded}  # a file may have grown several times
-    there = {source.path for source in found}
-    same: dict[str, int] = {}
-    grown: dict[int, S] = {}
-    others: dict[int, S] = {}  # that are not what was read under their names
-    for place, source in enumerate(found):
-        before = newest.get(source.path)
-        if before is not None and before.fingerprint == source.fingerprint:
-            same[source.path] = place
-        elif before is not None and (own := [*tails({place: source}, [before])]):
-            same[source.path], grown[place] = place, own[0][2]
-        else:
-            others[place] = source
-    lost = {
-        path: old
-        for path, old in newest.items()
-        if path not in same and (names_kept or path not in there)
-    }
-    same |= _renamed(lost, others)
-    lost = {path: old for path, old in lost.items() if path not in same}
-    placed = {*same.values()}
-    unknown = {place: source for place, source in others.items() if place not in placed}
-    for place, old, more in tails(unknown, lost.values()):  # renamed and appended to, as logs are
-        same[old.path], grown[place] = place, more
-    placed = {*same.values()}
-    left = {place: source for place, source in others.items() if place not in placed}
+    matched = _Matched(newest, found)
+    matched.match_names()
+    if names_kept:  # names may be exchanged, and one of the files begin with what the other was
+        matched.match_contents({i for i, source in enumerate(found) if source.path in newest})
+    matched.match_grown(tails)
+    if not names_kept:
+        matched.keep_lost({*newest} - {source.path for source in found})
+    matched.match_contents({*range(len(found))})
+    matched.match_moved(tails)
+    same = matched.same
     # A name whose file is elsewhere now was left to another.
-    changed = [s.path for s in left.values() if s.path in newest and s.path not in same]
+    changed = [s.path for s in matched.left.values() if s.path in newest and s.path not in same]
     is_changed = {*changed}
-    new = {place: source for place, source in left.items() if source.path not in is_changed}
+    new = {place: s for place, s in matched.left.items() if s.path not in is_changed}
     return Changes(
         same=same,
-        new=dict(sorted((grown | new).items())),
-        appended=tuple(found[place].path for place in grown),
+        new=dict(sorted((matched.grown | new).items())),
+        appended=tuple(found[place].path for place in matched.grown),
         changed=tuple(changed),
         gone=tuple(path for path in newest if path not in same and path not in is_changed),
     )
 
 
-def _renamed(lost: Mapping[str, R], others: Mapping[int, S]) -> dict[str, int]:
-    """Return where the content of files is now that are not what was read under their names."""
-    paths: dict[str, list[str]] = {}  # by what they held
-    for path, old in lost.items():
-        paths.setdefault(old.fingerprint, []).append(path)
-    found: dict[str, int] = {}
-    for place, source in others.items():
-        if paths.get(source.fingerprint):
-            found[paths[source.fingerprint].pop(0)] = place
-    return found
+class _Matched(Generic[R, S]):
+    """What was read, each with what it is now, as far as that is known yet."""
+
+    def __init__(self, recorded: Mapping[str, R], found: Sequence[S]) -> None:
+        self.same: dict[str, int] = {}  # recorded path -> place
+        self.grown: dict[int, S] = {}  # what is new, by place
+        self.lost = dict(recorded)
+        self.left = dict(enumerate(found))
+
+    def keep_lost(self, paths: Collection[str]) -> None:
+        """Leave only these to be found under other names."""
+        self.lost = {path: old for path, old in self.lost.items() if path in paths}
+
+    def match_names(self) -> None:
+        """Match what is as it was."""
+        for place, source in [*self.left.items()]:
+            before = self.lost.get(source.path)
+            if before is not None and before.fingerprint == source.fingerprint:
+                self._match(before, place)
+
+    def match_contents(self, places: Collection[int]) -> None:
+        """Match what has another name now; only sources at these places."""
+        olds: dict[str, list[R]] = {}  # by what they held
+        for old in self.lost.values():
+            olds.setdefault(old.fingerprint, []).append(old)
+        for place, source in [*self.left.items()]:
+            if place in places and olds.get(source.fingerprint):
+                self._match(olds[source.fingerprint].pop(0), place)
+
+    def match_grown(self, tails: Tails[S, R]) -> None:
+        """Match what was appended to."""
+        for place, source in [*self.left.items()]:
+            before = self.lost.get(source.path)
+            for _, old, more in tails({place: source}, [before]) if before is not None else ():
+                self._match(old, place, more)
+
+    def match_moved(self, tails: Tails[S, R]) -> None:
+        """Match what has another name and was appended to, as logs are."""
+        for place, old, more in [*tails(self.left, self.lost.values())]:
+            self._match(old, place, more)
+
+    def _match(self, old: R, place: int, more: S | None = None) -> None:
+        self.same[old.path] = place
+        del self.lost[old.path], self.left[place]
+        if more is not None:
+            self.grown[place] = more
 
 
 def tails_since(
