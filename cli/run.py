@@ -157,7 +157,7 @@ def run_shown(
             shown.close()
             if len(chain.config.names) > 1 and not quiet:
                 progress = Progress(quiet=quiet, log_format=log_format)
-                progress.say(f"{step.folder}: failed, the other corpora go on: {error}")
+                progress.say(f"{step.folder}: failed, as is told at the end; other corpora go on")
 
         return run_all(chain, begin, end, fail, wait=wait)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
@@ -103,7 +104,11 @@ class RunConfig(TokenizeConfig):
             raise ValueError(f"split_by {self.split_by!r} must be content or key:NAME")
         unknown = sorted(set(self.mixture) - set(self.names))
         if unknown:
-            raise ValueError(f"mixture names {unknown[0]!r}, which is not one of the corpora")
+            there = ", ".join(self.names)
+            raise ValueError(f"mixture names {unknown[0]!r}, but the corpora are {there}")
+        twice = [length for length, count in Counter(self.seq_lens).items() if count > 1]
+        if twice:
+            raise ValueError(f"seq_lens names {twice[0]} twice")
         return self
 
     @property

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from dataprep.loaders.schedule import BatchSizes, Remainder, shown, whole_number
-from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.types import Offsets
 
 MOST = (1 << 31) - 1  # of a row, and of a batch
@@ -72,8 +72,8 @@ class ByTokens:
         least = raised(self.max_length or 1, self.multiple_of)
         if room < least:
             raise ConfigError(
-                f"max_tokens {self.max_tokens} is less than {self.rows_multiple_of} rows "
-                f"(rows_multiple_of) of {least} tokens (multiple_of, max_length); raise it, or "
+                f"max_tokens {self.max_tokens} is less than "
+                f"{counted(self.rows_multiple_of, 'row')} (rows_multiple_of) of {least} tokens (multiple_of, max_length); raise it, or "
                 "lower them"
             )
 
@@ -130,8 +130,8 @@ class Buckets:
         sizes = {n: (self.max_tokens or 0) // n // each * each for n in names}
         if not all(sizes.values()):
             raise ConfigError(
-                f"max_tokens {self.max_tokens} is less than {each} rows of {max(sizes)} tokens, "
-                "the longest bucket; raise it, or leave that bucket out"
+                f"max_tokens {self.max_tokens} is less than {counted(each, 'row')} of {max(sizes)} "
+                "tokens, the longest bucket; raise it, or leave that bucket out"
             )
         return sizes
 

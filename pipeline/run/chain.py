@@ -16,7 +16,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dataprep.configs.pack import PackConfig, SelectConfig
@@ -27,7 +27,6 @@ from dataprep.pipeline.errors import (
     CorruptError,
     DataprepError,
     InputError,
-    counted,
 )
 from dataprep.pipeline.files import disk_errors_named, local_paths
 from dataprep.pipeline.hashes import fingerprint
@@ -40,6 +39,7 @@ from dataprep.pipeline.run.packed import PackOf, plan_packed
 from dataprep.pipeline.run.parts import PlannedParts, current, finished_parts, settle
 from dataprep.pipeline.run.selections import REASONS, Selections
 from dataprep.pipeline.run.tokenized import plan_tokenized
+from dataprep.pipeline.run.unselected import DAMAGED, why_unselected
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import (
     Manifest,
@@ -269,16 +269,19 @@ class StepChain:
         if documents is None:
             raise ConfigError(f"{place} is not there yet; run its step first: --only tokenize")
         assert step.pack is not None
+        selections, out = Selections(config=self.config), self._place(step.folder)
+        parts, have = [*parts_of(place, documents)], current(out, PackedManifest)
+        rows = [part for _, part in parts_of(out, have)] if have else []
+        why = why_unselected(selections, step.corpus, parts, rows)
         if writes:
-            Selections(config=self.config).replace_lost()
+            selections.replace_lost()
         wanted = []
         finished = finished_parts(place, TokenizedManifest)
         originals = {part.fingerprint: place / name for name, part in finished}
-        for folder, part in parts_of(place, documents):
+        for folder, part in parts:
             chosen = self._selected(step, folder, part, writes=writes)
             if chosen is None:
-                why = self._why_unselected(step, documents)
-                return PlannedParts(kind=PackedManifest, parts=(), reasons=(why,))
+                return PlannedParts(kind=PackedManifest, parts=(), reasons=(why or DAMAGED,))
             now, before = (
                 step.pack.model_copy(
                     update={"inputs": (str(folder),), "all_masks": True, "select": select}
@@ -288,17 +291,8 @@ class StepChain:
             gone = forgotten_in(folder, part)
             original = originals.get(origin_of(part)["fingerprint"]) if len(gone) else None
             wanted.append(PackOf(config=now, before=before, forgotten=gone, original=original))
-        return plan_packed(self._place(step.folder), wanted)
-
-    def _why_unselected(self, step: ChainStep, documents: TokenizedManifest) -> str:
-        """Return why it is not known yet which documents are packed."""
-        have = current(self._place(step.folder), PackedManifest)
-        if have is None:
-            return "it is not there yet"
-        more = len(documents.parts) - len(have.parts)
-        if more > 0:
-            return f"{counted(more, 'part')} more"
-        return "splits or dedup are others than before, or what they selected is lost"
+        planned = plan_packed(out, wanted)
+        return replace(planned, reasons=(why,)) if why and planned.reasons else planned
 
     def _selected(
         self, step: ChainStep, folder: Path, part: TokenizedManifest, *, writes: bool

@@ -88,6 +88,12 @@ class Selections:
             return None
         return Selected(before=before, now=now if _is_whole(now) else before)
 
+    def hash_of(self, corpus: str, place: Path, part: TokenizedManifest) -> str:
+        """Return the hash of the selection of a part as it was first made, by its list; "" if there
+        is none."""
+        data = read_sealed(self._paths(corpus, place, part)[0].with_suffix(".json"))
+        return "" if data is None else decode_as(data, Written).xxh3_128
+
     def make(self, corpus: str, place: Path, part: TokenizedManifest) -> Selected:
         """Return the selections of a part; write them if they are missing."""
         before, now = self._paths(corpus, place, part)

@@ -351,9 +351,9 @@ def test_blocks_and_sides_are_never_cut(tmp_path: Path) -> None:
         (lambda: ByTokens(2.5), "max_tokens must be a whole number"),  # type: ignore[arg-type]
         (lambda: ByTokens(None), "max_tokens must be a whole number"),  # type: ignore[arg-type]
         (lambda: ByTokens(1 << 31), "max_tokens must be at most 2,147,483,647"),
-        (lambda: ByTokens(32), "less than 1 rows"),
+        (lambda: ByTokens(32), "less than 1 row "),
         (lambda: ByTokens(512, rows_multiple_of=16), "less than 16 rows"),
-        (lambda: ByTokens(512, max_length=1000), "less than 1 rows .*of 1024 tokens"),
+        (lambda: ByTokens(512, max_length=1000), "less than 1 row .*of 1024 tokens"),
         (lambda: ByTokens(512, overflow="cut"), "overflow 'cut' is not one of"),  # type: ignore[arg-type]
         (lambda: Buckets({}), "need {length: rows}"),
         (lambda: Buckets([64, 128]), "or lengths and max_tokens"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import RunCli
-from dataprep.cli.run import python_lines
+from dataprep.cli.run import python_lines, run_shown
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.loaders import open_dataset
@@ -98,7 +98,9 @@ def test_the_printed_lines_mix_only_what_has_the_same_ids(
 # --- a corpus that fails ---
 
 
-def test_the_other_corpora_go_on_if_one_fails(live: Live) -> None:
+def test_the_other_corpora_go_on_if_one_fails(
+    chain: Callable[..., StepChain], live: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
     raw("a", ["one"])
     raw("b", ["two"])
     live(corpora=AB)
@@ -107,7 +109,10 @@ def test_the_other_corpora_go_on_if_one_fails(live: Live) -> None:
     with pytest.raises(
         ConflictError, match=r"out/a/tokenized was made from .*raw/a\.jsonl changed"
     ):
-        live(corpora=AB)
+        run_shown(chain(corpora=AB), wait=False, quiet=False, verbose=False, log_format="text")
+    said = capsys.readouterr().err  # the error is printed by who catches it, once
+    assert "a/tokenized: failed, as is told at the end; other corpora go on" in said
+    assert "changed" not in said
     assert packed("b") == ["three", "two"]
     assert packed("a") == ["one"]
 
@@ -391,6 +396,20 @@ def test_why_tells_more_than_that_nothing_is_selected(chain: Callable[..., StepC
     split = {**values, "splits": {"train": 0.5, "validation": 0.5}}
     assert why(chain(**split))[f"{folder}-train"] == ("it is not there yet",)
     assert why(chain(**values))[folder] == ()
+    told = ("dedup: 'exact' -> 'none'",)
+    assert why(chain(corpora=AB))[folder] == told
+    assert run_all(chain(corpora=AB), lambda todo: silent).steps[1].todo.reasons == told
+    told = ("dedup: 'none' -> 'exact'",)
+    assert why(chain(**values))[folder] == told
+    assert run_all(chain(**values), lambda todo: silent).steps[2].todo.reasons == told
+    shutil.rmtree("out/.run/selections")
+    assert why(chain(**values))[folder] == ("out/.run/selections is lost",)
+    run_all(chain(**values), lambda todo: silent)
+    run_all(chain(**split), lambda todo: silent)
+    (told,) = why(chain(**{**split, "splits": {"train": 0.6, "validation": 0.4}}))[
+        f"{folder}-train"
+    ]
+    assert told.startswith("splits has other rates than before, or ")
     forget(Path("out"), [ForgetRequest(path="raw/a.jsonl", line=1)])
     assert not any(why(chain(**values)).values())
     raw("b", ["changed"])

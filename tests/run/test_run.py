@@ -390,7 +390,8 @@ def test_corpora_have_settings_of_their_own(run_cli: RunCli, tmp_path: Path, raw
         ({"corpora": {"../a": {}}}, "names a folder"),
         ({"splits": {"train": 0.5, "validation": 0.4}}, "sum to 0.9"),
         ({"inputs": ["x"], "corpora": {"a": {}}}, "has inputs and corpora"),
-        ({"mixture": {"b": 1}}, "mixture names 'b'"),
+        ({"mixture": {"b": 1}}, "mixture names 'b', but the corpora are data"),
+        ({"seq_lens": [64, 128, 64]}, "seq_lens names 64 twice"),
         ({"out": "", "inputs": ["raw/a.jsonl"]}, "no output folder"),
     ],
 )
