@@ -73,8 +73,8 @@ class ByTokens:
         if room < least:
             raise ConfigError(
                 f"max_tokens {self.max_tokens} is less than "
-                f"{counted(self.rows_multiple_of, 'row')} (rows_multiple_of) of {least} tokens (multiple_of, max_length); raise it, or "
-                "lower them"
+                f"{counted(self.rows_multiple_of, 'row')} (rows_multiple_of) of {least} tokens "
+                "(multiple_of, max_length); raise it, or lower them"
             )
 
     @property
