@@ -22,7 +22,7 @@ from dataprep.loaders.compat.lwm.throughput import Throughput
 from dataprep.loaders.loader import DataLoader
 from dataprep.loaders.open import open_packed
 from dataprep.loaders.packed import PackedDataset
-from dataprep.loaders.schedule import shown, whole_number
+from dataprep.loaders.schedule import shown
 from dataprep.pipeline.errors import ConfigError, ConflictError
 from dataprep.pipeline.storage.manifest import kind_of
 
@@ -55,6 +55,7 @@ class LwmDataset:
         settings.check_tokenizer(self._dataset, tokenizer)
         settings.check_processor(self._dataset, text_processor)
         settings.check_ends(self._dataset, text_processor)
+        settings.check_special_tokens(self._dataset, text_processor)
         self._check_rows()
         self._is_stream = self._dataset.about.strategy == "concat"
         self._examples = Examples(self._dataset, by_line=self._BY_LINE)
@@ -127,8 +128,7 @@ class LwmDataset:
         }:
             raise ConflictError(f"{shown(state)} is no state of a dataset of LWM; start anew")
         if "place" not in state:  # LWM's own, whose index lags behind when it resumes
-            loc = state.get("file_loc", 0)
-            return self._place_at(loc, 0 if loc else state.get("index", 0))
+            return self._place_at(state.get("file_loc", 0))
         own = {"fingerprint": self._dataset.fingerprint, "unit": self._unit}
         for key, value in own.items():
             if state.get(key) != value:
@@ -205,25 +205,20 @@ class LwmDataset:
         return self._examples.at(*self._row_and_column(place))
 
     def _first_place(self) -> int:
-        starts = ("start_seek_loc", "example_index_at_start")
-        return self._place_at(*(whole_number(s, self.config.get(s, 0), least=0) for s in starts))
+        settings.check_starts(self.config)
+        return self._place_at(self.config.get("start_seek_loc", 0))
 
-    def _place_at(self, loc: int, index: int) -> int:
-        """Return where an example begins: by its byte, else by its number; 0 and 0: the first."""
-        if not loc and not index:
+    def _place_at(self, loc: int) -> int:
+        """Return where the example begins that begins at a byte of the file, or the next one."""
+        if not loc:
             return 0
-        line = self._examples.line_at(loc) if loc else index
-        if loc and index and line - index not in (0, 1) and line:
-            raise ConfigError(
-                f"start_seek_loc={loc} is example {line} of the file, example_index_at_start is "
-                f"{index}; set one of the two"
-            )
+        document = self._examples.document_at(loc)
         if self._dataset.about.strategy not in ("concat", "pad"):
             raise ConfigError(
                 f"{self._dataset.folder} was packed with --strategy "
                 f"{self._dataset.about.strategy}, which has examples in another order; start at 0"
             )
-        row, column = self._examples.place_of_line(line)
+        row, column = self._examples.place_of(document)
         return row * self.seq_length + column if self._is_stream else row
 
     # --- how they are made ---

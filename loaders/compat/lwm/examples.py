@@ -1,7 +1,7 @@
 """Which example of its file a place in a packed dataset is of, and where an example begins.
 
     row 2, column 5  ─►  document 93  ─►  line 94 of train.jsonl, which begins at byte 51,233
-    line 94          ─►  document 93  ─►  row 1, column 7
+    byte 50,112      ─►  document 93  ─►  row 1, column 7
 
 Lines are in the provenance of the packed dataset, bytes only in that of the tokenized one: it need
 not be there. What is not known is -1. With several files, examples are numbered through all of
@@ -50,29 +50,30 @@ class Examples:
         document = int(pieces["document"][piece])
         return self._line_of(document), self._byte_after(document)
 
-    def place_of_line(self, line: int) -> tuple[int, int]:
-        """Return row and column of the first token of an example, or of the next that has any."""
-        self._check_known("example_index_at_start")
-        if not self._is_one_file:
-            return self._place_of(line)
-        starts, lines = self._origins.runs["document"], self._origins.runs["line"]
-        run = int(np.searchsorted(lines, line, side="right")) - 1
-        begins = np.append(starts.astype(np.int64), self._origins.count)
-        found = int(begins[run]) + line - int(lines[run]) if run >= 0 else 0
-        return self._place_of(min(found, int(begins[run + 1])))
-
-    def line_at(self, byte: int) -> int:
-        """Return the example that begins at a byte of the file, or the next one after it."""
-        self._check_known("start_seek_loc")
-        if self._bytes is None:
+    def document_at(self, byte: int) -> int:
+        """Return the document whose line begins at a byte of the file, or the next one after it."""
+        if not self._is_known or self._bytes is None:
             raise ConfigError(
-                f"start_seek_loc={byte}: where examples of {self._rows.folder} begin is known only "
-                "if it is of one file, and the tokenized dataset that it was packed from is there; "
-                "set example_index_at_start instead"
+                f"byte {byte} of the file (start_seek_loc, or the state of LWM): where examples of "
+                f"{self._rows.folder} begin is known only if it is of one file, and the tokenized "
+                "dataset that it was packed from is beside it, with its provenance; put it there, "
+                "or go on by a state dict of this dataset"
             )
-        document = self._bytes.first_from(byte)
-        # At the end of the file LWM begins anew.
-        return self._line_of(document) if document < len(self._bytes) else 0
+        return self._bytes.first_from(byte)
+
+    def place_of(self, document: int) -> tuple[int, int]:
+        """Return row and column of the first token of a document, or of the next that has any."""
+        first_row = 0
+        for number, shard in enumerate(self._rows.about.shards):
+            pieces = self._pieces(number)
+            begins = (pieces["document"] >= document) & (pieces["start"] == 0)
+            if begins.any():
+                piece = int(np.argmax(begins))
+                row = pieces["row"][piece]
+                before = pieces["length"][np.searchsorted(pieces["row"], row) : piece]
+                return first_row + int(row), int(before.sum())
+            first_row += shard.num_records
+        return 0, 0  # after the last example, LWM begins anew
 
     @cached_property
     def _origins(self) -> Origins:
@@ -88,15 +89,17 @@ class Examples:
         sources = self._rows.about.sources
         if len(sources) != 1 or not self._is_one_file:
             return None
-        path = Path(sources[0].path)
-        for folder in (path, self._rows.folder.parent / path):
+        # As it was named when it was packed, perhaps in another working folder, or beside the rows.
+        path, beside = Path(sources[0].path), self._rows.folder.resolve().parent
+        for folder in (path, beside / path, beside / path.name):
             try:
                 manifest = read_manifest(folder)
             except CorruptError:
                 continue  # it was moved, or removed
             is_same = manifest.fingerprint == sources[0].fingerprint
             if is_same and isinstance(manifest, TokenizedManifest) and not manifest.parts:
-                return LineBytes(folder, manifest)
+                is_whole = all((folder / s.provenance.path).exists() for s in manifest.shards)
+                return LineBytes(folder, manifest) if is_whole else None
         return None
 
     def _line_of(self, document: int) -> int:
@@ -112,29 +115,9 @@ class Examples:
         file = self._origins.files[0]
         return file.start + file.bytes if file.bytes >= 0 else UNKNOWN
 
-    def _place_of(self, document: int) -> tuple[int, int]:
-        first_row = 0
-        for number, shard in enumerate(self._rows.about.shards):
-            pieces = self._pieces(number)
-            begins = (pieces["document"] >= document) & (pieces["start"] == 0)
-            if begins.any():
-                piece = int(np.argmax(begins))
-                row = pieces["row"][piece]
-                before = pieces["length"][np.searchsorted(pieces["row"], row) : piece]
-                return first_row + int(row), int(before.sum())
-            first_row += shard.num_records
-        return 0, 0  # after the last example, LWM begins anew
-
     def _read_pieces(self, shard: int) -> NDArray[Any]:
         about = self._rows.about
         return read_row_pieces(self._rows.folder, about, about.shards[shard])
-
-    def _check_known(self, setting: str) -> None:
-        if not self._is_known:
-            raise ConfigError(
-                f"{setting} needs the provenance of {self._rows.folder}, which is not there; copy "
-                "it, too, or go on by a state dict"
-            )
 
 
 class LineBytes:

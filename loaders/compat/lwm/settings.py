@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from dataprep.loaders.packed import PackedDataset
+from dataprep.loaders.schedule import whole_number
 from dataprep.pipeline.errors import ConfigError
 
 PROCESSOR: dict[str, Any] = {
@@ -155,6 +156,34 @@ def check_processor(rows: PackedDataset, processor: Any) -> None:
                 f"{key}={config[key]!r}, but {rows.folder} was tokenized with {own}={found!r}; "
                 f"tokenize anew, or set {key} as the dataset has it"
             )
+
+
+def check_special_tokens(rows: PackedDataset, processor: Any) -> None:
+    """Raise a ConfigError where texts have special tokens that LWM's text processor does not add:
+    its vision processor does, which `compat: lwm` goes by where records name their fields."""
+    made: Mapping[str, Any] = rows.about.config
+    added = made.get("field_special_tokens", False)
+    if added == "auto":
+        by_records = (
+            item["fields"] is None and (item["fields_from"] or made["fields_from"])
+            for item in made["inputs"]
+        )
+        added = made.get("compat") == "lwm" and any(by_records)
+    is_of_texts = "fields" in getattr(processor, "config", {})
+    if not added or not is_of_texts:
+        return
+    encode = processor.tokenizer.encode
+    if encode("a") != encode("a", add_special_tokens=False):
+        raise ConfigError(
+            f"{rows.folder} was tokenized with the tokenizer's special tokens around every field, "
+            "as LWM's vision processor adds them; its text processor adds none: tokenize anew with "
+            "--no-field-special-tokens, or set type=json_vision"
+        )
+
+
+def check_starts(config: Any) -> None:
+    for key in ("start_seek_loc", "example_index_at_start", "tokens_count_at_start"):
+        whole_number(key, config.get(key, 0), least=0)
 
 
 def check_ends(rows: PackedDataset, processor: Any) -> None:
