@@ -12,6 +12,7 @@ from dataprep.cli.options import Json
 from dataprep.cli.show import echo, megabytes, print_json, show_next
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.run.clean import REASONS, Cleaned, clean
+from dataprep.pipeline.storage.places import refuse_remote
 
 EXAMPLE = "Example: dataprep clean prepared --keep 3 --go"
 
@@ -43,6 +44,7 @@ def clean_command(
     That is the work of runs that were never finished, and parts that no kept generation names.
     Nothing that a kept generation names is removed, and nothing that dataprep did not write.
     """
+    refuse_remote(path)
     found = clean(Path(os.path.expanduser(path)), keep=keep, go=go)
     if as_json:
         print_json(_summary(found))

@@ -14,6 +14,7 @@ from dataprep.cli.show import echo, print_json, show_next
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.run.forget import Forgetting, forget
 from dataprep.pipeline.run.forgotten import read_requests
+from dataprep.pipeline.storage.places import refuse_remote
 
 EXAMPLE = "Example: dataprep forget data --documents opt-outs.txt"
 MOST_NAMED = 5
@@ -41,6 +42,7 @@ def forget_command(
     Their tokens become padding without loss; all other rows stay as they are. What was forgotten
     stays away when it comes in again. Older generations hold it until dataprep clean removes them.
     """
+    refuse_remote(out)
     found = forget(Path(out), read_requests(documents))
     if as_json:
         print_json(asdict(found))

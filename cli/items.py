@@ -26,6 +26,7 @@ from dataprep.pipeline.look.inspect import (
 )
 from dataprep.pipeline.look.lookup import FileLine, documents_at
 from dataprep.pipeline.look.origins import pieces_of_row
+from dataprep.pipeline.storage.places import files_here
 
 DIM, GREEN, BLUE, MAGENTA, RESET = "\x1b[2m", "\x1b[32m", "\x1b[34m", "\x1b[35m", "\x1b[0m"
 SHADES = {"vision": BLUE, "audio": MAGENTA}  # colours of codes with loss; anything else is green
@@ -57,7 +58,7 @@ def read_item(
 
 def number_of(dataset: TokenizedDataset, doc: FileLine) -> int:
     """Return the number of the document that a record became; a file may have been read twice."""
-    found: list[int] = documents_at(dataset.folder, dataset.about, doc).tolist()
+    found: list[int] = documents_at(files_here(dataset.folder), dataset.about, doc).tolist()
     if len(found) > 1:
         numbers = ", ".join(map(str, found))
         raise ConfigError(f"--doc: that record became the documents {numbers}; give one of these")
@@ -67,7 +68,7 @@ def number_of(dataset: TokenizedDataset, doc: FileLine) -> int:
 def read_document(dataset: TokenizedDataset, number: int) -> Shown:
     doc = checked_number("--doc", number, len(dataset), dataset.folder)
     document = dataset[doc]
-    segment = whole_document(dataset.folder, dataset.about, doc)
+    segment = whole_document(files_here(dataset.folder), dataset.about, doc)
     targets = int(document["loss_mask"].sum())
     turns = turns_of(document)
     about = {"turns": [asdict(turn) for turn in turns]} if "turns" in document else {}
@@ -90,14 +91,15 @@ def read_row(dataset: PackedDataset, number: int) -> Shown:
     row = checked_number("--row", number, len(dataset), dataset.folder)
     values = dataset[row]
     shard, place = dataset.locate(row)
-    pieces = pieces_of_row(dataset.folder, dataset.about, shard, place)
+    folder = files_here(dataset.folder)
+    pieces = pieces_of_row(folder, dataset.about, shard, place)
     if len(pieces) != int(values["segment_ids"].max()):
         raise CorruptError(f"the provenance of {dataset.folder} does not list what is in row {row}")
     targets = int(values["loss_mask"][1:].sum())
     padding = int((values["segment_ids"] == 0).sum())
     return Shown(
         item=values,
-        segments=segments_of_row(dataset.folder, dataset.about, pieces),
+        segments=segments_of_row(folder, dataset.about, pieces),
         stem=f"row-{row}",
         about={"row": row, "segments": [asdict(piece) for piece in pieces]},
         title=f"row {row}: {counted(len(pieces), 'segment')}, {counted(targets, 'target')}, "

@@ -12,11 +12,14 @@ from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.look.listing import Fate, documents_of_fate
 from dataprep.pipeline.look.lookup import FileLine, find_in_rows
 from dataprep.pipeline.look.origins import RowOrigins
+from dataprep.pipeline.storage.places import files_here
 
 
 def show_step(found: Step, *, as_json: bool, quiet: bool) -> None:
     """Print the rows of a batch, and what is in them."""
-    origins = {name: RowOrigins(d.folder, d.about) for name, d in found.datasets.items()}
+    origins = {
+        name: RowOrigins(files_here(d.folder), d.about) for name, d in found.datasets.items()
+    }
     rows = [
         (
             name,
@@ -55,7 +58,7 @@ def show_found(
     opened: PackedDataset, wanted: int | FileLine, *, as_json: bool, quiet: bool
 ) -> None:
     """Print which rows hold a document."""
-    found = find_in_rows(opened.folder, opened.about, wanted)
+    found = find_in_rows(files_here(opened.folder), opened.about, wanted)
     if as_json:
         print_json([asdict(one) for one in found])
         return
@@ -76,7 +79,7 @@ def show_listed(
 ) -> None:
     if not isinstance(opened, PackedDataset):
         raise ConfigError(f"--list {fate}: {opened.folder} is not packed")
-    found = documents_of_fate(opened.folder, opened.about, fate)
+    found = documents_of_fate(files_here(opened.folder), opened.about, fate)
     if as_json:
         print_json([asdict(one) for one in found])
         return

@@ -77,13 +77,13 @@ class BucketPlace:
     def join(self, identity: Identity, names: Sequence[str], may_change: Sequence[str]) -> Path:
         site, stored = self.site, self.site.stored
         site.check_ours()
+        anew = f"stop all elements, remove {self.out}/{WORK} from the bucket and run them again"
         why = why_distrusted(self.folder / WORK) if site.is_begun else None
         if why is not None:
-            raise ConflictError(
-                f"the work in {self.out}/{WORK} cannot be used ({why}); stop all elements, "
-                "remove that folder from the bucket and run them again"
-            )
-        refuse_other_run(self.folder, identity, names, may_change=may_change, name=self.out)
+            raise ConflictError(f"the work in {self.out}/{WORK} cannot be used ({why}); {anew}")
+        refuse_other_run(
+            self.folder, identity, names, may_change=may_change, name=self.out, fix=anew
+        )
         work = work_to_continue(self.folder, identity, may_change=may_change)
         if work is None:
             return site.begin(begun_by(identity))

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 MOST_INPUTS = 3  # that are named
+OTHER_SELECTION = "the file of select has other bytes"
 # Parts of an identity that are tables, and what stands before the names of their keys.
 _TABLES = {"config": "", "tokenizer": "tokenizer ", "tags": "ids of the tag "}
 
@@ -38,7 +39,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[s
     else:
         changes += islice(_in_inputs(*inputs, names), MOST_INPUTS)
     if old.get("selection") != new.get("selection") and not changes:
-        changes.append("the file of select has other bytes")
+        changes.append(OTHER_SELECTION)
     return "; ".join(dict.fromkeys(changes)) or "another version of dataprep"
 
 

@@ -110,12 +110,18 @@ def _share_in(environment: Mapping[str, str]) -> JobShare:
         raise ConfigError(f"{COUNT}={count} must be the number of elements")
     values = [environment.get(name, "") for name in _SLURM]
     index = environment.get(_INDEX, "")
+    if values[0].isdecimal() and count:
+        # Numbers are used as they are: of 0-15, only 3 and 7 may run again.
+        return _checked(f"--task auto: {_SLURM[0]}={values[0]}", int(values[0]), int(count))
     if all(value.isdecimal() for value in values):
         number, first, there = map(int, values)
         step = max(1, int(environment.get(_STEP) or 1))
-        # With our count, numbers are used as they are: of 0-15, only 3 and 7 may run again.
-        share = (number, int(count)) if count else ((number - first) // step, there)
-        return _checked(f"--task auto: {_SLURM[0]}={number}", *share)
+        return _checked(f"--task auto: {_SLURM[0]}={number}", (number - first) // step, there)
+    if values[0].isdecimal():
+        raise ConfigError(
+            f"--task auto: {_SLURM[0]}={values[0]}, but neither {COUNT} nor {_SLURM[1]} and "
+            f"{_SLURM[2]} say of how many"
+        )
     if index.isdecimal() and count:
         return _checked(f"--task auto: {_INDEX}={index}", int(index), int(count))
     if index.isdecimal():

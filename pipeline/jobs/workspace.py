@@ -38,6 +38,9 @@ from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, read_ma
 DISTRUSTED = "distrusted.json"
 LONGEST_NAME = 100  # of a file in the work folder
 GLANCE_SECONDS = 2.0
+FINISH_OR_OVERWRITE = (
+    "throw it away with --overwrite, name another --out, or finish it by its own command"
+)
 WORK_VERSION = 8  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
@@ -169,10 +172,11 @@ def refuse_other_run(
     *,
     may_change: Sequence[str] = (),
     name: str = "",
+    fix: str = FINISH_OR_OVERWRITE,
 ) -> None:
     """Raise ConflictError if an unfinished run of something else has committed work in the folder.
 
-    `may_change` are config keys; `name` the folder otherwise in messages.
+    `may_change` are config keys; `name` the folder otherwise in messages, which end with the `fix`.
     """
     begun = begun_in(out / WORK)
     if begun is None or _is_same(begun, identity, may_change) or not has_commits(out / WORK):
@@ -182,10 +186,7 @@ def refuse_other_run(
         if begun.get("work_version") == WORK_VERSION
         else "another version of dataprep"
     )
-    raise ConflictError(
-        f"{name or out} has an unfinished run of something else ({changes}); "
-        "throw it away with --overwrite, name another --out, or finish it by its own command"
-    )
+    raise ConflictError(f"{name or out} has an unfinished run of something else ({changes}); {fix}")
 
 
 def moved_inputs(manifest: Manifest, names: Sequence[str]) -> tuple[tuple[str, str], ...]:

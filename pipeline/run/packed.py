@@ -11,7 +11,7 @@ from pathlib import Path
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.jobs.differences import difference
+from dataprep.pipeline.jobs.differences import OTHER_SELECTION, difference
 from dataprep.pipeline.jobs.recipes import Report
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.recipe import pack, recipe_of
@@ -165,7 +165,9 @@ def _as_first_made(each: PackOf) -> Identity:
 def _difference(part: PackedManifest, identity: Identity) -> str:
     if "of" in identity and origin_of(part)["fingerprint"] == identity["of"]["fingerprint"]:
         return "documents to forget"
-    return difference(origin_of(part)["identity"], identity, [s.path for s in part.sources])
+    why = difference(origin_of(part)["identity"], identity, [s.path for s in part.sources])
+    # The file is not one of the user's: what is in it follows from these settings.
+    return "splits or dedup select other documents" if why == OTHER_SELECTION else why
 
 
 def _make(config: PackConfig, folder: str, report: Report) -> None:

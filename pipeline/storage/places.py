@@ -54,6 +54,20 @@ def dataset_folder(name: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+def refuse_remote(name: str) -> None:
+    """Raise a ConfigError if what the user names cannot be the folder of a run, or lie in one."""
+    if re.match(r"[a-z][a-z0-9+.-]*:/", name) and not os.path.lexists(name):
+        raise ConfigError(
+            f"{name} must be a local folder: what dataprep run makes is on disks, and in a bucket "
+            "only tools of its store remove something"
+        )
+
+
+def files_here(folder: Path) -> Path:
+    """Return where the files of an open dataset are here: those of a bucket are fetched."""
+    return dataset_folder(folder) if is_remote(folder) else folder
+
+
 def _datasets_in(folder: str) -> list[str]:
     try:
         names = sorted(os.listdir(folder))

@@ -19,6 +19,7 @@ from unittest import mock
 
 import pytest
 
+from dataprep.cli.inspect import inspect_command
 from dataprep.configs.encode import EncodeConfig
 from dataprep.configs.export import ExportConfig
 from dataprep.configs.pack import PackConfig
@@ -507,6 +508,31 @@ def test_pack_reads_from_a_bucket_and_writes_to_one(corpus: Path, out: str, tmp_
     }
     named["manifest.json"] = there["manifest.json"]  # its checksum is of the other name
     assert there == named
+
+
+def test_inspect_tells_of_a_bucket_what_it_tells_of_a_folder(
+    corpus: Path, out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(place: str | Path, **words: Any) -> str:
+        inspect_command(str(place), **words)
+        return capsys.readouterr().out.replace(str(place), "HERE")
+
+    make(corpus, tmp_path / "tokens")
+    make(corpus, out)
+    row_places = (f"{out}-packed", tmp_path / "packed")
+    for place in row_places:
+        pack_to(tmp_path / "tokens", place)
+    line = f"{min(corpus.glob('*.jsonl'))}:2"
+    asked: tuple[dict[str, Any], ...] = (
+        {"row": 1},
+        {"doc": line},
+        {"fate": "split"},
+        {"step": 1, "batch_size": "2"},
+    )
+    for words in asked:
+        there, here = (told(place, **words) for place in row_places)
+        assert there == here != ""
+    assert told(out, doc=line) == told(tmp_path / "tokens", doc=line)
 
 
 def test_exports_and_codes_are_made_in_a_bucket_too(corpus: Path, out: str, tmp_path: Path) -> None:

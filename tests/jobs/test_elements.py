@@ -329,6 +329,7 @@ SLURM = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_MIN": "5", "SLURM_ARRAY_T
         (SLURM, "2/4"),
         ({**SLURM, "SLURM_ARRAY_TASK_STEP": "2"}, "1/4"),  # 5 7 9 11
         ({**SLURM, "DATAPREP_TASKS": "16"}, "7/16"),  # some of an array run again
+        ({"SLURM_ARRAY_TASK_ID": "7", "DATAPREP_TASKS": "16"}, "7/16"),  # by hand
         ({"JOB_COMPLETION_INDEX": "3", "DATAPREP_TASKS": "4"}, "3/4"),
     ],
 )
@@ -342,6 +343,7 @@ def test_an_element_is_known_by_what_the_engine_says(
     "environment",
     [
         {"JOB_COMPLETION_INDEX": "3"},
+        {"SLURM_ARRAY_TASK_ID": "7"},
         {**SLURM, "SLURM_ARRAY_TASK_ID": "9"},
         {**SLURM, "DATAPREP_TASKS": "many"},
         {**SLURM, "DATAPREP_TASKS": "7"},

@@ -173,7 +173,8 @@ def test_an_array_that_makes_something_else_is_a_conflict_and_removes_nothing(
 ) -> None:
     element(corpus, out, 0, 2)
     before = objects_in(open_objects(out))
-    with pytest.raises(ConflictError, match="add_eos: 'auto' -> False"):
+    fix = f"stop all elements, remove {out}/.work from the bucket and run them again"
+    with pytest.raises(ConflictError, match=rf"\(add_eos: 'auto' -> False\); {fix}$"):
         element(corpus, out, 1, 2, add_eos=False)
     assert objects_in(open_objects(out)) == before
 

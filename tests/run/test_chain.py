@@ -418,6 +418,20 @@ def test_why_tells_more_than_that_nothing_is_selected(chain: Callable[..., StepC
     assert isinstance(failure, ConflictError)
 
 
+def test_what_is_packed_anew_for_other_splits_is_told_without_names_of_files(live: Live) -> None:
+    raw("a", [f"text {i}" for i in range(30)])
+    both: dict[str, Any] = {"corpora": {"a": AB["a"]}, "seq_lens": [64]}
+    live(**both, splits={"train": 0.9, "validation": 0.1})
+    made = live(**both, splits={"train": 0.5, "validation": 0.5})
+    told = {done.todo.step.folder: done.todo.reasons for done in made.steps}
+    select = ("splits or dedup select other documents",)
+    assert told == {
+        "a/tokenized": (),
+        "a/packed-64-train": select,
+        "a/packed-64-validation": select,
+    }
+
+
 def test_verify_and_log_take_the_folder_of_a_run(
     live: Live, run_cli: RunCli, tmp_path: Path
 ) -> None:

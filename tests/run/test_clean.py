@@ -113,6 +113,17 @@ def test_it_says_first_and_removes_only_when_told(
     assert tree(tmp_path / "out") == after
 
 
+@pytest.mark.parametrize("command", ["clean", "forget"])
+def test_buckets_are_refused_by_the_name_that_was_given(
+    run_cli: RunCli, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "list.txt").write_text("a.jsonl:1\n")
+    more = ["--documents", "list.txt"] if command == "forget" else []
+    refused = run_cli(command, "s3://bucket/out", *more, check=False)
+    assert refused.code == 2
+    assert "s3://bucket/out must be a local folder" in refused.stderr
+
+
 def test_the_newest_generations_are_kept_and_all_of_their_parts(
     run_cli: RunCli, tmp_path: Path, config: Path
 ) -> None:
