@@ -31,6 +31,7 @@ from dataprep.pipeline.files import NewFile, disk_errors_named
 from dataprep.pipeline.hashes import hash_bytes
 from dataprep.pipeline.storage.checked import check_hash
 from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.fetched import damage_if_gone
 from dataprep.pipeline.storage.objects import ObjectEntry, Objects
 from dataprep.pipeline.threads.bells import Bell
 
@@ -324,18 +325,17 @@ class Fetching:
         entry = shards.shards[one[1]]
         path = self.cache.arriving(name)
         try:
-            index = b"" if isinstance(entry, DocumentShard) else objects.get(entry.index.path)
-            if not isinstance(entry, DocumentShard):
-                check_hash(shards.folder / entry.index.path, entry.index, hash_bytes(index))
-            with disk_errors_named(path.parent):
+            with disk_errors_named(path.parent), damage_if_gone():
+                index = b"" if isinstance(entry, DocumentShard) else objects.get(entry.index.path)
+                if not isinstance(entry, DocumentShard):
+                    check_hash(shards.folder / entry.index.path, entry.index, hash_bytes(index))
                 file = NewFile(path)
                 whole = ObjectEntry(name=entry.path, num_bytes=entry.num_bytes, e_tag="")
                 for piece in objects.pieces(whole):
                     if self._closed:
                         raise ResourceError("the loader was closed")
                     file.write(piece)
-                written = file.commit()
-            check_hash(shards.folder / entry.path, entry, written.xxh3_128)
+                check_hash(shards.folder / entry.path, entry, file.commit().xxh3_128)
             self.cache.arrived(name, index)
             remember(self.cache.path(name))
         except BaseException as error:

@@ -25,6 +25,7 @@ from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.checked import array_in
 from dataprep.pipeline.storage.documents import U32
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
+from dataprep.pipeline.storage.fetched import damage_if_gone
 from dataprep.pipeline.storage.manifest import PackedManifest
 from dataprep.pipeline.storage.objects import is_remote, open_objects
 from dataprep.pipeline.storage.riegeli import (
@@ -53,7 +54,8 @@ class RangedRecords:
     def index(self, shard: int) -> tuple[Path, bytes]:
         """Return the index of a shard, by its hash, and what it is called."""
         entry = self._shards[shard].index
-        data = self._objects.get(entry.path)
+        with damage_if_gone():
+            data = self._objects.get(entry.path)
         prove_bytes(self._folder / entry.path, data, entry)
         return self._folder / entry.path, data
 
@@ -76,7 +78,7 @@ class RangedRecords:
             for start in range(int(first[i]), int(stop[j]), _MOST)
         ]
         path = self._shards[shard].path
-        with ThreadPoolExecutor(min(_AT_ONCE, len(spans))) as pool:
+        with damage_if_gone(), ThreadPoolExecutor(min(_AT_ONCE, len(spans))) as pool:
             read = list(pool.map(lambda s: self._objects.get_range(path, s[0], s[1] - s[0]), spans))
         found = {}
         for record, start, end in zip(wanted, first.tolist(), stop.tolist(), strict=True):

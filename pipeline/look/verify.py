@@ -25,6 +25,7 @@ from dataprep.pipeline.look.checks.growth import check_growth, generations_of, p
 from dataprep.pipeline.look.checks.listing import check_listing, walk
 from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.storage.checked import check_file
+from dataprep.pipeline.storage.fetched import name_of
 from dataprep.pipeline.storage.manifest import (
     AnyShard,
     Manifest,
@@ -153,9 +154,8 @@ def compare(left: Path, right: Path, between: Between = lambda num_bytes: None) 
     if wrong:
         more = len(wrong) - MOST_NAMED
         rest = f", and {counted(more, 'more file')}" if more > 0 else ""
-        raise CorruptError(
-            f"{left} and {right} are not equal: {', '.join(wrong[:MOST_NAMED])}{rest}"
-        )
+        told = f"{', '.join(wrong[:MOST_NAMED])}{rest}"
+        raise CorruptError(f"{name_of(left)} and {name_of(right)} are not equal: {told}")
     return len(names)
 
 
@@ -168,5 +168,5 @@ def _difference(left: Path, right: Path, name: str) -> str:
     """Return which file differs and how, or ''."""
     lacking = [folder for folder in (left, right) if not (folder / name).is_file()]
     if lacking:
-        return f"{name} is not in {lacking[0]}"
+        return f"{name} is not in {name_of(lacking[0])}"
     return "" if hash_file(left / name) == hash_file(right / name) else f"{name} differs"

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dataprep.pipeline.caches import default_cache, own_turn
 from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.hashes import hash_bytes
+from dataprep.pipeline.storage.checked import AGAIN
+from dataprep.pipeline.storage.kinds import files_of
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.objects import NoSuchObjectError, ObjectEntry, Objects, open_objects
 from dataprep.pipeline.threads.several import in_threads
@@ -26,6 +29,9 @@ from dataprep.pipeline.threads.several import in_threads
 DATASETS = "datasets"  # in the cache folder
 FETCHED = "fetched.json"
 _DOWNLOADS = 8
+_GONE = (
+    f"{{}}, though its manifest lists it; copy it there again from where it is whole, or {AGAIN}"
+)
 
 
 def fetched(url: str) -> Path:
@@ -47,7 +53,7 @@ def fetched(url: str) -> Path:
             (home / FETCHED).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
             try:
-                _fetch(objects, folder)
+                names = _fetch(objects, folder)
                 is_same = objects.entry(MANIFEST).e_tag == manifest.e_tag
             except NoSuchObjectError:
                 is_same = False
@@ -57,8 +63,18 @@ def fetched(url: str) -> Path:
                     f"{objects.url} was replaced or removed while it was fetched; run the same "
                     "command again when nothing writes to it"
                 )
+            _check_all_there(objects, folder, names)
             write_sealed(home / FETCHED, note)
     return folder
+
+
+@contextmanager
+def damage_if_gone() -> Iterator[None]:
+    """Of a dataset, an object that is not there is damage."""
+    try:
+        yield
+    except NoSuchObjectError as error:
+        raise CorruptError(_GONE.format(error)) from None
 
 
 def name_of(folder: Path) -> str:
@@ -69,7 +85,19 @@ def name_of(folder: Path) -> str:
     return str(json.loads(data)["url"])
 
 
-def _fetch(objects: Objects, folder: Path) -> None:
+def _check_all_there(objects: Objects, folder: Path, names: Collection[str]) -> None:
+    """Else it would be looked for here, and not found even when it is in the bucket again."""
+    try:
+        manifest = read_manifest(folder)
+    except CorruptError:  # whoever reads it says so
+        return
+    for file in files_of(manifest):
+        if file.path not in names:
+            raise CorruptError(_GONE.format(f"{objects.at(file.path)} does not exist"))
+
+
+def _fetch(objects: Objects, folder: Path) -> Collection[str]:
+    """Bring all objects, and return their names."""
     found = [e for e in objects.entries() if not e.name.startswith(f"{WORK}/")]
     free = shutil.disk_usage(folder.parent).free
     size = sum(entry.num_bytes for entry in found)
@@ -91,3 +119,4 @@ def _fetch(objects: Objects, folder: Path) -> None:
         with suppress(CorruptError):  # else it may have been damaged on its way
             read_manifest(folder)
             break
+    return {entry.name for entry in found}

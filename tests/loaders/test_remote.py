@@ -34,7 +34,9 @@ from dataprep.loaders.ranged import RangedRecords
 from dataprep.loaders.whole import Identity
 from dataprep.pipeline.errors import ConfigError, ConflictError, CorruptError, ResourceError
 from dataprep.pipeline.files import temporary
+from dataprep.pipeline.look.verify import compare
 from dataprep.pipeline.storage.objects import Objects, open_objects
+from dataprep.pipeline.storage.places import dataset_folder
 from dataprep.pipeline.storage.riegeli import record_starts
 
 BLOCKS: Any = {"shuffle": "blocks", "window_shards": 3}
@@ -468,6 +470,29 @@ def test_a_shard_that_is_damaged_in_the_store_is_an_error_that_names_it(
         pytest.raises(CorruptError, match=f"s3://remote/damaged/shards/{shard.name} is damaged"),
     ):
         next(loader)
+
+
+def test_a_shard_that_is_gone_from_the_store_is_damage(
+    url: str, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(home / "other", tmp_path / "d")
+    shard = sorted((tmp_path / "d" / "shards").glob("*.arrayrecord"))[0]
+    upload(tmp_path / "d", "s3://remote/lacking")
+    open_objects("s3://remote/lacking").delete([f"shards/{shard.name}"])
+    gone = f"s3://remote/lacking/shards/{shard.name} does not exist, though its manifest lists it"
+    with (
+        DataLoader("s3://remote/lacking", batch_size=90, cache=tmp_path / "c") as loader,
+        pytest.raises(CorruptError, match=gone),
+    ):
+        next(loader)
+    with pytest.raises(CorruptError, match=gone):
+        open_dataset("s3://remote/lacking")[0]
+    with pytest.raises(CorruptError, match=gone):
+        dataset_folder("s3://remote/lacking")
+    upload(tmp_path / "d", "s3://remote/lacking")
+    assert compare(dataset_folder("s3://remote/lacking"), home / "other")
+    with pytest.raises(CorruptError, match=f"^s3://remote/lacking and {home}/packed are not equal"):
+        compare(dataset_folder("s3://remote/lacking"), home / "packed")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
