@@ -121,7 +121,8 @@ def _counts(exported: Exported, markers: Sequence[ExportMarker]) -> dict[str, in
         sums.update(marker.counts)
     sequences = sums.pop("sequences", 0)
     what = "rows" if exported.facts.is_packed else "documents"
-    counts = {f"{what}_read": sequences, f"{what}_written": sequences - sums["left_out"], **sums}
+    read = sequences + sums["documents_forgotten"]
+    counts = {f"{what}_read": read, f"{what}_written": sequences - sums["left_out"], **sums}
     documents = exported.manifest.counts["documents_written"]
     return {
         "documents_read": documents,

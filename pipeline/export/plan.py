@@ -11,14 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from dataprep.configs.export import ExportConfig
 from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.export.format import Export, Facts, only_first_tokens_lack_loss
 from dataprep.pipeline.export.formats import EXPORTS
 from dataprep.pipeline.export.sequences import TokensManifest
+from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS
-from dataprep.pipeline.storage.parts import Growing, check_parts_there, read_generation
+from dataprep.pipeline.storage.parts import (
+    Growing,
+    check_parts_there,
+    parts_of,
+    read_generation,
+)
 from dataprep.pipeline.storage.places import dataset_folder
+from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.types import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +60,20 @@ class Exported:
     folder: Path
     facts: Facts
     format: Export
+    forgotten: Offsets  # documents, numbered through all parts, which are left out; of rows none
 
     @property
     def manifest(self) -> TokensManifest:
         return self.facts.manifest
+
+    def forgotten_in(self, number: int) -> Offsets:
+        """Return the documents of a shard that are left out, numbered in the shard."""
+        if not len(self.forgotten):
+            return self.forgotten
+        shards = [each for each in self.manifest.shards if isinstance(each, DocumentShard)]
+        first = sum(shard.num_documents for shard in shards[:number])
+        own = self.forgotten - first
+        return own[(own >= 0) & (own < shards[number].num_documents)]
 
     def changed(self) -> str:
         """Return the folder if the dataset in it is not the one that was opened any more."""
@@ -86,7 +107,8 @@ def look_at(config: ExportConfig) -> Exported:
     )
     facts = Facts(config=config, manifest=manifest, masks=masks)
     format.check(facts)
-    return Exported(folder=folder, facts=facts, format=format)
+    gone = _forgotten(folder, manifest)
+    return Exported(folder=folder, facts=facts, format=format, forgotten=gone)
 
 
 def plan_of(exported: Exported) -> ExportPlan:
@@ -110,8 +132,22 @@ def opened(plan: ExportPlan) -> Exported:
             f"{plan.folder} changed while it was exported; run the same command again"
         )
     assert plan.config.to is not None
-    facts = Facts(config=plan.config, manifest=manifest, masks=plan.masks)
-    return Exported(folder=Path(plan.folder), facts=facts, format=EXPORTS[plan.config.to])
+    facts, folder = (
+        Facts(config=plan.config, manifest=manifest, masks=plan.masks),
+        Path(plan.folder),
+    )
+    format, gone = EXPORTS[plan.config.to], _forgotten(folder, manifest)
+    return Exported(folder=folder, facts=facts, format=format, forgotten=gone)
+
+
+def _forgotten(folder: Path, manifest: TokensManifest) -> Offsets:
+    """Return the documents of a tokenized dataset of which only padding is left."""
+    found, first = [np.zeros(0, np.int64)], 0
+    if isinstance(manifest, TokenizedManifest) and manifest.counts.get("documents_masked"):
+        for place, part in parts_of(folder, manifest):
+            found.append(first + forgotten_in(place, part))
+            first += part.counts["documents_written"]
+    return np.concatenate(found)
 
 
 def _tasks(exported: Exported) -> list[ExportTask]:
@@ -148,7 +184,8 @@ def _refuse_lost_masks(
     """Raise ConfigError if a mask would be lost that the user does not give up.
 
     What `turns` says is for packing alone. Whether tokens have no loss but the first of each
-    document, which need none, only the data says: see `sequences`.
+    document, which need none, only the data says: see `sequences`. So it is where documents were
+    forgotten, as what is left of them has no loss either, and is not exported.
     """
     if config.drop_masks:
         return
@@ -157,7 +194,8 @@ def _refuse_lost_masks(
         for mask in manifest.masks
         if mask not in format.masks and MASKS[mask].is_packed and _is_used(mask, manifest)
     ]
-    if "loss" in lost and only_first_tokens_lack_loss(manifest):
+    has_gone = isinstance(manifest, TokenizedManifest) and manifest.counts.get("documents_masked")
+    if "loss" in lost and (has_gone or only_first_tokens_lack_loss(manifest)):
         lost.remove("loss")
     if lost:
         told = ", ".join(_told(mask, manifest) for mask in lost)

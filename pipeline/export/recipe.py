@@ -107,5 +107,6 @@ def _draft(exported: Exported, work: Path, markers: Markers[ExportMarker]) -> Dr
 def _check_records(counts: Mapping[str, int], limits: Limits) -> None:
     if not counts["records"]:
         raise NothingLeftError(
-            "there is nothing to export: the dataset has no documents, or none with more than EOS"
+            "there is nothing to export: the dataset has no documents, or none with more than EOS, "
+            "or all were forgotten"
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,16 @@ from dataprep.pipeline.look.row_rules import (
 from dataprep.pipeline.ragged import IntegerLists, offsets_of
 from dataprep.pipeline.storage.arrayrecord import read_records
 from dataprep.pipeline.storage.checked import read_array, whole_while
-from dataprep.pipeline.storage.documents import U32, check_documents, decode_documents
+from dataprep.pipeline.storage.documents import (
+    U32,
+    Documents,
+    check_documents,
+    decode_documents,
+)
 from dataprep.pipeline.storage.entries import DocumentShard, RowShard
 from dataprep.pipeline.storage.in_order import Stretch, records_in_order
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
-from dataprep.pipeline.storage.masks import MaskRuns, dense_mask
+from dataprep.pipeline.storage.masks import MaskRuns, dense_mask, runs_of_dense
 from dataprep.pipeline.storage.rows import RowLayout, Rows, decode_rows, decode_rows_in
 from dataprep.pipeline.types import Offsets
 
@@ -56,9 +61,15 @@ class Sequences:
 
 @contextmanager
 def sequences_in(
-    folder: Path, manifest: TokensManifest, number: int, masks: Sequence[str], *, keeps_loss: bool
+    folder: Path,
+    manifest: TokensManifest,
+    number: int,
+    masks: Sequence[str],
+    *,
+    keeps_loss: bool,
+    forgotten: Offsets,
 ) -> Iterator[Iterator[Sequences]]:
-    """Read what is in a shard, with some of its masks.
+    """Read what is in a shard, with some of its masks, but for `forgotten` documents.
 
     `keeps_loss`: a token without loss is an error, unless it is the first of its document, which
     most trainers never ask for. If the shard is damaged, that is what is raised at the end, even if
@@ -75,20 +86,20 @@ def sequences_in(
         assert isinstance(shard, DocumentShard)
         sizes = np.array(shard.record_bytes, np.int64)
         with records_in_order(folder, shard, sizes, apart=True) as stretches:
-            yield _documents(folder, manifest, shard, stretches, masks, keeps_loss=keeps_loss)
+            read = _records(folder, manifest, shard, stretches, forgotten)
+            path = folder / shard.path
+            yield (_documents(each, manifest, masks, path, keeps_loss) for each in read)
 
 
-def _documents(
+def _records(
     folder: Path,
     manifest: TokenizedManifest,
     shard: DocumentShard,
     stretches: Iterator[Stretch],
-    masks: Sequence[str],
-    *,
-    keeps_loss: bool,
-) -> Iterator[Sequences]:
-    numbers = {mask: manifest.masks.index(mask) for mask in masks}
-    loss = manifest.masks.index("loss")
+    forgotten: Offsets,
+) -> Iterator[Documents]:
+    """Yield the documents of each record, without those that were forgotten."""
+    first = 0
     for stretch in stretches:
         for i in range(len(stretch.sizes)):
             documents = decode_documents(stretch.record(i), manifest.token_dtype, manifest.masks)
@@ -96,14 +107,40 @@ def _documents(
             if wrong:
                 record = stretch.first + i
                 raise CorruptError(f"record {record} of {folder / shard.path}: {wrong}")
-            offsets = np.concatenate(([0], documents.ends))
-            if keeps_loss:
-                _check_loss(documents.masks[loss], offsets[:-1], folder / shard.path)
-            yield Sequences(
-                tokens=documents.tokens,
-                offsets=offsets,
-                masks={mask: dense_mask(documents.masks[i]) for mask, i in numbers.items()},
-            )
+            count = len(documents.ends)
+            gone = forgotten[(forgotten >= first) & (forgotten < first + count)] - first
+            first += count
+            if len(gone) < count:
+                yield _without(documents, gone) if len(gone) else documents
+
+
+def _without(documents: Documents, gone: Offsets) -> Documents:
+    """Return a record without some of its documents."""
+    lengths = np.diff(documents.ends, prepend=0)
+    is_kept = np.ones(len(lengths), np.bool_)
+    is_kept[gone] = False
+    places = np.repeat(is_kept, lengths)
+    masks = (runs_of_dense(dense_mask(mask)[places]) for mask in documents.masks)
+    return replace(
+        documents,
+        tokens=documents.tokens[places],
+        ends=np.cumsum(lengths[is_kept]),
+        masks=tuple(masks),
+    )
+
+
+def _documents(
+    documents: Documents,
+    manifest: TokenizedManifest,
+    masks: Sequence[str],
+    path: Path,
+    keeps_loss: bool,
+) -> Sequences:
+    offsets = np.concatenate(([0], documents.ends))
+    if keeps_loss:
+        _check_loss(documents.masks[manifest.masks.index("loss")], offsets[:-1], path)
+    dense = {mask: dense_mask(documents.masks[manifest.masks.index(mask)]) for mask in masks}
+    return Sequences(tokens=documents.tokens, offsets=offsets, masks=dense)
 
 
 def _check_loss(loss: MaskRuns, starts: Offsets, path: Path) -> None:

@@ -54,15 +54,23 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
     remove_leftovers(stem, 0, exported.format.endings.values())
     facts = exported.facts
     paths = paths_of(stem, exported)
+    gone = {number: exported.forgotten_in(number) for number in range(task.start, task.stop)}
+    num_gone = sum(map(len, gone.values()))
     count = sum(_sequences_in(s) for s in exported.manifest.shards[task.start : task.stop])
-    writer = exported.format.open(facts, paths, count)
-    report, counts = Reporter(task.index, send), Counter[str]()
+    writer = exported.format.open(facts, paths, count - num_gone)
+    report = Reporter(task.index, send)
+    counts = Counter({"documents_forgotten": num_gone} if num_gone else {})
     keeps_loss = "loss" not in facts.masks and not facts.config.drop_masks
     for number in range(task.start, task.stop):
         shard = exported.manifest.shards[number]
         tokens = max(1, shard.num_tokens)
         with sequences_in(
-            exported.folder, exported.manifest, number, facts.masks, keeps_loss=keeps_loss
+            exported.folder,
+            exported.manifest,
+            number,
+            facts.masks,
+            keeps_loss=keeps_loss,
+            forgotten=gone[number],
         ) as found:
             for sequences in found:
                 counts.update(writer.add(sequences))

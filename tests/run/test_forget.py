@@ -26,10 +26,10 @@ from dataprep.pipeline.run.summary import run_all
 from dataprep.pipeline.run.versions import write_without
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.datasets import pack_here
-from support.exporting import export_here
+from support.exporting import export_here, megatron_documents
 from support.inprocess import tokenize_here
 from support.killable import without_processes
-from support.nights import whole_texts, write_config, write_lines
+from support.nights import text_of, whole_texts, write_config, write_lines
 
 PACKED = "out/data/packed-64"
 INPUTS = {"inputs": ["raw/*.jsonl"]}
@@ -307,6 +307,29 @@ def test_what_was_forgotten_is_in_no_export(
         rows = pq.read_table(table)[column].to_pylist()
         stored = bytes(i for row in rows for i in row if i < 256)
     assert [text in stored for text in (b"one", b"two", b"three")] == [True, False, True]
+
+
+def test_an_export_of_documents_leaves_out_what_was_forgotten(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    """Padding in its place would be learned, as most formats have no mask."""
+    config = write_config(tmp_path / "c.json", **INPUTS)
+    run_cli("run", config)
+    write_lines(raw / "b.jsonl", ["four", "five"])
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "a.jsonl:2", "b.jsonl:1")
+    made = export_here(tmp_path / "export", tmp_path / "out/data/tokenized", "megatron").manifest
+    counts = made.counts
+    assert (counts["documents_read"], counts["documents_forgotten"], counts["records"]) == (5, 2, 3)
+    documents = megatron_documents(tmp_path / "export/shards/documents-00000-of-00001")
+    assert [text_of(each) for each in documents] == ["one", "three", "five"]
+    # A mask that is about other documents is still not lost without a word.
+    values = {"fields": "['question '],text", "out": "masked"}
+    run_cli("run", write_config(tmp_path / "m.json", **INPUTS, **values))
+    (tmp_path / "gone.txt").write_text("a.jsonl:2\n")
+    run_cli("forget", tmp_path / "masked", "--documents", tmp_path / "gone.txt")
+    with pytest.raises(ConfigError, match="have no loss, which this format cannot say"):
+        export_here(tmp_path / "m", tmp_path / "masked/data/tokenized", "megatron")
 
 
 def test_a_name_means_the_input_that_has_it_now(
