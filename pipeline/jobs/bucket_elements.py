@@ -82,7 +82,13 @@ class BucketPlace:
         if why is not None:
             raise ConflictError(f"the work in {self.out}/{WORK} cannot be used ({why}); {anew}")
         refuse_other_run(
-            self.folder, identity, names, may_change=may_change, name=self.out, fix=anew
+            self.folder,
+            identity,
+            names,
+            may_change=may_change,
+            name=self.out,
+            spares_empty=True,
+            fix=anew,
         )
         work = work_to_continue(self.folder, identity, may_change=may_change)
         if work is None:
@@ -113,7 +119,7 @@ class BucketPlace:
     def leave(self, identity: Identity) -> None:
         objects = self.site.objects
         claim = find_claim(objects)
-        if claim is None or claim.run != self.site.run:
+        if claim is None or not claim.may_be_of(self.site.run):
             self.site.remove_own()
             if not is_published(objects, fingerprint(identity), self.folder):
                 raise ConflictError(

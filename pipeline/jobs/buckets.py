@@ -20,6 +20,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from dataprep.pipeline.jobs.claims import (
     TakenOverError,
     announce,
     crowded,
+    damaged,
     find_claim,
     take,
     take_place,
@@ -48,7 +50,7 @@ from dataprep.pipeline.jobs.ownership import (
     IDENTITY,
     MARK_TEXT,
     REMOVED,
-    WORK_FILES,
+    is_of_work,
     listed_files,
     make_work,
 )
@@ -76,7 +78,6 @@ from dataprep.pipeline.storage.objects import (
 
 _SMALL = 1 << 20  # bytes: files of the work folder that a run which goes on reads; plans are made
 STAGING = "staging"
-_AT_TOP = {MARK, IDENTITY, REMOVED}
 LOOKS = 5  # at what another process is just changing
 
 
@@ -139,7 +140,7 @@ class BucketSite:
         self.empty()
         self._list()
         for name in sorted(n for n in self.found if n.startswith(f"{WORK}/")):
-            if not _is_of_work(name):
+            if not is_of_work(name):
                 raise ConfigError(
                     f"{self.objects.at(name)} was not written by dataprep; move it away: what is "
                     f"below {WORK} is removed when the run ends"
@@ -151,8 +152,9 @@ class BucketSite:
         return (CLAIM in self.found) == (self.claim is not None)
 
     def check_ours(self) -> None:
+        known = {*self.listed, MANIFEST}
         for name in sorted(self.found):
-            if not name.startswith(f"{WORK}/") and name not in {*self.listed, MANIFEST}:
+            if not name.startswith(f"{WORK}/") and name not in known:
                 raise ConfigError(
                     f"--out {self.out} holds {name}, which dataprep did not write; "
                     "move it away or name a new folder"
@@ -199,13 +201,17 @@ class BucketSite:
         (self.folder / WORK / PUBLISH).unlink()
 
     def carry_out(self, publication: Publication, *, overwrite: bool) -> None:
+        assert self.claim is not None, "the work of no run"
         try:
-            if announce(self.objects, self.run) is None:
+            if announce(self.objects, self.claim) is None:
                 raise NoSuchObjectError(f"{self.objects.at(CLAIM)} is gone")
             if not overwrite:
                 check_free(self.objects, publication.fingerprint)
             place(self.stored, publication, self.folder)
-            publish(self.objects, publication, self.folder, overwrite=overwrite)
+            if not self._has_turn():  # somebody overwrites what was placed
+                raise NoSuchObjectError(f"{self.objects.at(CLAIM)} is not this run's any more")
+            may_replace = self._has_turn if overwrite else None
+            publish(self.objects, publication, self.folder, may_replace=may_replace)
         except NoSuchObjectError as error:
             if not is_published(self.objects, publication.fingerprint, self.folder):
                 raise self._lost(error) from None
@@ -213,14 +219,18 @@ class BucketSite:
             self.remove_own()
             raise
         except OtherDatasetError:
-            self.remove_work()
+            (self.remove_work if self._has_turn() else self.remove_own)()
             raise
+
+    def _has_turn(self) -> bool:
+        """Return whether no other run has taken the place of this one, or removed its work."""
+        claim = find_claim(self.objects)
+        return claim is not None and claim.may_be_of(self.run)
 
     def _lost(self, error: NoSuchObjectError) -> DataprepError:
         """Return what it means that something of this run's work is gone; where another process
         has removed all of it, nothing is left of it."""
-        claim = find_claim(self.objects)
-        if claim is not None and claim.run == self.run:
+        if self._has_turn():
             return ResourceError(
                 f"{error}: something else has removed what this run had committed; run the same "
                 "command again, which makes only that again"
@@ -246,7 +256,7 @@ class BucketSite:
             return
         names = [entry.name for entry in self.objects.entries(f"{WORK}/")]
         last = [CLAIM, f"{WORK}/{MARK}"]
-        self.objects.delete(name for name in names if _is_of_work(name) and name not in last)
+        self.objects.delete(name for name in names if is_of_work(name) and name not in last)
         for name in last:
             self.objects.delete([name] if name in names else [])
         self.claim = None
@@ -283,8 +293,8 @@ class BucketSite:
         if f"{WORK}/{REMOVED}" in self.found:
             (work / REMOVED).write_bytes(self.objects.get(f"{WORK}/{REMOVED}"))
         self.claim = find_claim(self.objects)
-        if self.claim is None:
-            return
+        if self.claim is None or not self.claim.identity:
+            return  # what is there is being removed by --overwrite, or whose it is was damaged
         stored = StoredWork(objects=self.objects, run=self.claim.run)
         write_sealed(work / IDENTITY, json.dumps(self.claim.identity).encode())
         keep_in_store(work, self.out, self.claim.run)
@@ -307,8 +317,11 @@ class BucketSite:
             found = listed(self.objects, StoredWork(objects=self.objects, run=run).prefix)
             return any(name.endswith(".done") for name in found.keys() - self.found.keys())
 
-        self.objects.put(f"{WORK}/{MARK}", MARK_TEXT)
         claim, seen = Claim(run=self.run, identity=identity), self.claim
+        is_lost = spares_others and seen is not None and seen.is_damaged
+        if is_lost and any(n.startswith(f"{WORK}/") and n.endswith(".done") for n in self.found):
+            raise damaged(self.objects)
+        self.objects.put(f"{WORK}/{MARK}", MARK_TEXT)
         if spares_others:
             self.claim = take_place(self.objects, claim, seen, has_committed)
         else:
@@ -316,10 +329,11 @@ class BucketSite:
 
     def _clear(self) -> None:
         """Remove the dataset that is there and the work of other runs, whoever is killed meanwhile:
-        the manifest goes first, and lies in the work folder until all that it lists is gone."""
+        the manifest goes first; it lies in the work folder until all that it lists is gone."""
         removed = f"{WORK}/{REMOVED}"
         if MANIFEST in self.found:
-            self.objects.put(removed, self.objects.get(MANIFEST))
+            with suppress(NoSuchObjectError):  # another process has just done so
+                self.objects.put(removed, self.objects.get(MANIFEST))
             self.objects.delete([MANIFEST])
         kept = {CLAIM, f"{WORK}/{MARK}", removed}
         self.objects.delete(name for name in self.found if name in self.listed)
@@ -333,16 +347,4 @@ class BucketSite:
 
     def remove_own(self) -> None:
         """Remove what this run has committed after another one took its place."""
-        prefix = self.stored.prefix
-        self.objects.delete(entry.name for entry in self.objects.entries(prefix))
-
-
-def _is_of_work(name: str) -> bool:
-    """Return whether an object below .work has a name that runs give."""
-    own = name.removeprefix(f"{WORK}/")
-    if own in _AT_TOP:
-        return True
-    run, _, path = own.partition("/")
-    folder, _, last = path.rpartition("/")
-    is_run = re.fullmatch("[0-9a-f]{16}", run) is not None
-    return is_run and folder in WORK_FILES and re.fullmatch(WORK_FILES[folder], last) is not None
+        self.objects.delete(entry.name for entry in self.objects.entries(self.stored.prefix))

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from dataprep.pipeline.errors import ConflictError
+from dataprep.pipeline.errors import ConflictError, CorruptError
 from dataprep.pipeline.files import sealed, unsealed
 from dataprep.pipeline.storage.manifest import WORK
 from dataprep.pipeline.storage.objects import (
@@ -44,14 +44,21 @@ class Claim:
     publishes: bool = False
     e_tag: str = ""
 
+    @property
+    def is_damaged(self) -> bool:
+        return not self.run
+
+    def may_be_of(self, run: str) -> bool:
+        """Return whether it is of this run, or of nobody knows whom: it was damaged."""
+        return self.run in ("", run)
+
 
 class TakenOverError(ConflictError):
     """Another run has taken the place of this one, which had committed nothing."""
 
 
 def find_claim(objects: Objects) -> Claim | None:
-    """Return who has the folder; None if nobody has. What is damaged is nobody's claim, and may be
-    replaced."""
+    """Return who has the folder; None if nobody has."""
     for _ in range(_TRIES):
         try:
             entry = objects.entry(IDENTITY)
@@ -91,7 +98,7 @@ def take_place(
 ) -> Claim:
     """As `take`, but in the place of another run only if that has committed nothing, of which
     `has_committed` is asked when nobody can take that one's place any more."""
-    other = seen if seen and seen.run not in ("", claim.run) else None
+    other = seen if seen and not seen.may_be_of(claim.run) else None
     if other and other.publishes:
         raise ConflictError(
             f"{objects.url} has an unfinished run of something else, which was about to end; "
@@ -107,20 +114,20 @@ def take_place(
     return taken
 
 
-def announce(objects: Objects, run: str) -> Claim | None:
+def announce(objects: Objects, claim: Claim) -> Claim | None:
     """Say that files of the dataset will appear now; None if the claim is gone, as it is when
-    another process has published. TakenOverError if it is another run's."""
+    another process has published. TakenOverError if it is another run's by now."""
     for _ in range(_TRIES):
         found = find_claim(objects)
         if found is None:
             return None
-        if found.run != run:
+        if not found.may_be_of(claim.run):
             raise TakenOverError(
                 f"another run has taken {objects.url} over; name another --out, or run again "
                 "when it has ended"
             )
         try:
-            return take(objects, replace(found, publishes=True), found)
+            return take(objects, replace(claim, publishes=True), found)
         except ConflictError:
             continue  # the other process of the same run was faster: look again
     raise crowded(objects)
@@ -129,3 +136,11 @@ def announce(objects: Objects, run: str) -> Claim | None:
 def crowded(objects: Objects) -> ConflictError:
     """Return the error for a folder that changes whenever one looks."""
     return ConflictError(f"several runs write {objects.url}; run again when they have ended")
+
+
+def damaged(objects: Objects) -> CorruptError:
+    """Return the error for work of which nobody knows any more whose it is."""
+    return CorruptError(
+        f"{objects.at(IDENTITY)} is damaged, so it is not known whose work is there; stop what "
+        f"writes there, then remove {objects.at(WORK)}, or throw it away with --overwrite"
+    )

@@ -19,18 +19,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError, counted
+from dataprep.pipeline.errors import (
+    ConfigError,
+    ConflictError,
+    CorruptError,
+    DataprepError,
+    ResourceError,
+    counted,
+)
 from dataprep.pipeline.files import write_sealed
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.buckets import LOOKS, BucketSite, bucket_site
-from dataprep.pipeline.jobs.claims import crowded, find_claim
+from dataprep.pipeline.jobs.claims import crowded, damaged, find_claim
 from dataprep.pipeline.jobs.make import make_dataset
 from dataprep.pipeline.jobs.ownership import IDENTITY, check_work, make_work
+from dataprep.pipeline.jobs.placing import is_published
 from dataprep.pipeline.jobs.recipes import Outcome, Recipe, Report, Work
 from dataprep.pipeline.jobs.shares import array_of, owners_of
 from dataprep.pipeline.jobs.sites import LocalSite
 from dataprep.pipeline.jobs.stored import StoredWork
 from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names
 from dataprep.pipeline.jobs.workspace import (
+    Identity,
     begun_to_continue,
     check_out,
     locked,
@@ -79,17 +89,35 @@ def _publish_fetched(site: BucketSite, recipes: Mapping[str, FindRecipe]) -> Out
             site.claim = claim  # left by one that was killed at the very end
             site.remove_work()
             return Outcome(out=site.out, manifest=manifest, was_complete=True)
+        if claim is not None and claim.is_damaged:
+            raise damaged(site.objects)
         work = make_work(site.folder)
-        if claim is not None and claim.run:
-            stored = StoredWork(objects=site.objects, run=claim.run)
-            found = [entry.name for entry in site.objects.entries(stored.prefix)]
-            try:
-                fetch_plan(stored, planned_names(stored, found), work)
-            except NoSuchObjectError:
-                continue  # another process has just published
-            write_sealed(work / IDENTITY, json.dumps(claim.identity).encode())
-        return _publish(site.out, work, recipes, f"stop all elements, remove {site.out}/{WORK}")
+        try:
+            if claim is not None and claim.identity:
+                _fetch_work(StoredWork(objects=site.objects, run=claim.run), claim.identity, work)
+            return _publish(site.out, work, recipes, f"stop all elements, remove {site.out}/{WORK}")
+        except DataprepError as error:
+            if claim is not None and _is_published(site, claim.identity):
+                continue  # another process did so meanwhile, and removed what this one needs
+            if isinstance(error, NoSuchObjectError):
+                raise ConflictError(
+                    f"another process has removed the work in {site.out} ({error})"
+                ) from None
+            raise
     raise crowded(site.objects)
+
+
+def _fetch_work(stored: StoredWork, identity: Identity, work: Path) -> None:
+    """Bring what is needed to publish a run in a bucket."""
+    found = [entry.name for entry in stored.objects.entries(stored.prefix)]
+    fetch_plan(stored, planned_names(stored, found), work)
+    if found:  # else its first element was killed before it had put anything there
+        write_sealed(work / IDENTITY, json.dumps(identity).encode())
+
+
+def _is_published(site: BucketSite, begun: Identity) -> bool:
+    identity = {key: value for key, value in begun.items() if key != "work_version"}
+    return is_published(site.objects, fingerprint(identity), site.folder)
 
 
 def _publish(

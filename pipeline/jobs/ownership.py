@@ -46,6 +46,18 @@ WORK_FILES = {
 }
 
 
+def is_of_work(name: str) -> bool:
+    """Return whether an object below .work in a bucket has a name that runs give: the work of each
+    is in a folder of its own, .work/9c41…/"""
+    own = name.removeprefix(f"{WORK}/")
+    if own in (MARK, IDENTITY, REMOVED):
+        return True
+    run, _, path = own.partition("/")
+    folder, _, last = path.rpartition("/")
+    is_run = re.fullmatch("[0-9a-f]{16}", run) is not None
+    return is_run and folder in WORK_FILES and re.fullmatch(WORK_FILES[folder], last) is not None
+
+
 def check_ours(out: Path) -> None:
     """Raise if the folder holds files of others where we would write or remove some."""
     if not out.is_dir():

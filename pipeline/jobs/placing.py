@@ -12,7 +12,7 @@ Doing it once more does what is left: a run that is killed here goes on.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,7 +40,8 @@ def listed(objects: Objects, folder: str = "") -> dict[str, ObjectEntry]:
 
 
 def holds(objects: Objects, found: Found, name: str, file: Written, e_tag: str = "") -> bool:
-    """Return whether an object is there with this content; `e_tag`: of what it is a copy of."""
+    """Return whether an object is there with this content; `e_tag`: of what it is a copy of. A
+    NoSuchObjectError if another process has removed it since it was listed."""
     entry = found.get(name)
     if entry is None or entry.num_bytes != file.num_bytes:
         return False
@@ -56,7 +57,10 @@ def can_place(stored: StoredWork, publication: Publication, found: Found, folder
         source = found.get(stored.name_of(path))
         if source is not None and source.num_bytes == file.num_bytes:
             return True
-        return holds(stored.objects, found, name, file) or file.is_at(folder / WORK / path)
+        with suppress(NoSuchObjectError):
+            if holds(stored.objects, found, name, file):
+                return True
+        return file.is_at(folder / WORK / path)
 
     return all(in_threads(is_whole, publication.moves, REQUESTS))
 
@@ -72,6 +76,8 @@ def place(stored: StoredWork, publication: Publication, folder: Path) -> None:
 
     def put(placement: Placement) -> None:
         path, name, file = placement
+        if not (work / path).exists():  # nor in the store any more, where workers had put it
+            raise NoSuchObjectError(f"{objects.at(stored.name_of(path))} does not exist")
         file.check_untouched_at(work / path)
         objects.put(name, work / path, xxh3_128=file.xxh3_128)
 
@@ -118,19 +124,25 @@ def check_free(objects: Objects, fingerprint: str) -> None:
 
 
 def publish(
-    objects: Objects, publication: Publication, folder: Path, *, overwrite: bool = False
+    objects: Objects,
+    publication: Publication,
+    folder: Path,
+    *,
+    may_replace: Callable[[], bool] | None = None,
 ) -> None:
-    """Write the manifest, there and here; ConflictError if another dataset has one by now."""
+    """Write the manifest, there and here; ConflictError if another dataset has one by now, unless
+    this run overwrites: `may_replace` says whether all files are still this run's."""
     data = publication.manifest.encode()
     try:
         objects.create(MANIFEST, data)
     except ThereAlreadyError:
         if is_published(objects, publication.fingerprint, folder):
             return
-        if not overwrite:
+        found = objects.entry(MANIFEST)  # asked first: who removes files removes this before them
+        if may_replace is None or not may_replace():
             raise OtherDatasetError(objects.url) from None
-        # Published after this run had removed what was there; by now all files are this run's.
-        objects.replace(MANIFEST, data, objects.entry(MANIFEST).e_tag)
+        # Published by one that began before this run had removed what was there.
+        objects.replace(MANIFEST, data, found.e_tag)
     write_atomic(folder / MANIFEST, data)
 
 

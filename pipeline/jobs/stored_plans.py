@@ -8,6 +8,7 @@ here                          in the bucket
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dataprep.pipeline.files import Written, make_folder
@@ -17,6 +18,7 @@ from dataprep.pipeline.jobs.placing import REQUESTS, Found, holds
 from dataprep.pipeline.jobs.publish import PUBLISH
 from dataprep.pipeline.jobs.stored import STORE, TASKS, StoredWork
 from dataprep.pipeline.storage.manifest import MARK
+from dataprep.pipeline.storage.objects import NoSuchObjectError
 from dataprep.pipeline.threads.several import in_threads
 
 CHECKED = "checked"
@@ -29,8 +31,10 @@ def put_plan(stored: StoredWork, found: Found, work: Path) -> None:
     def put(path: Path) -> None:
         name = stored.name_of(path.relative_to(work).as_posix())
         file = Written(num_bytes=path.stat().st_size, xxh3_128=hash_file(path))
-        if not holds(stored.objects, found, name, file):
-            stored.objects.put(name, path, xxh3_128=file.xxh3_128)
+        with suppress(NoSuchObjectError):  # another process may have just ended the work
+            if holds(stored.objects, found, name, file):
+                return
+        stored.objects.put(name, path, xxh3_128=file.xxh3_128)
 
     in_threads(put, [path for path in sorted(work.rglob("*")) if _is_plan(path, work)], REQUESTS)
 

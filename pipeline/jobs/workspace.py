@@ -172,14 +172,18 @@ def refuse_other_run(
     *,
     may_change: Sequence[str] = (),
     name: str = "",
+    spares_empty: bool = False,
     fix: str = FINISH_OR_OVERWRITE,
 ) -> None:
-    """Raise ConflictError if an unfinished run of something else has committed work in the folder.
+    """Raise ConflictError if an unfinished run of something else has committed work in the folder;
+    with `spares_empty`, also if it has only begun.
 
     `may_change` are config keys; `name` the folder otherwise in messages, which end with the `fix`.
     """
     begun = begun_in(out / WORK)
-    if begun is None or _is_same(begun, identity, may_change) or not has_commits(out / WORK):
+    if begun is None or _is_same(begun, identity, may_change):
+        return
+    if not (spares_empty or has_commits(out / WORK)):
         return
     changes = (
         difference(begun, identity, names)
@@ -238,11 +242,8 @@ def join(
         begun = begun_in(work)
         if begun is None and (has_commits(work) or (work / REMOVED).exists()):
             raise ConflictError(f"{work / IDENTITY} is lost or damaged; {_throw_away(out)}")
-        if begun is not None and not _is_same(begun, identity, may_change):
-            changes = difference(begun, identity, names)
-            raise ConflictError(
-                f"{out} has an unfinished run of something else ({changes}); {_throw_away(out)}"
-            )
+        fix = _throw_away(out)
+        refuse_other_run(out, identity, names, may_change=may_change, spares_empty=True, fix=fix)
         if begun is None:
             check_writable(out)
             make_work(out)

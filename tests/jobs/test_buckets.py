@@ -328,7 +328,7 @@ def test_several_of_one_run_may_announce_at_the_same_time(out: str) -> None:
     def announce_own() -> None:
         try:
             ready.wait(10)
-            found.append(announce(objects, run))
+            found.append(announce(objects, Claim(run=run, identity={})))
         except Exception as error:
             found.append(error)
 

@@ -8,6 +8,7 @@ import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -148,9 +149,9 @@ class Refusing(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.fixture
-def refusing() -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+@contextmanager
+def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -159,6 +160,54 @@ def refusing() -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@pytest.fixture
+def refusing() -> Iterator[int]:
+    with served(Refusing) as port:
+        yield port
+
+
+class Forgetting(BaseHTTPRequestHandler):
+    """A server whose answer to the end of an upload was lost: it knows of no such upload when it is
+    told again."""
+
+    ends = 0
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._answer(200, "")
+
+    def do_DELETE(self) -> None:
+        self._answer(404, "<Error><Code>NoSuchUpload</Code></Error>")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if "uploadId" not in self.path:
+            return self._answer(200, "<A><UploadId>1</UploadId></A>")
+        Forgetting.ends += 1
+        if Forgetting.ends == 1:
+            return self._answer(404, "<Error><Code>NoSuchUpload</Code></Error>")
+        return self._answer(200, '<A><ETag>"whole"</ETag></A>')
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("ETag", '"part"')
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def test_an_upload_whose_end_is_forgotten_is_made_once_more(
+    objects: Objects, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(Forgetting) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3.env(port)["AWS_ENDPOINT_URL"])
+        assert open_objects(objects.url).put("large", bytes(9 << 20)) == '"whole"'
+    assert Forgetting.ends == 2
 
 
 def test_what_the_user_must_mend_is_a_config_error_at_once(

@@ -27,6 +27,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds
 _ASKS_MACHINE = re.compile(r"169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal")
 # The client has one class for all that it has no other for; only its text tells a refusal.
 _ABSENT = re.compile(r"status code: 404")
+# Of an upload in parts whose end was done, though the answer was lost; tried again, it is whole.
+_ENDED = "<Code>NoSuchUpload</Code>"
 _DENIED = re.compile(r"status code: 40[13]|<Code>(Expired|Invalid)Token</Code>")  # Amazon: 400
 _REFUSED = re.compile(r"status code: (?!408|429)4\d\d|incorrectly configured region|must be specif")
 
@@ -56,11 +58,9 @@ def tried(url: str, doing: str, call: Callable[[], Result]) -> Result:
     while True:
         try:
             return call()
-        except FileNotFoundError as error:
-            if error.filename is not None:  # a local file
+        except (FileNotFoundError, BaseError) as error:
+            if getattr(error, "filename", None) is not None:  # a local file
                 raise
-            raise NoSuchObjectError(f"{url} does not exist") from None
-        except BaseError as error:
             known = _known(url, doing, error)
             if known is not None:
                 raise known from None
@@ -112,6 +112,10 @@ def _known(url: str, doing: str, error: Exception) -> DataprepError | None:
     """Return what an error means; None if another try may help."""
     from obstore import exceptions
 
+    if _ENDED in str(error):
+        return None
+    if isinstance(error, FileNotFoundError):
+        return NoSuchObjectError(f"{url} does not exist")
     if isinstance(error, exceptions.AlreadyExistsError):
         return ThereAlreadyError(f"{url} exists already")
     if isinstance(error, exceptions.PreconditionError):

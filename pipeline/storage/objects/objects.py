@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dataprep.pipeline.errors import ConfigError, CorruptError
+from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.files import NewFile, Written
 from dataprep.pipeline.storage.objects.failures import (
     ChangedMeanwhileError,
@@ -40,6 +40,7 @@ PARTS_AT_ONCE = 10  # of an upload
 _MOST_PARTS = 9000  # of one upload; stores take 10,000
 _LARGEST_COPY = 5 << 30  # which S3 copies by itself
 _DELETED_AT_ONCE = 1000
+_LOOKS = 5  # at what is replaced while it is read
 _SETTLING = (0.05, 0.2, 0.5, 1.0)  # seconds: what another writer is just putting may not be seen
 
 
@@ -132,21 +133,34 @@ class Objects:
 
     def download(self, name: str, path: Path) -> Written:
         """Write the content durably to a local file; return its size and hash. What was damaged on
-        its way comes once more; CorruptError if it still has not the hash that was kept with it."""
-        for _ in range(2):
+        its way, or replaced meanwhile, comes once more; CorruptError if it still has not the hash
+        that was kept with it."""
+        num_damaged = 0
+        for _ in range(_LOOKS):
             entry, kept = self.entry_and_hash(name)
             file = NewFile(path)
             try:
                 for piece in self.pieces(entry):
                     file.write(piece)
+            except ChangedMeanwhileError:  # in many stores also if the same was put once more
+                file.close()
+                continue
             except BaseException:
                 file.close()
                 raise
             written = file.commit()
             if kept in ("", written.xxh3_128):
                 return written
-        path.unlink()
-        raise CorruptError(f"{self.at(name)} has another content than was put there; make it again")
+            path.unlink()
+            num_damaged += 1
+            if num_damaged == 2:
+                raise CorruptError(
+                    f"{self.at(name)} has another content than was put there; make it again"
+                )
+        raise ResourceError(
+            f"{self.at(name)} changes whenever it is read; run the same command again when nothing "
+            "writes to it"
+        )
 
     def put(self, name: str, data: bytes | Path, *, xxh3_128: str = "") -> str:
         """Write an object whole, with the hash of its content beside it; return its e_tag."""
