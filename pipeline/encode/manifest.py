@@ -17,7 +17,7 @@ from dataprep.pipeline.encoders import Encoder, find_encoder
 from dataprep.pipeline.jobs.accounts import entry_of, notes_on_sources, sums_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
-from dataprep.pipeline.jobs.stored import at_hand
+from dataprep.pipeline.jobs.stored import all_at_hand
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSource
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
@@ -37,6 +37,8 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
     common = common_schema([c.marker.schema for c in full])
     full = [retyped(c, common) for c in full]
     manifest = _manifest(planned, [c.marker for c in found], full, common)
+    if manifest.counts["documents_quarantined"] or manifest.counts["documents_dropped"]:
+        all_at_hand((c.errors, c.marker.files["errors"]) for c in found)
     errors = {}
     if manifest.counts["documents_quarantined"]:
         errors = {ERRORS: map(_error_lines, found)}
@@ -70,7 +72,7 @@ def _reasons(found: Sequence[CommittedCodes]) -> list[Reason]:
 
 
 def _error_lines(c: CommittedCodes) -> str:
-    c.marker.files["errors"].check_at(at_hand(c.errors, c.marker.files["errors"]))
+    c.marker.files["errors"].check_at(c.errors)
     lines = c.errors.read_text("utf-8")
     c.marker.files["errors"].check_untouched_at(c.errors)
     return lines

@@ -38,7 +38,7 @@ from dataprep.pipeline.jobs.accounts import LEAVE_OUT, examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
-    read_markers,
+    markers_to_go_on,
     remove_leftovers,
     stem_of,
 )
@@ -96,7 +96,7 @@ class EncodeTasks:
     def run(self, task: Task, send: Send) -> Commit:
         """Write the task's shards, after those already there; return what commits the last."""
         stem = stem_of(self._work, task_name(task))
-        done = read_markers(stem, CodesMarker)
+        done = markers_to_go_on(stem, CodesMarker)
         if is_done(done):
             return lambda: None
         number = len(done)

@@ -94,6 +94,21 @@ def read_markers(stem: Path, kind: type[M]) -> list[M]:
     return found
 
 
+def markers_to_go_on(stem: Path, kind: type[M]) -> list[M]:
+    """Return the markers after which a worker goes on with a task. Where work is kept in a store,
+    another machine may have committed the first shards: their markers are brought here."""
+    found = read_markers(stem, kind)
+    stored = stored_work(stem.parent.parent)
+    while stored is not None and not is_done(found):
+        path = marker_file(stem, len(found))
+        data = stored.whole(path.name)
+        if data is None:
+            break
+        write_sealed(path, data)
+        found.append(decode_as(data, kind))
+    return found
+
+
 def has_commits(work: Path) -> bool:
     """Return whether any shard was committed."""
     return any((work / TASKS).glob("*.done"))

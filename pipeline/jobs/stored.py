@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,6 +31,7 @@ from dataprep.pipeline.typed import decode_as
 STORE = "store.json"
 TASKS = "tasks"
 UPLOADS = 4  # of one shard's files at once
+DOWNLOADS = 24  # of small files at once: each waits for the store more than it computes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,21 @@ class StoredWork:
             return None
         return None if data is None else decode_as(data, StoredShard)
 
+    def whole(self, name: str) -> bytes | None:
+        """Return what a marker says, if all files of its shard are there as it says."""
+        shard = self.shard(name)
+        is_whole = shard is not None and all(
+            self._has(f"{TASKS}/{own}", file) for own, file in shard.files.items()
+        )
+        return bytes(shard.marker) if shard is not None and is_whole else None
+
+    def _has(self, name: str, file: StoredFile) -> bool:
+        try:
+            entry, kept = self.objects.entry_and_hash(self.name_of(name))
+        except NoSuchObjectError:
+            return False
+        return (entry.num_bytes, kept) == (file.num_bytes, file.xxh3_128)
+
     def bring(self, path: Path) -> Written:
         """Download a file of a task to its place in the work folder."""
         return self.objects.download(self.name_of(f"{TASKS}/{path.name}"), path)
@@ -126,6 +142,12 @@ def at_hand(path: Path, written: Written) -> Path:
             if found.xxh3_128 != written.xxh3_128:
                 raise lost(stored.objects.at(stored.name_of(f"{TASKS}/{path.name}")))
     return path
+
+
+def all_at_hand(files: Iterable[tuple[Path, Written]]) -> None:
+    """Bring back those of the committed files that only the store has, several at once."""
+    missing = [(path, written) for path, written in files if not path.exists()]
+    in_threads(lambda item: at_hand(*item), missing, DOWNLOADS)
 
 
 def keep_stored(path: Path, written: Written, *, instead_of: Path) -> None:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dataprep.configs.pack import PackConfig
 from dataprep.pipeline.errors import CorruptError
-from dataprep.pipeline.files import lost
+from dataprep.pipeline.files import Written, lost
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import Draft, Move, shard_name
-from dataprep.pipeline.jobs.stored import at_hand
+from dataprep.pipeline.jobs.stored import all_at_hand
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.pack.corpus import Corpus
 from dataprep.pipeline.pack.lost import Lost, find_lost, lost_lines
@@ -101,6 +101,7 @@ def _texts(
 
 def _windows(committed: Sequence[Committed], work: Path) -> Iterator[DocumentPieces]:
     """Yield what is in the rows of each window."""
+    all_at_hand(_provenance(work, *each) for each in committed)
     for _, tasks in groupby(committed, key=lambda each: each[0].window):
         pieces = np.concatenate([_pieces(work, *each) for each in tasks])
         names = ("document", "start", "length")
@@ -109,14 +110,17 @@ def _windows(committed: Sequence[Committed], work: Path) -> Iterator[DocumentPie
 
 def _pieces(work: Path, task: PackTask, marker: RowsMarker) -> NDArray[Any]:
     """Return the pieces of a task's rows, as its worker committed them."""
-    path = shard_file(stem_of(work, task_name(task)), 0, ENDINGS["provenance"])
-    written = marker.files["provenance"]
+    path, written = _provenance(work, task, marker)
     entry = FileEntry(path=path.name, **written.listed)
-    at_hand(path, written)
     try:
         return read_array(path.parent, entry, ROW_PIECE)
     except CorruptError:
         raise lost(path) from None
+
+
+def _provenance(work: Path, task: PackTask, marker: RowsMarker) -> tuple[Path, Written]:
+    path = shard_file(stem_of(work, task_name(task)), 0, ENDINGS["provenance"])
+    return path, marker.files["provenance"]
 
 
 def _fates(

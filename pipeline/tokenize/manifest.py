@@ -18,7 +18,7 @@ from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.accounts import entry_of, sums_of, total_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
-from dataprep.pipeline.jobs.stored import at_hand
+from dataprep.pipeline.jobs.stored import all_at_hand
 from dataprep.pipeline.jobs.tasks import task_name
 from dataprep.pipeline.storage.entries import (
     BlockTags,
@@ -258,8 +258,9 @@ class _ErrorEntry:
 def _error_entries(
     plan: TokenizePlan, committed: Sequence[_Committed], first_lines: Sequence[int]
 ) -> Iterator[_ErrorEntry]:
+    all_at_hand((c.path("errors"), c.marker.files["errors"]) for c in committed)
     for c in committed:
-        c.marker.files["errors"].check_at(at_hand(c.path("errors"), c.marker.files["errors"]))
+        c.marker.files["errors"].check_at(c.path("errors"))
         with open(c.path("errors"), encoding="utf-8") as file:
             for line in file:
                 error = json.loads(line)

@@ -26,7 +26,7 @@ from dataprep.pipeline.jobs.accounts import LEAVE_OUT, examples_of, num_bad
 from dataprep.pipeline.jobs.commits import (
     Cursor,
     is_done,
-    read_markers,
+    markers_to_go_on,
     remove_leftovers,
     stem_of,
 )
@@ -56,7 +56,7 @@ def run_task(
     task = planned.task
     assert task is not None, "these are sources of no task"
     stem = stem_of(work, task_name(task))
-    done = read_markers(stem, DocumentsMarker)
+    done = markers_to_go_on(stem, DocumentsMarker)
     if is_done(done):
         return lambda: None
     remove_leftovers(stem, len(done), FILES.values())

@@ -4,9 +4,12 @@ killed there. The store is in memory, and its e_tags tell nothing of content.
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
@@ -19,13 +22,15 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConflictError, CorruptError, ResourceError
 from dataprep.pipeline.jobs import stored
 from dataprep.pipeline.jobs.buckets import BucketSite
+from dataprep.pipeline.jobs.executors import EXECUTORS
+from dataprep.pipeline.jobs.joined import join
 from dataprep.pipeline.jobs.shares import JobShare
 from dataprep.pipeline.run.begun import finalize
-from dataprep.pipeline.storage.objects import ObjectEntry, open_objects
+from dataprep.pipeline.storage.objects import ObjectEntry, Objects, open_objects
 from dataprep.pipeline.storage.objects import objects as objects_module
 from dataprep.pipeline.tokenize import tokenize, tokenize_share
 from support.jobs import write_corpus
-from support.killable import Killed, without_processes
+from support.killable import Killed, execute_here, without_processes
 from support.trees import tree
 
 OUT = "s3://bucket/data/array"
@@ -46,8 +51,16 @@ class Machines:
         values = {"inputs": self.corpus, "tokenizer": "bytes", "out": str(out), **more}
         return TokenizeConfig.model_validate(values)
 
-    def run(self, name: str, *, overwrite: bool = False, out: str | Path = OUT, **more: Any) -> Any:
-        with self._machine(name) as cache:
+    def run(
+        self,
+        name: str,
+        *,
+        overwrite: bool = False,
+        out: str | Path = OUT,
+        executors: AbstractContextManager[Any] | None = None,
+        **more: Any,
+    ) -> Any:
+        with self._machine(name) as cache, executors or nullcontext():
             return tokenize(self.config(out, **more), cache_dir=cache, overwrite=overwrite)
 
     def element(self, name: str, number: int, **more: Any) -> Any:
@@ -235,6 +248,67 @@ def test_a_damaged_claim_costs_nobody_the_work_that_is_there(
         return bool(came)
 
     assert start(1)
+
+
+def test_a_machine_that_shares_no_disk_goes_on_after_the_shards_of_another(
+    machines: Machines, fresh: Act, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"text": f"line {i} {'and more ' * 500}"}) for i in range(400)]
+    raw = tmp_path / "one-task.jsonl.gz"  # however large it is
+    raw.write_bytes(gzip.compress("\n".join(lines).encode()))
+    settings = {"inputs": [str(raw)], "shard_bytes": 65536}
+    machines.run("local", out=tmp_path / "here", **settings)
+    sessions, put, real = iter(range(9)), list[str](), Objects.put
+
+    def elsewhere(jobs: Any, *, work: Path, **given: Any) -> None:
+        kept = stored.stored_work(work)
+        assert kept is not None
+        here = join(kept.objects.url, kept.run, f"{next(sessions)}")
+        execute_here(jobs, work=here, **given)
+
+    def noted(self: Objects, name: str, *content: Any, **options: Any) -> str:
+        e_tag = real(self, name, *content, **options)
+        put.append(name)
+        if len(sessions_done) == 0 and name.endswith("-0002.done"):
+            raise Killed
+        return e_tag
+
+    sessions_done: list[str] = []
+    executors = mock.patch.dict(EXECUTORS, {"local": elsewhere})
+    with mock.patch.object(Objects, "put", noted):
+        with pytest.raises(Killed):
+            machines.run("first", executors=executors, **settings)
+        sessions_done.append("first")
+        put.clear()
+        machines.run("second", executors=executors, **settings)
+    again = {name.rpartition("-")[2] for name in put if name.endswith(".done")}
+    assert "0003.done" in again
+    assert not again & {"0000.done", "0001.done", "0002.done"}
+    assert there() == tree(tmp_path / "here")
+
+
+def test_lists_of_bad_records_are_brought_back_together(
+    machines: Machines, fresh: Act, tmp_path: Path
+) -> None:
+    paths = [tmp_path / f"{i}.jsonl" for i in range(2)]
+    for path in paths:
+        path.write_text('{"text": "good"}\n' * 4000 + "bad\n", encoding="ascii")
+    settings = {
+        "inputs": [*map(str, paths)],
+        "shard_bytes": 65536,
+        "on_error": "quarantine",
+    }
+    both, real = threading.Barrier(2), Objects.download
+
+    def download(self: Objects, name: str, path: Path) -> Any:
+        if name.endswith(".errors.jsonl"):
+            both.wait(10)  # broken if one is brought after the other
+        return real(self, name, path)
+
+    with mock.patch.object(Objects, "download", download):
+        made = machines.run("first", **settings)
+    assert made.manifest.counts["documents_quarantined"] == 2
+    assert not both.broken
 
 
 def test_what_is_put_once_more_while_it_is_fetched_comes_whole(fresh: Act, tmp_path: Path) -> None:
