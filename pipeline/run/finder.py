@@ -7,7 +7,8 @@ line 12 of 99aa…    ─► document 11          by where they came from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,24 @@ class DocumentFinder:
             yield from self._by_line(by_line)
         self._watch.check_unchanged()
 
-    def resolved(self, request: ForgetRequest, documents: Offsets) -> list[ForgetRequest]:
-        """Return what to remember, so that the same documents are found again."""
-        if request.content:
-            return [request]
-        if request.path and self.has_keys:
-            contents = hex_of_content(self._keys_of(documents)["content"])
-            return [ForgetRequest(content=content) for content in contents]
-        found = self.lines_of(documents)
-        return [request, *found] if request.key else found  # splits may be by another key later
+    def resolved(
+        self, request: ForgetRequest, documents: Offsets, newest: Mapping[str, str]
+    ) -> list[ForgetRequest]:
+        """Return what to remember, so that the same documents are found again; `newest` is what
+        inputs, by their names, held when they were last read."""
+        lines = self.lines_of(documents)
+        if request.key:
+            return [request, *lines]  # splits may be by another key later
+        if not self.has_keys:
+            return lines
+        contents = hex_of_content(self._keys_of(documents)["content"])
+        found = [ForgetRequest(content=content) for content in contents]
+        # Another corpus may make other contents of the same file; files that begin with it are not
+        # looked for, as all larger ones would have to be read.
+        for line in lines:
+            for known in dict.fromkeys((line.fingerprint, newest[line.path])):
+                found.append(replace(line, fingerprint=known, bytes=0))
+        return found
 
     def lines_of(self, documents: Offsets) -> list[ForgetRequest]:
         """Return what finds these documents by their lines, whatever is made of the records there;
@@ -116,7 +126,10 @@ class DocumentFinder:
             yield requests[i], places
 
     def _by_line(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
-        origins, named = self._read_origins(), Named(requests)
+        named = Named(requests)
+        if not any(named.of(each) or named.shorter_than(each) for each in self._manifest.sources):
+            return
+        origins = self._read_origins()
         found: dict[int, list[Offsets]] = {}
         for number, file in enumerate(origins.files):
             asked = named.of(file)

@@ -69,8 +69,8 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
         if not found.documents:
             raise InputError(
                 f"none of these documents is in {out}, for example {requests[0]}; dataprep stats "
-                "--by file shows the files of a dataset; contents are known if there are splits or "
-                "dedup, values of a key if the splits are by that key"
+                "--by file shows the files of a dataset; values of a key are known if the splits are "
+                "by that key"
             )
         write_ledger(out, (*read_ledger(out), *found.remembered))
         ledger = read_ledger(out)
@@ -263,10 +263,14 @@ def _look_up(corpora: Sequence[Path], requests: Sequence[ForgetRequest]) -> _Mea
     named = name_inputs(requests, map(_called, corpora))
     told: dict[str, tuple[ForgetRequest, str]] = {}  # what is remembered, and for which request
     meaning = set[str]()
-    for _, _, finder in _finders(corpora):
+    newest = {
+        corpus / TOKENIZED: {called: source.fingerprint for source, called in _called(corpus)}
+        for corpus in corpora
+    }
+    for place, _, finder in _finders(corpora):
         for request, numbers in finder.find_each(named.requests):
             given = named.given[str(request)]
-            for each in finder.resolved(request, numbers) if len(numbers) else ():
+            for each in finder.resolved(request, numbers, newest[place]) if len(numbers) else ():
                 told.setdefault(each.as_json(), (each, given[0]))
                 meaning.update(given)
     remembered = [each for each, _ in told.values()]

@@ -44,7 +44,7 @@ class ForgetRequest:
     path: str = ""
     line: int = 0  # from 1
     fingerprint: str = ""  # of the file, once it is known
-    bytes: int = 0  # of the file then
+    bytes: int = 0  # of the file then; 0: files that were appended to since are not meant
 
     def __str__(self) -> str:
         if self.content:

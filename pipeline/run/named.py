@@ -23,6 +23,7 @@ from dataprep.pipeline.storage.provenance import OriginFile
 
 MOST_NAMED = 5
 
+File = OriginFile | TextSource
 Called = tuple[TextSource, str]  # an input, and its name now
 
 
@@ -41,10 +42,9 @@ class Named:
             for path in {request.path, os.path.abspath(request.path)}:
                 self._by_path.setdefault(path, []).append(i)
             self._by_ending.setdefault(request.path.removeprefix("./"), []).append(i)
-        sizes = {(requests[own[0]].bytes, known) for known, own in self._by_content.items()}
-        self._sizes = sorted(sizes)
+        self._sizes = sorted({(r.bytes, r.fingerprint) for r in requests if r.bytes})
 
-    def of(self, file: OriginFile) -> list[int]:
+    def of(self, file: File) -> list[int]:
         """Return the requests that name this file, by its path, the end of its path or content."""
         found = [*self._by_content.get(file.fingerprint, ())]
         return list(dict.fromkeys([*self.of_path(file.path), *found, *self.of_ending(file.path)]))
@@ -60,7 +60,7 @@ class Named:
         endings = ("/".join(folders[i:]) for i in range(1, len(folders)))
         return [i for ending in endings for i in self._by_ending.get(ending, ())]
 
-    def shorter_than(self, file: OriginFile) -> list[int]:
+    def shorter_than(self, file: File) -> list[int]:
         """Return the requests of files that this one may begin with: it may have been appended."""
         return [
             i

@@ -309,6 +309,29 @@ def test_rows_that_were_first_packed_without_a_document_lose_more_where_they_are
     assert {*whole_texts(folder)} == every - gone
 
 
+def test_a_line_is_forgotten_in_copies_of_its_file_that_another_corpus_reads_in_its_own_way(
+    live: Live,
+) -> None:
+    def write(name: str, texts: list[str], mode: str = "w") -> None:
+        with open(f"raw/{name}.jsonl", mode) as file:
+            file.writelines(f'{{"text": "{text}", "title": "of {text}"}}\n' for text in texts)
+
+    corpora = {"a": AB["a"], "b": {**AB["b"], "fields": "title"}}
+    Path("raw").mkdir()
+    write("a", ["one", "two"])
+    write("b0", ["four"])
+    live(corpora=corpora, append=True)
+    write("a", ["three"], "a")
+    write("b", ["one", "two", "three"])  # as a is now
+    live(corpora=corpora, append=True)
+    found = forget(Path("out"), [ForgetRequest(path="a.jsonl", line=n) for n in (1, 3)])
+    assert [each.document for each in found.documents] == [0, 2, 1, 3]
+    shutil.copy("raw/a.jsonl", "raw/b1.jsonl")
+    live(corpora=corpora, append=True)
+    assert (packed("a"), packed("b")) == (["two"], ["of four", "of two", "of two"])
+    assert not held_in(Path("out"))
+
+
 @pytest.mark.parametrize("given", ["out/a", "out/a/tokenized", "out/a/packed-64"])
 def test_forget_names_the_folder_of_the_run_if_it_is_given_a_dataset(
     live: Live, tmp_path: Path, given: str
@@ -424,7 +447,7 @@ def test_what_is_packed_anew_for_other_splits_is_told_without_names_of_files(liv
     live(**both, splits={"train": 0.9, "validation": 0.1})
     made = live(**both, splits={"train": 0.5, "validation": 0.5})
     told = {done.todo.step.folder: done.todo.reasons for done in made.steps}
-    select = ("splits or dedup select other documents",)
+    select = ("splits has other rates than before, or out/.run/selections is lost",)
     assert told == {
         "a/tokenized": (),
         "a/packed-64-train": select,
