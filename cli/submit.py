@@ -21,8 +21,9 @@ from dataprep.cli.show import echo, print_json
 from dataprep.configs.load import load_config
 from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import TokenizeConfig
-from dataprep.pipeline.errors import ConfigError, ResourceError
+from dataprep.pipeline.errors import ConfigError, ConflictError, ResourceError
 from dataprep.pipeline.run.submit import (
+    OF,
     JobNeeds,
     Pods,
     job_manifests,
@@ -125,7 +126,7 @@ def submit_command(
                 "folder of the volume, or mount it where it is here",
                 err=True,
             )
-        jobs = job_manifests(steps, needs, pods, folder)
+        jobs = job_manifests(steps, needs, pods, folder, settings)
         values, text = {"jobs": jobs}, yaml.safe_dump_all(jobs, sort_keys=False)
     if go and is_slurm:
         _submit_slurm(script, tell)
@@ -175,14 +176,24 @@ def _submit_jobs(jobs: Sequence[Mapping[str, Any]], tell: Tell) -> None:
         raise ConfigError("kubectl is not here; install it, or leave --go out")
     names = [str(job["metadata"]["name"]) for job in jobs]
     for job, name in zip(jobs, names, strict=True):
-        if not _kubectl("get", "job", name, "--ignore-not-found", "-o", "name"):
+        there = _kubectl("get", "job", name, "--ignore-not-found", "-o", "json")
+        if there and json.loads(there)["metadata"].get("annotations", {}).get(OF) != _of(job):
+            raise ConflictError(
+                f"job {name} is there, of another config or other flags; kubectl delete job "
+                f"{' '.join(names)}, or give another --name"
+            )
+        if not there:
             _kubectl("create", "-f", "-", given=json.dumps(job))
-        tell(f"job {name}")
+        tell(f"job {name}{' is there already' if there else ''}")
     for before, name in pairwise(names):
         _wait_for(before)
         _kubectl("patch", "job", name, "-p", json.dumps({"spec": {"suspend": False}}))
         tell(f"job {name} begins")
     _wait_for(names[-1])
+
+
+def _of(job: Mapping[str, Any]) -> str:
+    return str(job["metadata"]["annotations"][OF])
 
 
 def _wait_for(name: str) -> None:

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,16 @@ def check_ours(out: Path) -> None:
     if not out.is_dir():
         return
     check_work(out)
-    for name in (*_folders(out), MANIFEST):
+    listed = listed_files(out)  # there may be hundreds of thousands: told once
+    folders = _folders(listed)
+    for name in (*folders, MANIFEST):
         if (out / name).is_symlink():
             raise ConfigError(f"{out / name} is a link, which dataprep does not write through")
     is_finished, is_begun = (out / MANIFEST).exists(), (out / WORK / MARK).exists()
-    known = {WORK, *listed_files(out)}
+    known = {WORK, *listed}
     known |= {MANIFEST} if is_finished else set()
     known |= {temporary(out / MANIFEST).name} if is_begun else set()
-    for name in _present(out, is_finished or is_begun):
+    for name in _present(out, folders if is_finished or is_begun else ()):
         if name not in known:
             raise ConfigError(
                 f"--out {out} holds {name}, which dataprep did not write; "
@@ -97,10 +99,10 @@ def remove_dataset(out: Path) -> None:
         os.replace(out / MANIFEST, work / REMOVED)
         sync_folder(work)
         sync_folder(out)
-    folders = _folders(out)
-    for name in (*listed_files(out), temporary(out / MANIFEST).name):
+    listed = listed_files(out)
+    for name in (*listed, temporary(out / MANIFEST).name):
         (out / name).unlink(missing_ok=True)
-    for folder in folders:
+    for folder in _folders(listed):
         with suppress(OSError):  # it is not there, or holds a file of somebody else
             (out / folder).rmdir()
     remove_work(work)
@@ -151,18 +153,20 @@ def check_work(out: Path) -> None:
 def check_plain(work: Path) -> None:
     """Raise CorruptError if something else stands where a file of an unfinished run is expected."""
     for folder in WORK_FILES:
-        for path in (work / folder).iterdir() if (work / folder).is_dir() else ():
-            is_ours = str(path.relative_to(work)) in WORK_FILES
-            if path.is_symlink() or not (path.is_dir() if is_ours else path.is_file()):
+        # What a listing tells of each: there may be hundreds of thousands, on a slow disk.
+        for entry in list(os.scandir(work / folder)) if (work / folder).is_dir() else ():
+            is_folder = f"{folder}/{entry.name}".removeprefix("/") in WORK_FILES
+            is_plain = entry.is_dir if is_folder else entry.is_file
+            if not is_plain(follow_symlinks=False):
                 raise CorruptError(
-                    f"{path} is damaged: it is not what dataprep wrote there; "
+                    f"{entry.path} is damaged: it is not what dataprep wrote there; "
                     "remove it, or start again with --overwrite"
                 )
 
 
-def _present(out: Path, is_ours: bool) -> Iterator[str]:
-    """Yield what is in the folder, by paths: files, and folders, which are none of our files."""
-    known = _folders(out) if is_ours else ()
+def _present(out: Path, known: Collection[str]) -> Iterator[str]:
+    """Yield what is in the folder, by paths: files, and folders, which are none of our files;
+    `known` folders are looked into."""
     for path in sorted(out.iterdir()):
         is_folder = path.is_dir() and not path.is_symlink() and path.name != WORK
         if not (is_folder and path.name in known):
@@ -175,9 +179,9 @@ def _present(out: Path, is_ours: bool) -> Iterator[str]:
                 yield os.path.join(os.path.relpath(place, out), name)
 
 
-def _folders(out: Path) -> list[str]:
+def _folders(listed: Iterable[str]) -> list[str]:
     """Return the folders that may hold our files: an export has others."""
-    own = {name.partition("/")[0] for name in listed_files(out) if "/" in name}
+    own = {name.partition("/")[0] for name in listed if "/" in name}
     return [*FOLDERS, *sorted(own - {*FOLDERS})]
 
 

@@ -40,6 +40,7 @@ from dataprep.pipeline.tokenize.preview import MOST_PIECES, Preview, preview_of
 from dataprep.pipeline.tokenize.recipe import plan_of
 
 ENOUGH_DOCUMENTS = 50_000  # that are packed for the estimate: the sample's, over and over
+ENOUGH_ROWS = 500_000  # of these, if documents are longer than rows
 PLACES = 64  # that are sampled of a corpus, if it is cut into so many
 SAMPLE_BYTES = 1 << 18  # at each place: long documents are in it, too
 LEAST_PIECE = 2 * SAMPLE_BYTES
@@ -247,8 +248,7 @@ def _rows_of(
     config: PackConfig, plan: TokenizePlan, lengths: NDArray[Any], tokens: int, rates: Rates
 ) -> RowsEstimate:
     """Return what rows these lengths give, in proportion to all tokens."""
-    own = lengths[lengths > 0]
-    every = np.tile(own, max(1, ENOUGH_DOCUMENTS // len(own)))
+    every = repeated(lengths[lengths > 0], config.seq_len + 1)
     rows, pieces = _packed(every, config)
     factor = tokens / int(every.sum())
     layout = RowLayout(
@@ -265,6 +265,17 @@ def _rows_of(
         core_seconds=tokens / (rates.pack or 1.0),
         alone_seconds=tokens / (rates.plan_rows or 1.0),
     )
+
+
+def repeated(lengths: NDArray[Any], capacity: int) -> NDArray[Any]:
+    """Return the lengths over and over, until they are packed as those of a large corpus would be.
+
+    >>> len(repeated(np.array([100, 200]), 4096)), len(repeated(np.array([1 << 20]), 256))
+    (50000, 122)
+    """
+    enough_tokens = ENOUGH_ROWS * capacity
+    times = min(ENOUGH_DOCUMENTS // len(lengths), enough_tokens // int(lengths.sum()))
+    return np.tile(lengths, max(1, times))
 
 
 def _packed(lengths: NDArray[Any], config: PackConfig) -> tuple[int, int]:

@@ -20,11 +20,13 @@ from typing import Any
 
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConfigError
+from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.shares import COUNT
 from dataprep.pipeline.storage.objects import is_remote
 
 MOST_STARTS = 9  # again, of an element that ends with a code that may be better next time
 AGAIN = (6, 75, 130, 137, 143)  # exit codes: resources or workers lost, locked, stopped
+OF = "dataprep/of"  # the annotation of a job that says of which command and config it is
 TIME = re.compile(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
 MEMORY = re.compile(r"[1-9]\d{0,8}[MGT]")
 
@@ -87,7 +89,7 @@ def check_needs(needs: JobNeeds) -> None:
 
 def _time_of(text: str) -> re.Match[str]:
     found = TIME.fullmatch(text)
-    if found is None:
+    if found is None or not text.strip("-:0"):
         raise ConfigError(f"--time {text}: must be HH:MM:SS or D-HH:MM:SS, such as 12:00:00")
     return found
 
@@ -177,14 +179,23 @@ class Pods:
 
 
 def job_manifests(
-    steps: Sequence[SubmittedStep], needs: JobNeeds, pods: Pods, folder: str
+    steps: Sequence[SubmittedStep],
+    needs: JobNeeds,
+    pods: Pods,
+    folder: str,
+    config: TokenizeConfig,
 ) -> list[dict[str, Any]]:
-    """Return a manifest for each step. All but the first are suspended: Kubernetes has no
-    dependencies between jobs."""
+    """Return a manifest for each step of a config. All but the first are suspended: Kubernetes has
+    no dependencies between jobs."""
     check_needs(needs)
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", pods.prefix):
         raise ConfigError(f"--name {pods.prefix}: small letters, digits and '-' are allowed")
-    return [_job(step, i > 0, needs, pods, folder) for i, step in enumerate(steps)]
+    jobs = [_job(step, i > 0, needs, pods, folder) for i, step in enumerate(steps)]
+    # So that a job that is there already is known to be this one.
+    own = fingerprint({"jobs": jobs, "config": config.model_dump(mode="json")})
+    for job in jobs:
+        job["metadata"]["annotations"] = {OF: own}
+    return jobs
 
 
 def _job(

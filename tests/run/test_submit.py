@@ -123,6 +123,7 @@ def test_what_is_not_for_an_engine_or_a_config_is_refused(
         (("slurm", config, *K8S), "--image is for k8s"),
         (("pbs", config), "must be slurm or k8s"),
         (("slurm", config, "--time", "noon"), "must be HH:MM:SS"),
+        (("slurm", config, "--time", "0-00:00:00"), "must be HH:MM:SS"),
         (("slurm", config, "--memory", "much"), "such as 16G"),
         (("slurm", "run.yaml"), "dataprep run run.yaml --executor ray"),
         (("slurm", "no.yaml"), "where pack writes to"),
@@ -157,13 +158,14 @@ def test_a_folder_may_have_any_name(run_cli: RunCli, config: Path, tmp_path: Pat
 
 KUBECTL = """#!/bin/sh
 # Stands for a cluster in which each job is complete as soon as it runs: `calls` has a line for
-# each call, and `jobs` the names of what was created.
+# each call, and `job-NAME` what was created.
 case "$1" in
     create)
-        name=$(sed 's/.*"metadata": {"name": "\\([^"]*\\)".*/\\1/')
-        echo "$name" >>jobs
+        cat >made
+        name=$(sed 's/.*"metadata": {"name": "\\([^"]*\\)".*/\\1/' made)
+        mv made "job-$name"
         set -- "$@" "$name";;
-    get) touch jobs; grep -x -- "$3" jobs;;
+    get) cat "job-$3" 2>/dev/null;;
 esac
 echo "$*" >>calls
 case "$*" in
@@ -195,6 +197,10 @@ def test_suspended_jobs_begin_when_the_one_before_is_complete(
     submit()  # its terminal was closed
     again = (tmp_path / "calls").read_text().splitlines()[len(calls) :]
     assert not any(call.startswith("create") for call in again)
+    config.write_text(yaml.safe_dump({**CONFIG, "add_eos": False}))  # which those jobs know not of
+    refused = commands.run(["submit", "k8s", config, *K8S, "--go"], env=env, cwd=tmp_path)
+    assert refused.code == 4
+    assert "job dataprep-tokenize is there, of another config" in refused.stderr
 
 
 # --- Slurm ----------------------------------------------------------------------------------------
