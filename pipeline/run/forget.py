@@ -69,8 +69,8 @@ def forget(out: Path, requests: Sequence[ForgetRequest]) -> Forgetting:
         if not found.documents:
             raise InputError(
                 f"none of these documents is in {out}, for example {requests[0]}; dataprep stats "
-                "--by file shows the files of a dataset; values of a key are known if the splits are "
-                "by that key"
+                "--by file shows the files of a dataset; values of a key are known if the splits "
+                "are by that key"
             )
         write_ledger(out, (*read_ledger(out), *found.remembered))
         ledger = read_ledger(out)
