@@ -98,14 +98,16 @@ def plan_tokenized(
     recorded = [source for part in parts for source in part.sources]
     tails = tails_since if run.append else no_tails
     changes = changes_since(recorded, found.sources, tails, names_kept=True)
-    gone = [path for path in changes.gone if not _is_of(codes, path)]
+    had_bytes = {source.path for source in recorded if source.start + source.bytes}
+    lost = [path for path in changes.gone if path in had_bytes]  # of the others nothing was made
+    gone = [path for path in lost if not _is_of(codes, path)]
     reasons, notes = judged(out, changes.changed, gone, run.on_changed)
     notes += [
         f"{request} is to be forgotten, but only in what was there when that was asked for: the "
         "splits are not by this key any more"
         for request in lost_keys(ledger, config.keys)[:MOST_NAMED]
     ]
-    if len(gone) < len(changes.gone):
+    if len(gone) < len(lost):
         reasons.append("its codes were made anew")
     if have is None:
         reasons = ["it is not there yet"]

@@ -292,6 +292,20 @@ def test_a_file_that_was_empty_may_be_appended_to_and_one_that_was_overwritten_i
     assert steps(run_cli, config)["data/tokenized"] == [f"appended to: {raw}/b.jsonl"]
     run_cli("run", config)
     assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "four"]
+    (raw / "c.jsonl").touch()
+    (raw / "d.jsonl").touch()
+    run_cli("run", config)
+    write_lines(raw / "c.jsonl", ["five"], mode="a")
+    os.rename(raw / "c.jsonl", raw / "c.1.jsonl")  # rotated before it was read again
+    (raw / "d.jsonl").unlink()
+    assert steps(run_cli, config)["data/tokenized"] == [f"1 new file: {raw}/c.1.jsonl"]
+    run_cli("run", config)
+    assert not any(steps(run_cli, config).values())
+    write_lines(raw / "c.jsonl", ["six"])
+    assert steps(run_cli, config)["data/tokenized"] == [f"appended to: {raw}/c.jsonl"]
+    run_cli("run", config)
+    assert not any(steps(run_cli, config).values())
+    assert texts_of(tmp_path / TOKENIZED) == ["one", "two", "three", "four", "five", "six"]
     os.rename(raw / "b.jsonl", raw / "a.jsonl")
     done = run_cli("run", config, check=False)
     assert done.code == 4
