@@ -328,27 +328,26 @@ def test_the_driver_may_be_killed_and_the_same_command_goes_on(
 
 
 @contextmanager
-def ray_node(*words: str | Path, env: Mapping[str, str]) -> Iterator[psutil.Popen]:
-    process = psutil.Popen(
-        words,
-        env={**os.environ, **env},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def ray_node(*words: str | Path, log: Path, env: Mapping[str, str]) -> Iterator[psutil.Popen]:
+    with open(log, "wb") as told:
+        process = psutil.Popen(
+            words, env={**os.environ, **env}, stdout=told, stderr=subprocess.STDOUT
+        )
     try:
         yield process
     finally:
         kill_with_children(process)
 
 
-def wait_for_server(address: str) -> None:
+def wait_for_server(address: str, process: psutil.Popen, log: Path) -> None:
     host, _, port = address.rpartition(":")
     deadline = time.monotonic() + SECONDS
     while True:
         try:
             socket.create_connection((host, int(port))).close()
         except ConnectionError:
-            assert time.monotonic() < deadline
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
         else:
             return
@@ -381,24 +380,26 @@ def test_a_machine_that_has_nothing_but_the_bucket_in_common_may_be_killed_too(
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setenv("DATAPREP_CACHE", str(here))
     s3.make_bucket("apart")
-    size, command = ("--object-store-memory=80000000",), Path(sys.executable).with_name("ray")
-    port = free_port()
+    host, port = get_node_ip_address(), free_port()
+    size = ("--object-store-memory=80000000", f"--node-ip-address={host}")
+    command, address = Path(sys.executable).with_name("ray"), f"{host}:{port}"
     head = (command, "start", "--head", f"--port={port}", "--num-cpus=0", *size)
-    address = f"{get_node_ip_address()}:{port}"
     # Another file system lies over our cache there, and only there.
     hidden = f"mount -t tmpfs none {here} && exec {command} start --address={address} --block"
-    node = ("unshare", "-m", "sh", "-c", f"{hidden} --num-cpus=2 {size[0]}")
+    node = ("unshare", "-m", "sh", "-c", f"{hidden} --num-cpus=2 {' '.join(size)}")
     with ExitStack() as nodes:
-        nodes.enter_context(ray_node(*head, "--include-dashboard=false", "--block", env={}))
-        wait_for_server(address)
-        far = nodes.enter_context(ray_node(*node, env={"DATAPREP_CACHE": str(there)}))
+        log, words = tmp_path / "head.log", ("--include-dashboard=false", "--block")
+        wait_for_server(address, nodes.enter_context(ray_node(*head, *words, log=log, env={})), log)
+        cache, log = {"DATAPREP_CACHE": str(there)}, tmp_path / "far.log"
+        far = nodes.enter_context(ray_node(*node, log=log, env=cache))
         words = ("--ray-address", address, "--workers", "2")
         driver = Driver(corpus, tmp_path / "out", *words, to="s3://apart/out")
         driver.wait_for(lambda: len([*there.glob("joined/*/*/.work/tasks/*.done")]) >= 2)
         workers = workers_below(far.pid)
         kill_with_children(far)
         assert all_gone(workers)
-        nodes.enter_context(ray_node(*node, env={"DATAPREP_CACHE": str(later)}))
+        cache, log = {"DATAPREP_CACHE": str(later)}, tmp_path / "later.log"
+        nodes.enter_context(ray_node(*node, log=log, env=cache))
         driver.end()
     assert [*later.glob("joined/*/*/.work/plan.json")]
     objects = open_objects("s3://apart/out")
