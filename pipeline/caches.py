@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.files import make_folder, read_sealed, sealed
 
+_LEFT_SECONDS = 3600.0
 _SET_CACHE = "set HOME, or name a folder for caches in DATAPREP_CACHE"
 
 
@@ -64,6 +67,29 @@ def own_turn(folder: Path) -> Iterator[None]:
         # If it were only closed, a process that was forked meanwhile would keep it locked.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
+
+
+def remove_left(home: Path, *, but: str) -> None:
+    """Remove folders that those who were killed have left in this one long ago, which are locked
+    while they are used."""
+    with suppress(OSError):
+        for folder in home.iterdir():
+            # One that is just made is not locked yet.
+            if folder.name != but and time.time() - folder.stat().st_mtime > _LEFT_SECONDS:
+                remove_unused(folder)
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove a folder that is locked as long as somebody uses it, unless somebody does."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(descriptor)
 
 
 def _without_home() -> Path:

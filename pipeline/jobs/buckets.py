@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dataprep.pipeline.caches import remove_left
 from dataprep.pipeline.errors import (
     ConfigError,
     ConflictError,
@@ -87,6 +88,7 @@ def bucket_site(url: str, of: str = "") -> BucketSite:
     objects = open_objects(url)
     objects.check_bucket()
     name = hash_bytes(objects.url.encode())[:16] + (f"-{of}" if of else "")
+    remove_left(folder_here(STAGING), but=name)
     return BucketSite(objects=objects, folder=folder_here(STAGING) / name)
 
 
@@ -130,7 +132,6 @@ class BucketSite:
         self.run = run_of(identity, may_change)
         for _ in range(LOOKS):
             if self._look():
-                self.listed = frozenset(listed_files(self.folder))
                 return
         raise crowded(self.objects)
 
@@ -138,7 +139,7 @@ class BucketSite:
         """Bring what is there; return whether it is of one moment. A run that ends just now, such
         as another element's, removes what was listed."""
         self.empty()
-        self._list()
+        self.found = listed(self.objects)
         for name in sorted(n for n in self.found if n.startswith(f"{WORK}/")):
             if not is_of_work(name):
                 raise ConfigError(
@@ -149,6 +150,7 @@ class BucketSite:
             self._fetch_small()
         except NoSuchObjectError:
             return False
+        self.listed = frozenset(listed_files(self.folder))
         return (CLAIM in self.found) == (self.claim is not None)
 
     def check_ours(self) -> None:
@@ -186,7 +188,7 @@ class BucketSite:
         put_plan(self.stored, self.found, work)
 
     def gather(self, work: Path) -> None:
-        self._list()
+        self.found = listed(self.objects)
         names = marker_names(self.stored, self.found)
         bring_markers(self.stored, self.found, names, self.folder / WORK / TASKS)
 
@@ -263,9 +265,6 @@ class BucketSite:
         self.empty()
 
     # --- what is there ---
-
-    def _list(self) -> None:
-        self.found = listed(self.objects)
 
     def empty(self) -> None:
         """Throw away what is in the staging folder, which this process has locked."""

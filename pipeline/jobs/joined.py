@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from pathlib import Path
 
-from dataprep.pipeline.caches import own_turn
+from dataprep.pipeline.caches import own_turn, remove_unused
 from dataprep.pipeline.errors import ConflictError
 from dataprep.pipeline.files import make_folder
 from dataprep.pipeline.jobs.stored import (
@@ -47,23 +46,11 @@ def join(url: str, run: str, session: str) -> Path:
         fcntl.flock(_held[-1], fcntl.LOCK_SH)
         for other in home.iterdir():
             if other.name != session:
-                _remove_unused(other)
+                remove_unused(other)
         if stored_work(work) is None:
             _fetch_plan(StoredWork(objects=open_objects(url), run=run), work)
             keep_in_store(work, url, run)
     return work
-
-
-def _remove_unused(folder: Path) -> None:
-    """Remove the folder of another session, unless one of its processes lives."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    except BlockingIOError:
-        return
-    finally:
-        os.close(descriptor)
 
 
 def _fetch_plan(stored: StoredWork, work: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -25,6 +26,7 @@ from dataprep.pipeline.jobs.buckets import BucketSite
 from dataprep.pipeline.jobs.executors import EXECUTORS
 from dataprep.pipeline.jobs.joined import join
 from dataprep.pipeline.jobs.shares import JobShare
+from dataprep.pipeline.jobs.workspace import locked
 from dataprep.pipeline.run.begun import finalize
 from dataprep.pipeline.storage.objects import ObjectEntry, Objects, open_objects
 from dataprep.pipeline.storage.objects import objects as objects_module
@@ -318,6 +320,20 @@ def test_what_is_put_once_more_while_it_is_fetched_comes_whole(fresh: Act, tmp_p
         objects.download("plan", tmp_path / "plan")
     assert came
     assert (tmp_path / "plan").read_bytes() == b"the same"
+
+
+def test_staging_folders_of_who_was_killed_are_removed_when_nobody_uses_them(
+    machines: Machines, fresh: Act
+) -> None:
+    home = machines.folder / "first" / "staging" / platform.node()
+    long_ago = {"dead": True, "alive": True, "new": False}
+    for name, is_old in long_ago.items():
+        (home / name / ".work").mkdir(parents=True)
+        if is_old:
+            os.utime(home / name, (0, 0))
+    with locked(home / "alive"):
+        machines.element("first", 0)
+    assert {*long_ago} & {path.name for path in home.iterdir()} == {"alive", "new"}
 
 
 def test_whose_objects_there_are_is_asked_in_one_walk(fresh: Act, tmp_path: Path) -> None:

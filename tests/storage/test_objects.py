@@ -201,6 +201,32 @@ class Forgetting(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+class Busy(BaseHTTPRequestHandler):
+    """A server on which another writer is in the way of the first upload."""
+
+    puts = 0
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        Busy.puts += 1
+        self.send_response(409 if Busy.puts == 1 else 200)
+        self.send_header("ETag", '"put"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+def test_an_upload_that_another_is_in_the_way_of_is_made_once_more(
+    objects: Objects, s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(Busy) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3.env(port)["AWS_ENDPOINT_URL"])
+        assert open_objects(objects.url).put("a", b"1") == '"put"'
+    assert Busy.puts == 2
+
+
 def test_an_upload_whose_end_is_forgotten_is_made_once_more(
     objects: Objects, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,8 +48,11 @@ class ChangedMeanwhileError(DataprepError):
     """The object is not the one that was seen before."""
 
 
-def tried(url: str, doing: str, call: Callable[[], Result]) -> Result:
-    """Return what the call returns; try again if the store does not answer."""
+def tried(
+    url: str, doing: str, call: Callable[[], Result], *, is_conditional: bool = False
+) -> Result:
+    """Return what the call returns; try again if the store does not answer, or if another writer
+    was in the way of a call that `is_conditional` on nothing."""
     from obstore.exceptions import BaseError
 
     _check_process()
@@ -61,7 +64,7 @@ def tried(url: str, doing: str, call: Callable[[], Result]) -> Result:
         except (FileNotFoundError, BaseError) as error:
             if getattr(error, "filename", None) is not None:  # a local file
                 raise
-            known = _known(url, doing, error)
+            known = _known(url, doing, error, is_conditional=is_conditional)
             if known is not None:
                 raise known from None
             seconds = time.monotonic() - begun
@@ -108,7 +111,7 @@ def _interruptible(call: Callable[[], Result]) -> Callable[[], Result]:
     return aside
 
 
-def _known(url: str, doing: str, error: Exception) -> DataprepError | None:
+def _known(url: str, doing: str, error: Exception, *, is_conditional: bool) -> DataprepError | None:
     """Return what an error means; None if another try may help."""
     from obstore import exceptions
 
@@ -117,7 +120,7 @@ def _known(url: str, doing: str, error: Exception) -> DataprepError | None:
     if isinstance(error, FileNotFoundError):
         return NoSuchObjectError(f"{url} does not exist")
     if isinstance(error, exceptions.AlreadyExistsError):
-        return ThereAlreadyError(f"{url} exists already")
+        return ThereAlreadyError(f"{url} exists already") if is_conditional else None
     if isinstance(error, exceptions.PreconditionError):
         return ChangedMeanwhileError(f"{url} was changed by another writer")
     said = _said(error)

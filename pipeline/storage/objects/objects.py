@@ -210,7 +210,9 @@ class Objects:
         for pause in (*_SETTLING, None):
             try:
                 result = self._written(
-                    name, lambda: obstore.put(self._store, name, data, mode=mode)
+                    name,
+                    lambda: obstore.put(self._store, name, data, mode=mode),
+                    is_conditional=True,
                 )
                 return _quoted(result["e_tag"])
             except (ThereAlreadyError, ChangedMeanwhileError):
@@ -297,9 +299,9 @@ class Objects:
                 self.url, "list", lambda: next(iter(obstore.list(self._store, chunk_size=1)), None)
             )
 
-    def _written(self, name: str, call: Callable[[], Any]) -> Any:
+    def _written(self, name: str, call: Callable[[], Any], *, is_conditional: bool = False) -> Any:
         with self._bucket_named():
-            return tried(self.at(name), "write", call)
+            return tried(self.at(name), "write", call, is_conditional=is_conditional)
 
     @contextmanager
     def _bucket_named(self) -> Iterator[None]:
