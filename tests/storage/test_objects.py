@@ -58,6 +58,14 @@ def test_an_object_comes_back_as_it_was_put_with_its_hash(objects: Objects, tmp_
     assert objects.get("in/small") == b"few"
 
 
+def test_a_folder_may_have_any_name(objects: Objects) -> None:
+    bucket = "/".join(objects.url.split("/")[:3])
+    names = ["a#b", "a%41b", "a?b", "a b", "ä", "a+b", "a:b", "a@b"]
+    for name in names:
+        open_objects(f"{bucket}/{name}").put("data", b"1")
+    assert {entry.name for entry in open_objects(bucket).entries()} == {f"{n}/data" for n in names}
+
+
 def test_what_is_damaged_on_its_way_comes_once_more(
     objects: Objects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

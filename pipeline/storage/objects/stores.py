@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from dataprep.pipeline.errors import ConfigError
 from dataprep.pipeline.guards.secrets import hidden, redacted
@@ -85,7 +86,8 @@ def new_store(url: str) -> Any:
     values: dict[str, Any] = _from_profile(os.environ) if scheme == "s3" else {}
     try:
         return from_url(
-            url,
+            # Else # or ? would be the end of the folder's name, and %41 an A.
+            quote(url, safe="/:$"),
             client_options={
                 "allow_http": _is_plain(os.environ),
                 "timeout": timedelta(seconds=_REQUEST_SECONDS),
