@@ -188,7 +188,7 @@ class _Maker:
         """Return what makes the part that follows these, which have read some of the limit."""
         if self.config.limit is None:
             return self
-        read = sum(part.counts["documents_read"] for part in parts)
+        read = sum(part.counts["records_read"] for part in parts)
         left = max(self.config.limit - read, 0)
         return replace(self, config=self.config.model_copy(update={"limit": left}))
 

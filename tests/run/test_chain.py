@@ -362,6 +362,20 @@ def test_a_limit_holds_for_all_parts_together(live: Live, chain: Callable[..., S
     assert texts_of(Path("out/data/tokenized")) == ["1", "2", "3", "4", "5", "6"]
 
 
+def test_a_limit_is_of_records_of_which_one_may_hold_several_documents(live: Live) -> None:
+    keys = {"tokens": "ids", "lengths": "lengths"}
+    values = {"inputs": ["raw/*.jsonl"], "limit": 3, "pretokenized": keys}
+    Path("raw").mkdir()
+    for name, first in (("a", 0), ("b", 10)):
+        rows = (
+            {"ids": [256, n, 257, 256, n + 1, 257], "lengths": [3, 3]} for n in (first, first + 2)
+        )
+        Path(f"raw/{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        live(**values)
+    texts = texts_of(Path("out/data/tokenized"))
+    assert texts == [chr(n) for n in (0, 1, 2, 3, 10, 11)]
+
+
 def test_a_last_line_whose_newline_comes_with_the_next_is_whole(live: Live) -> None:
     values = {"inputs": ["raw/*.jsonl"], "append": True}
     path = Path("raw/a.jsonl")
