@@ -6,6 +6,7 @@ config ─► chain         the steps, in order: encode, tokenize and pack each 
           tokenized     what its inputs name now ─► the parts that it should have
             changes     inputs that are new, appended to, changed, gone; renamed: their names now
           selections    documents ─► splits; duplicates that occurred before are left out
+            together    documents of one record are duplicates together
             unselected  why selections are to be made
           packed        a part for each tokenized part
           parts         make the parts that are missing

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,10 @@ from dataprep.pipeline.files import (
     write_sealed,
 )
 from dataprep.pipeline.hashes import fingerprint, hash_bytes
-from dataprep.pipeline.run.duplicates import first_of_each
 from dataprep.pipeline.run.forget import packed_in
 from dataprep.pipeline.run.parts import STATE, current, number_in
 from dataprep.pipeline.run.splits import split_of
+from dataprep.pipeline.run.together import Contents, firsts_of, rest_of_records, with_rest
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.arrayrecord import save_array
 from dataprep.pipeline.storage.checked import FilesRead, array_in, watching
@@ -133,11 +133,14 @@ class Selections:
         with watching() as watch:
             left_out = [_keys_of(p, m, watch) for p, m in zip(parts, is_left_out, strict=True)]
             kept = self._contents(parts, watch)
-            asked = [keys["content"] for keys in left_out]
-            firsts = first_of_each([*kept.arrays, *asked], len(kept.arrays), counted=kept.counted)
-        for part, own, mask, keys, is_first in zip(
-            parts, numbers, is_left_out, left_out, firsts, strict=True
+            rest = [
+                rest_of_records(p.place, p.part)[m] for p, m in zip(parts, is_left_out, strict=True)
+            ]
+            firsts = firsts_of(kept, [keys["content"] for keys in left_out], rest)
+        for part, own, mask, keys, found in zip(
+            parts, numbers, is_left_out, left_out, zip(firsts, rest, strict=True), strict=True
         ):
+            is_first = with_rest(*found)
             if not is_first.any():
                 continue
             own[np.flatnonzero(mask)[is_first]] = split_of(keys["group"][is_first], rates)
@@ -173,15 +176,16 @@ class Selections:
         rates = [*self.config.splits.values()] or [1.0]
         with watching() as watch:
             keys = [map_keys(place, shard, watch) for shard in part.shards]
-            numbers = [split_of(each["group"], rates) for each in keys]
+            each = [split_of(own["group"], rates) for own in keys]
+            numbers = np.concatenate([np.zeros(0, np.uint8), *each])
             if self.config.dedup == "exact":
+                rest = rest_of_records(place, part)
+                own = np.split(rest, np.cumsum([len(each) for each in keys])[:-1])
                 earlier = self._contents(before, watch)
-                own = [each["content"] for each in keys]
-                arrays = [*earlier.arrays, *own]
-                firsts = first_of_each(arrays, len(earlier.arrays), counted=earlier.counted)
-                for each, is_first in zip(numbers, firsts, strict=True):
-                    each[~is_first] = DUPLICATE
-        return np.concatenate([np.zeros(0, np.uint8), *numbers])
+                firsts = firsts_of(earlier, [each["content"] for each in keys], own)
+                is_first = np.concatenate([np.zeros(0, np.bool_), *firsts])
+                numbers[~with_rest(is_first, rest)] = DUPLICATE
+        return numbers
 
     def _order(self, corpus: str, place: Path, part: TokenizedManifest) -> list[_Keys]:
         """Return the parts that came in before this one, which is put behind them."""
@@ -217,9 +221,9 @@ class Selections:
                     return True
         return False
 
-    def _contents(self, parts: Sequence[_Keys], watch: FilesRead) -> _Contents:
+    def _contents(self, parts: Sequence[_Keys], watch: FilesRead) -> Contents:
         """Return the contents of the documents of parts, and which of them were kept."""
-        found = _Contents()
+        found = Contents()
         for keys in parts:
             numbers = _read(self.make(keys.corpus, keys.place, keys.part).before)
             first = 0
@@ -251,14 +255,6 @@ class _Keys:
     place: Path
     part: TokenizedManifest
     selection: Path
-
-
-@dataclass(slots=True, kw_only=True)
-class _Contents:
-    """Contents of documents, as `first_of_each` takes them."""
-
-    arrays: list[NDArray[Any]] = field(default_factory=list)
-    counted: dict[int, Mask] = field(default_factory=dict)
 
 
 def _without(numbers: Numbers, place: Path, part: TokenizedManifest) -> Numbers:
