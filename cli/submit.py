@@ -34,6 +34,11 @@ from dataprep.pipeline.run.submit import (
 
 Tell = Callable[[str], None]
 
+BEGIN = """\
+# All jobs but the first are suspended, since each needs what the one before it makes. --go lets
+# them begin in turn. By hand, when the one before is complete:
+#   kubectl patch job NAME -p '{"spec": {"suspend": false}}'
+"""
 EXAMPLE = "Example: dataprep submit slurm dataprep.yaml --tasks 64 --cpus 16 --memory 32G --go"
 SECTIONS = {
     "What an element gets": ("tasks", "at_once", "cpus", "memory", "time"),
@@ -127,7 +132,7 @@ def submit_command(
                 err=True,
             )
         jobs = job_manifests(steps, needs, pods, folder, settings)
-        values, text = {"jobs": jobs}, yaml.safe_dump_all(jobs, sort_keys=False)
+        values, text = {"jobs": jobs}, BEGIN + yaml.safe_dump_all(jobs, sort_keys=False)
     if go and is_slurm:
         _submit_slurm(script, tell)
     elif go:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ from dataprep.pipeline.jobs.worker import Message
 
 LOST_SECONDS = 5.0  # without a worker, after which the machine of the driver may be the cause
 COMING_SECONDS = 600.0  # to wait for the first worker: clusters that grow start machines for it
+REACHED_SECONDS = 20.0  # to reach a cluster that is named
 STORE_BYTES = 80 << 20  # the least that Ray allows; nothing of size goes through it
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -161,6 +164,7 @@ def _connect(ray: Any, place: str, num_cores: int) -> None:
         "object_store_memory": STORE_BYTES,
         "include_dashboard": False,
     }
+    _refuse_if_nobody_listens(place)
     try:
         ray.init(
             address=place,
@@ -169,12 +173,25 @@ def _connect(ray: Any, place: str, num_cores: int) -> None:
             **(of_ours if place == "local" else {}),
         )
     except (ConnectionError, ValueError, RuntimeError) as error:  # RuntimeError: another version
-        said = short(" ".join(str(error).split()), 300)
-        raise ConfigError(
-            f"cannot connect to a Ray cluster at {place}: {said}; "
-            "start one (ray start --head), set RAY_AUTH_MODE=token if it asks for a token, or "
-            "leave --ray-address out to start one here"
-        ) from None
+        raise _no_cluster(place, short(" ".join(str(error).split()), 300)) from None
+
+
+def _refuse_if_nobody_listens(place: str) -> None:
+    """Raise ConfigError if there is nothing at an address: Ray tries for many minutes."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d{1,5})", place)
+    if found is not None:
+        try:
+            socket.create_connection((found[1], int(found[2])), REACHED_SECONDS).close()
+        except (OSError, OverflowError) as error:  # OverflowError: no number of a port
+            raise _no_cluster(place, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _no_cluster(place: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"cannot connect to a Ray cluster at {place}: {why}; "
+        "start one (ray start --head), set RAY_AUTH_MODE=token if it asks for a token, or "
+        "leave --ray-address out to start one here"
+    )
 
 
 def _imported() -> Any:

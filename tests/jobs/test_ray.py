@@ -163,8 +163,23 @@ def test_a_cluster_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
-    said = r"at 10\.0\.0\.1:6379: Version .* Ray: 2\.1\.0; start"
-    with pytest.raises(ConfigError, match=said), connected("10.0.0.1:6379", 1):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+        said = rf"at {place}: Version .* Ray: 2\.1\.0; start"
+        with pytest.raises(ConfigError, match=said), connected(place, 1):
+            pass
+
+
+@pytest.mark.parametrize("before", ["", "ray://"])
+def test_an_address_where_nobody_listens_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    place = f"{before}127.0.0.1:{free_port()}"
+    told = f"cannot connect to a Ray cluster at {place}: Connection refused; start one"
+    with pytest.raises(ConfigError, match=told), connected(place, 1):
         pass
 
 

@@ -59,7 +59,10 @@ def test_manifests_are_indexed_jobs_that_fail_only_for_good_reasons(
         "--time",
         "1-02:03:04",
     )
-    jobs = [*yaml.safe_load_all(run_cli("submit", "k8s", config, *K8S, *words).stdout)]
+    printed = run_cli("submit", "k8s", config, *K8S, *words).stdout
+    comment, _, _ = printed.partition("apiVersion:")
+    assert 'kubectl patch job NAME -p \'{"spec": {"suspend": false}}\'' in comment
+    jobs = [*yaml.safe_load_all(printed)]
     told = json.loads(run_cli("submit", "k8s", config, *K8S, *words, "--json").stdout)
     assert told == {"engine": "k8s", "submitted": False, "jobs": jobs}
     assert [job["metadata"]["name"] for job in jobs] == [f"dataprep-{name}" for name in STEPS]
