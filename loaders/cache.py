@@ -49,7 +49,7 @@ class Cache:
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._next: dict[str, float] = {}
         self._coming: dict[str, int] = {}
-        self.evicted: list[str] = []  # by this user, in order
+        self.evicted: list[str] = []  # by this user, in order, since somebody took them from here
         self._mutex = threading.Lock()  # of this user's own file
         _make_root(root)
         with self._alone():

@@ -71,7 +71,7 @@ class Fetching:
         self._coming, self._failed = set[str](), dict[str, tuple[float, BaseException]]()
         self._trouble: BaseException | None = None
         self._bell, self._closed, self._process = Bell(), False, os.getpid()
-        self._evictions, self._rung = 0, 0.0
+        self._rung = 0.0
         self._next_look = self._next_plan = self._next_get = 0.0
         self._mended = set[str]()  # files that were damaged, and fetched again
         self._lock = threading.Lock()
@@ -255,8 +255,7 @@ class Fetching:
         self._bell.ring()
 
     def _drop_evicted(self) -> None:
-        evicted = self.cache.evicted[self._evictions :]
-        self._evictions += len(evicted)
+        evicted, self.cache.evicted = self.cache.evicted, []
         for name in evicted:
             for source, number in self._names.get(name, ()):
                 self._sources[source][0].drop(number)

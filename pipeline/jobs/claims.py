@@ -14,6 +14,7 @@ both go on: they write the same bytes under the same names.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,7 +68,9 @@ def find_claim(objects: Objects) -> Claim | None:
             return None
         except ChangedMeanwhileError:
             continue  # between the two requests: look again
-        claim = Claim(run="", identity={}) if data is None else decode_as(data, Claim)
+        claim = Claim(run="", identity={})
+        with suppress(msgspec.MsgspecError):  # of another version of dataprep
+            claim = claim if data is None else decode_as(data, Claim)
         return replace(claim, e_tag=entry.e_tag)
     raise crowded(objects)
 

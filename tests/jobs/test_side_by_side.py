@@ -21,6 +21,7 @@ from obstore.store import MemoryStore
 
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.pipeline.errors import ConflictError, CorruptError, ResourceError
+from dataprep.pipeline.files import sealed
 from dataprep.pipeline.jobs import stored
 from dataprep.pipeline.jobs.buckets import BucketSite
 from dataprep.pipeline.jobs.executors import EXECUTORS
@@ -226,11 +227,12 @@ def test_an_element_of_something_else_leaves_alone_what_others_have_only_begun(
     assert done.num_jobs == 1
 
 
+@pytest.mark.parametrize("claim", [b"damaged", sealed(b'{"of": "another version"}')])
 def test_a_damaged_claim_costs_nobody_the_work_that_is_there(
-    machines: Machines, made: Mapping[str, Mapping[str, bytes]], fresh: Act
+    machines: Machines, made: Mapping[str, Mapping[str, bytes]], fresh: Act, claim: bytes
 ) -> None:
     def damage() -> None:
-        open_objects(OUT).put(CLAIM, b"damaged")
+        open_objects(OUT).put(CLAIM, claim)
 
     machines.element("first", 0)
     damage()
