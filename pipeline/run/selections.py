@@ -121,7 +121,7 @@ class Selections:
                 self.make(keys.corpus, keys.place, keys.part)
             said = decode_as(read_sealed(ledger) or b"[]", Entries)
             self._select_orphans([there[entry] for entry in said if entry in there])
-            self._remove_others(there.values())
+        self._remove_others(there.values())
         said = decode_as(read_sealed(ledger) or b"[]", Entries)
         write_sealed(ledger, json.dumps([entry for entry in said if entry in there]).encode())
 
@@ -150,7 +150,8 @@ class Selections:
             _write(before, own)
 
     def _remove_others(self, parts: Iterable[_Keys]) -> None:
-        """Remove selections of what is not there: they would be wrong if it came back."""
+        """Remove selections of what is not there, and of other settings: they would be wrong if it
+        came back, or these."""
         named = {p.stem for each in parts for p in self._paths(each.corpus, each.place, each.part)}
         for path in (Path(self.config.out) / STATE / FOLDER).glob("*/*"):
             if path.stem not in named and path.suffix in (".npy", ".json"):

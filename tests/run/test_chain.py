@@ -224,6 +224,18 @@ def test_a_corpus_that_is_made_anew_keeps_its_own(live: Live) -> None:
     assert Path("out/b/packed-64/manifest.json").read_bytes() == before
 
 
+def test_a_first_copy_may_go_while_there_is_no_dedup(live: Live) -> None:
+    """What was selected before that does not hold any more when dedup is set again."""
+    values: dict[str, Any] = {"corpora": AB, "on_changed": "rebuild"}
+    raw("a", ["same", "first"])
+    raw("b", ["same", "second"])
+    live(**values, dedup="exact")
+    raw("a", ["first"])
+    live(**values)
+    live(**values, dedup="exact")
+    assert (packed("a"), packed("b")) == (["first"], ["same", "second"])
+
+
 def test_a_corpus_that_leaves_the_config_leaves_its_documents_to_others(live: Live) -> None:
     raw("a", ["same", "first"])
     raw("b", ["same", "second"])
