@@ -100,6 +100,7 @@ def sentences_of(one: Published) -> Iterator[str]:
 
 def _told(part: Incoming) -> str:
     names = ", ".join(visible(short(name, LONGEST_NAME)) for name in part.sources[:MOST_NAMED])
+    names = names or counted(part.num_sources, "source")
     more = len(part.sources) - MOST_NAMED
     rest = f" and {more:,} more" if more > 0 else ""
     place = f" instead of {part.instead_of}" if part.instead_of else ""

@@ -62,7 +62,7 @@ def stats_command(
         raise ConfigError(
             f"--by {by}: {dataset} holds codes, not documents; stats without --by lists its sources"
         )
-    with Reading("stats", bytes_to_read(manifest, by), quiet=quiet) as read:
+    with Reading("stats", bytes_to_read(folder, manifest, by), quiet=quiet) as read:
         groups = groups_of(folder, manifest, by, read)
     if as_json:
         print_json({"by": by, "groups": [asdict(group) for group in groups]})

@@ -19,10 +19,17 @@ from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.stored import all_at_hand
 from dataprep.pipeline.jobs.tasks import task_name
-from dataprep.pipeline.storage.entries import CodeShard, EncoderEntry, MediaSource
+from dataprep.pipeline.storage import source_sums
+from dataprep.pipeline.storage.entries import (
+    CodeShard,
+    EncoderEntry,
+    ManySources,
+    MediaSource,
+)
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, EncodedManifest
 from dataprep.pipeline.storage.parquet import stored_columns
 from dataprep.pipeline.storage.reasons import Reason, count_reasons
+from dataprep.pipeline.storage.source_lists import texts_of
 from dataprep.pipeline.typed import decode_as
 
 NAME = "codes"
@@ -36,24 +43,25 @@ def make_draft(planned: Planned, work: Path, markers: Markers[CodesMarker]) -> D
     full = [c for c in found if c.marker.num_records]
     common = common_schema([c.marker.schema for c in full])
     full = [retyped(c, common) for c in full]
-    manifest = _manifest(planned, [c.marker for c in found], full, common)
+    sources = _sources(planned.plan, [c.marker for c in found])
+    manifest = _manifest(planned, sources, full, common)
     if manifest.counts["documents_quarantined"] or manifest.counts["documents_dropped"]:
         all_at_hand((c.errors, c.marker.files["errors"]) for c in found)
-    errors = {}
+    texts = dict(texts_of(sources))
     if manifest.counts["documents_quarantined"]:
-        errors = {ERRORS: map(_error_lines, found)}
+        texts[ERRORS] = map(_error_lines, found)
     return Draft(
         manifest=manifest,
-        folders=("shards",),
+        folders=("shards", "provenance")
+        if isinstance(manifest.sources, ManySources)
+        else ("shards",),
         moves=[
             Move(path=c.path, name=_name(i, len(full)), file=c.file) for i, c in enumerate(full)
         ],
-        texts=errors,
+        texts=texts,
         found=Findings(
             reasons=tuple(_reasons(found)) if manifest.counts["documents_dropped"] else (),
-            notes=tuple(
-                notes_on_sources(manifest.sources, limited=planned.plan.config.limit is not None)
-            ),
+            notes=tuple(notes_on_sources(sources, limited=planned.plan.config.limit is not None)),
         ),
     )
 
@@ -92,15 +100,9 @@ def _committed(
             )
 
 
-def _manifest(
-    planned: Planned,
-    markers: Sequence[CodesMarker],
-    full: Sequence[CommittedCodes],
-    common: Any,
-) -> EncodedManifest:
-    plan, encoder = planned.plan, planned.encoder
+def _sources(plan: EncodePlan, markers: Sequence[CodesMarker]) -> Sequence[MediaSource]:
     sums = sums_of((marker.tallies for marker in markers), len(plan.sources))
-    sources = tuple(
+    return tuple(
         MediaSource(
             **entry_of(source, total, plan.config.on_error),
             frames=total["frames"],
@@ -108,6 +110,15 @@ def _manifest(
         )
         for source, total in zip(plan.sources, sums, strict=True)
     )
+
+
+def _manifest(
+    planned: Planned,
+    sources: Sequence[MediaSource],
+    full: Sequence[CommittedCodes],
+    common: Any,
+) -> EncodedManifest:
+    plan, encoder = planned.plan, planned.encoder
     return EncodedManifest(
         format_version=FORMAT_VERSION,
         kind="encoded",
@@ -117,7 +128,7 @@ def _manifest(
         token_dtype=code_dtype(encoder.codebook_size),
         encoder=_encoder_entry(plan, encoder),
         columns={} if common is None else stored_columns(common),
-        sources=sources,
+        sources=source_sums.entry_of(sources),
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
         counts=_counts(sources),
         identity=plan.identity,

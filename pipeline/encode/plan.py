@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from dataprep.pipeline.sources import (
 )
 from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
+from dataprep.pipeline.storage.source_sums import told
 from dataprep.pipeline.types import Modality, Piece, Source, Task
 
 TASKS_WANTED = 32  # enough for every core to be busy to the end
@@ -218,6 +219,7 @@ def _check_videos(found: Sequence[FoundMedia], config: EncodeConfig) -> None:
 def _identity(
     config: EncodeConfig, encoder: Mapping[str, Any], sources: Sequence[Source]
 ) -> dict[str, Any]:
+    kinds = list(dict.fromkeys(source.kind for source in sources))
     return {
         "format_version": FORMAT_VERSION,
         "kind": "encoded",
@@ -225,8 +227,11 @@ def _identity(
             **config.model_dump(mode="json", exclude=set(NEUTRAL)),
             **{key if key == "encoder" else f"encoder {key}": encoder[key] for key in encoder},
         },
-        "sources": [
-            {"kind": s.kind, "fingerprint": s.fingerprint, **version_of(s.kind)} for s in sources
+        "sources": told([source.fingerprint for source in sources]),
+        # As tokenize tells it: each way to read sources once, and how many are in turn read so.
+        "ways": [{"kind": kind, **version_of(kind)} for kind in kinds],
+        "read_as": [
+            [kinds.index(kind), len([*alike])] for kind, alike in groupby(s.kind for s in sources)
         ],
     }
 

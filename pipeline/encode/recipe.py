@@ -82,6 +82,7 @@ def recipe_of(
         plan=partial(plan_of, config, cache_dir, found, spools),
         identity=lambda planned: planned.plan.identity,
         names=lambda planned: [source.path for source in planned.plan.sources],
+        prints=lambda planned: [source.fingerprint for source in planned.plan.sources],
         reads=lambda planned: [*places_read(planned.found), config.weights or ""],
         folders=lambda planned: folders_named(config.inputs),
         begin=partial(begin_work, share=share),

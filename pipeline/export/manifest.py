@@ -18,7 +18,8 @@ from dataprep.pipeline.jobs.publish import Draft, Findings, Move
 from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.storage.entries import DatasetSource, ExportShard, FileEntry
 from dataprep.pipeline.storage.fetched import name_of
-from dataprep.pipeline.storage.manifest import FORMAT_VERSION, ExportedManifest, files_of
+from dataprep.pipeline.storage.joined import contents_of
+from dataprep.pipeline.storage.manifest import FORMAT_VERSION, ExportedManifest
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.readme import EXPORT_TEXT, README
 
@@ -34,7 +35,7 @@ def identity_of(config: ExportConfig, exported: Exported) -> Identity:
         "kind": "exported",
         "config": config.model_dump(mode="json", exclude=NEUTRAL),
         "sources": [manifest.fingerprint],
-        "contents": [fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})],
+        "contents": [contents_of(manifest)],
     }
 
 

@@ -17,10 +17,16 @@ OTHER_SELECTION = "the file of select has other bytes"
 _TABLES = {"config": "", "tokenizer": "tokenizer ", "tags": "ids of the tag "}
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> str:
+def difference(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    names: Sequence[str],
+    prints: tuple[Sequence[str], Sequence[str]] = ((), ()),
+) -> str:
     """Return what changed: `fields: 'text' -> 'body'; input a.jsonl changed`.
 
-    `names` are the inputs of `new`.
+    `names` are the inputs of `new`; `prints` the fingerprints of those of both, as far as they are
+    known: an identity does not list many.
     """
     kinds = old.get("kind"), new.get("kind")
     if kinds[0] != kinds[1]:
@@ -33,27 +39,50 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[s
     chats = old.get("chats", []), new.get("chats", [])
     for then, now in zip(*chats, strict=False):
         changes += _in_tables(then or {}, now or {}, "chat ")
-    inputs = sources_told(old), sources_told(new)
-    if len(inputs[0]) != len(inputs[1]):
-        changes.append(f"number of sources: {len(inputs[0])} -> {len(inputs[1])}")
+    counts = _num_sources(old), _num_sources(new)
+    if counts[0] != counts[1]:
+        changes.append(f"number of sources: {counts[0]} -> {counts[1]}")
     else:
-        changes += islice(_in_inputs(*inputs, names), MOST_INPUTS)
+        told = [*islice(_in_inputs(*_both_told(old, new, prints), names), MOST_INPUTS)]
+        if old.get("sources") != new.get("sources") and not told:
+            told = [f"some of the {counts[0]:,} inputs changed"]
+        changes += told
     if old.get("selection") != new.get("selection") and not changes:
         changes.append(OTHER_SELECTION)
     return "; ".join(dict.fromkeys(changes)) or "another version of dataprep"
 
 
-def sources_told(identity: Mapping[str, Any]) -> list[Any]:
-    """Return what an identity says of each source; of many, it says apart how they are read.
+def sources_told(identity: Mapping[str, Any], prints: Sequence[str] = ()) -> list[Any]:
+    """Return what an identity says of each source; it says apart how they are read. Of many it has
+    no fingerprints: these are their `prints`.
 
     >>> sources_told({"sources": ["a", "b"], "ways": [{"start": 7}], "read_as": [[0, 2]]})
     [{'fingerprint': 'a', 'start': 7}, {'fingerprint': 'b', 'start': 7}]
     """
-    sources = list(identity.get("sources", []))
+    said = identity.get("sources", [])
+    sources = list(prints if isinstance(said, dict) else said)
     if "ways" not in identity:
         return sources
     ways = (identity["ways"][number] for number, n in identity["read_as"] for _ in range(n))
     return [{"fingerprint": mark, **way} for mark, way in zip(sources, ways, strict=True)]
+
+
+def _num_sources(identity: Mapping[str, Any]) -> int:
+    said = identity.get("sources", [])
+    return int(said["count"]) if isinstance(said, dict) else len(said)
+
+
+def _both_told(
+    old: Mapping[str, Any], new: Mapping[str, Any], prints: tuple[Sequence[str], Sequence[str]]
+) -> tuple[list[Any], list[Any]]:
+    """Return what two identities of as many sources say of these; nothing if that is not known."""
+    count = _num_sources(old)
+    if old.get("sources") == new.get("sources"):
+        prints = ("",) * count, ("",) * count  # they are the same, whatever they are
+    both = isinstance(old.get("sources"), dict), isinstance(new.get("sources"), dict)
+    if any(many and len(own) != count for many, own in zip(both, prints, strict=True)):
+        return [], []
+    return sources_told(old, prints[0]), sources_told(new, prints[1])
 
 
 def _in_inputs(old: Sequence[Any], new: Sequence[Any], names: Sequence[str]) -> Iterator[str]:

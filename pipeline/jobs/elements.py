@@ -57,7 +57,9 @@ def do_share(
     nothing = ShareDone(out=place.out, share=share, num_jobs=0, num_before=0, was_complete=True)
     with disk_errors_named(place.folder), place.held():
         place.look(identity, recipe.may_change)
-        complete = complete_manifest(place.folder, identity, names, name=str(place.out))
+        complete = complete_manifest(
+            place.folder, identity, names, name=str(place.out), prints=recipe.prints(plan)
+        )
         if complete is not None:
             place.check_sizes(complete)
             return nothing

@@ -29,7 +29,10 @@ def foresee(
         return None
     with locked(out, name=name):
         site.look(identity, recipe.may_change)
-        complete = None if overwrite else complete_manifest(out, identity, names, name=name)
+        complete = None
+        if not overwrite:
+            prints = recipe.prints(plan)
+            complete = complete_manifest(out, identity, names, name=name, prints=prints)
         if complete is not None:
             site.check_sizes(complete)
             return Outcome(out=site.out, manifest=complete, was_complete=True)

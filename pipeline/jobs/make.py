@@ -59,11 +59,14 @@ def make_dataset(
     refuse_overlap(site.out, (*recipe.reads(plan), *reads), recipe.folders(plan))
     with disk_errors_named(out), locked(out, name=name):
         site.look(identity, recipe.may_change)
-        complete = None if overwrite else complete_manifest(out, identity, names, name=name)
+        complete = None
+        if not overwrite:
+            prints = recipe.prints(plan)
+            complete = complete_manifest(out, identity, names, name=name, prints=prints)
         if complete is not None:
             site.check_sizes(complete)
             site.remove_work()  # left by a run that was killed at the very end
-            moved = moved_inputs(complete, names)
+            moved = moved_inputs(Path(name), complete, names)
             return Outcome(out=site.out, manifest=complete, was_complete=True, moved=moved)
         site.check_ours()
         if overwrite:

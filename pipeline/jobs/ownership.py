@@ -42,7 +42,7 @@ WORK_FILES = {
     "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
     "texts": r"(errors\.jsonl|README\.md|index\.json)(\.tmp)?|provenance",
-    "texts/provenance": r"[a-z]+\.jsonl?(\.tmp)?",
+    "texts/provenance": r"[a-z]+(-\d{5,})?\.jsonl?(\.tmp)?",
 }
 
 

@@ -66,6 +66,8 @@ class Recipe(Generic[P, M]):
     begin: Callable[[P, Path, Report], Work[M]]  # write the plan for the workers
     changed: Callable[[P], str]  # which input changed since it was planned, or ""
     draft: Callable[[P, Path, Markers[M]], Draft]  # the dataset, by its markers
+    # The fingerprints of the inputs, if there may be more of them than identity["sources"] lists.
+    prints: Callable[[P], Sequence[str]] = lambda plan: ()
     folders: Callable[[P], Sequence[str]] = lambda plan: ()  # `out` may not lie in one of these
     limits: Limits = NO_LIMITS
     check: Callable[[Mapping[str, int], Limits], None] = check_counts  # refuse an empty result

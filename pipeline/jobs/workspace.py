@@ -34,6 +34,7 @@ from dataprep.pipeline.jobs.ownership import (
 )
 from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, Manifest, read_manifest
+from dataprep.pipeline.storage.source_lists import read_sources
 
 DISTRUSTED = "distrusted.json"
 LONGEST_NAME = 100  # of a file in the work folder
@@ -41,7 +42,7 @@ GLANCE_SECONDS = 2.0
 FINISH_OR_OVERWRITE = (
     "throw it away with --overwrite, name another --out, or finish it by its own command"
 )
-WORK_VERSION = 8  # of plans and markers: changes with them, so that no run reads those of others
+WORK_VERSION = 9  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 
@@ -147,17 +148,25 @@ def _check_room_for_names(out: Path) -> None:
 
 
 def complete_manifest(
-    out: Path, identity: Identity, names: Sequence[str], *, name: str = ""
+    out: Path,
+    identity: Identity,
+    names: Sequence[str],
+    *,
+    name: str = "",
+    prints: Sequence[str] = (),
 ) -> Manifest | None:
     """Return the manifest if the dataset is finished, else None; another identity is a conflict.
 
-    Nobody has looked at its files yet. `name` the folder otherwise in messages.
+    Nobody has looked at its files yet. `name` is where they are, if it is not `out`, and `prints`
+    are the fingerprints of the inputs.
     """
     if not (out / MANIFEST).exists():
         return None
     manifest = read_manifest(out)
     if manifest.fingerprint != fingerprint(identity):
-        changes = difference(manifest.identity, identity, names)
+        recorded = read_sources(Path(name or out), manifest)
+        both = [source.fingerprint for source in recorded], prints
+        changes = difference(manifest.identity, identity, names, both)
         raise ConflictError(
             f"{name or out} was made from something else ({changes}); "
             "name another --out, or replace it with --overwrite"
@@ -193,12 +202,15 @@ def refuse_other_run(
     raise ConflictError(f"{name or out} has an unfinished run of something else ({changes}); {fix}")
 
 
-def moved_inputs(manifest: Manifest, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the inputs that have other names than the manifest says: (then, now).
+def moved_inputs(
+    folder: Path, manifest: Manifest, names: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the inputs that have other names than the dataset in a folder says: (then, now).
 
     A dataset is known by the content of its inputs; it says where they were when it was made.
     """
-    pairs = zip((source.path for source in manifest.sources), names, strict=False)
+    recorded = (source.path for source in read_sources(folder, manifest))
+    pairs = zip(recorded, names, strict=False)
     return tuple(
         (then, now)
         for then, now in pairs

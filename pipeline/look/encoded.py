@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dataprep.pipeline.storage.manifest import EncodedManifest, kind_of, read_manifest
+from dataprep.pipeline.storage.source_lists import read_sources
 
 Files = Mapping[str, str]  # paths, and fingerprints of their content
 
@@ -50,7 +51,7 @@ def encoded_behind(files: Files) -> dict[str, list[Encoded]]:
                 found.setdefault(encoded.kind, []).append(encoded)
         seen |= {encoded.folder for encoded in level}
         is_same = all(encoded.is_same for encoded in level)
-        files = {s.path: s.fingerprint for e in level for s in e.manifest.sources}
+        files = {s.path: s.fingerprint for e in level for s in read_sources(e.folder, e.manifest)}
     return found
 
 

@@ -44,6 +44,7 @@ from dataprep.pipeline.storage.origins import Origins, origins_of
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import OriginFile, read_row_pieces
 from dataprep.pipeline.storage.rows import RowLayout
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.types import Offsets
 
 Manifest = TokenizedManifest | PackedManifest
@@ -116,11 +117,11 @@ def is_path(by: str) -> bool:
     return by in ("source", "file")
 
 
-def bytes_to_read(manifest: Manifest, by: str | None) -> int:
+def bytes_to_read(folder: Path, manifest: Manifest, by: str | None) -> int:
     """Return how many bytes `stats` reads, for progress."""
     raw = 0
     if by is not None and not is_path(by) and isinstance(manifest, TokenizedManifest):
-        raw = sum(max(source.bytes, 0) for source in manifest.sources)
+        raw = sum(max(source.bytes, 0) for source in read_sources(folder, manifest))
     return raw + sum(shard.num_bytes for shard in manifest.shards)
 
 
@@ -163,7 +164,7 @@ def _readings(
         """Return the config of a tokenized dataset; a packed one records that of its first."""
         if dataset in first_of:
             return recorded(TokenizeConfig, first_of[dataset], folder)
-        source = manifest.sources[dataset]
+        source = read_sources(folder, manifest)[dataset]
         place = Path(source.path)
         try:
             own = read_manifest(place)
@@ -178,7 +179,7 @@ def _readings(
         known = known_format(file.kind)
         has_separator = known is not None and known.has_separator
         if config is None and has_separator:
-            place = manifest.sources[file.dataset].path
+            place = read_sources(folder, manifest)[file.dataset].path
             raise InputError(
                 f"how {file.path} was split into documents is recorded in {place}, which is not "
                 "there any more, or another; restore it, or group by source or file"

@@ -5,27 +5,31 @@
     1            00000 00001                    00001
     2            00000-1 00001                  00000-1 instead of 00000
 
-Read from the manifests of the generations alone, so that parts may be gone. A manifest has no
-clock: the time is that of its file.
+Read from the manifests of the generations alone, so that parts may be gone; only the names of many
+sources stand with their part. A manifest has no clock: the time is that of its file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dataprep.pipeline.ragged import offsets_of
-from dataprep.pipeline.storage.entries import RowShard
+from dataprep.pipeline.storage.entries import ManySources, RowShard
 from dataprep.pipeline.storage.manifest import (
     MANIFEST,
     AnyShard,
+    EncodedManifest,
     Manifest,
+    TokenizedManifest,
     read_manifest,
 )
 from dataprep.pipeline.storage.parts import Growing, generation_name, read_generation
+from dataprep.pipeline.storage.source_lists import read_sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +38,8 @@ class Incoming:
 
     part: str  # its folder in the dataset; "": the dataset itself
     instead_of: str  # the part whose place it took; "": it is new
-    sources: tuple[str, ...]
+    sources: tuple[str, ...]  # none are told if they stand in the part, and that was removed
+    num_sources: int
     documents: int  # written; of a packed dataset, those that it was packed from
     tokens: int
     rows: int | None  # of a packed dataset
@@ -74,7 +79,7 @@ def history_of(folder: Path) -> list[Published]:
 
 def _published(folder: Path, name: str, manifest: Manifest, before: Growing | None) -> Published:
     named = [part.path for part in before.parts] if before else []
-    came = tuple(_came(manifest, named))
+    came = tuple(_came(folder, manifest, named))
     own = {part.path for part in manifest.parts} if isinstance(manifest, Growing) else set[str]()
     kept = {*own, *(part.instead_of for part in came)}
     path = folder / name if (folder / name).exists() else folder / MANIFEST
@@ -92,10 +97,10 @@ def _published(folder: Path, name: str, manifest: Manifest, before: Growing | No
     )
 
 
-def _came(manifest: Manifest, before: list[str]) -> Iterator[Incoming]:
+def _came(folder: Path, manifest: Manifest, before: list[str]) -> Iterator[Incoming]:
     """Yield the parts that were not there before."""
     if not isinstance(manifest, Growing) or not manifest.parts:
-        yield _incoming(manifest, "", "", slice(None), slice(None))
+        yield _incoming(manifest, "", "", manifest.shards, read_sources(folder, manifest))
         return
     shards = offsets_of([part.shards for part in manifest.parts]).tolist()
     sources = offsets_of([part.sources for part in manifest.parts]).tolist()
@@ -103,20 +108,38 @@ def _came(manifest: Manifest, before: list[str]) -> Iterator[Incoming]:
     for i, part in enumerate(manifest.parts):
         if part.path not in before:
             instead = places.get(part.path.partition("-")[0], "")
-            own = slice(shards[i], shards[i + 1]), slice(sources[i], sources[i + 1])
-            yield _incoming(manifest, part.path, instead, *own)
+            own = manifest.shards[shards[i] : shards[i + 1]]
+            if not isinstance(manifest.sources, ManySources):
+                read: Sequence[Any] = manifest.sources[sources[i] : sources[i + 1]]
+            elif (folder / part.path / MANIFEST).exists():
+                read = read_sources(folder / part.path, read_manifest(folder / part.path))
+            else:
+                read = ()
+            came = _incoming(manifest, part.path, instead, own, read)
+            yield replace(came, num_sources=part.sources)
 
 
 def _incoming(
-    manifest: Manifest, part: str, instead_of: str, shards: slice, sources: slice
+    manifest: Manifest,
+    part: str,
+    instead_of: str,
+    shards: Sequence[AnyShard],
+    sources: Sequence[Any],
 ) -> Incoming:
-    own: tuple[AnyShard, ...] = manifest.shards[shards]
-    rows = sum(shard.num_records for shard in own if isinstance(shard, RowShard))
+    rows = sum(shard.num_records for shard in shards if isinstance(shard, RowShard))
     return Incoming(
         part=part,
         instead_of=instead_of,
-        sources=tuple(source.path for source in manifest.sources[sources]),
-        documents=sum(getattr(s, "written", s.records) for s in manifest.sources[sources]),
-        tokens=sum(shard.num_tokens for shard in own),
+        sources=tuple(source.path for source in sources),
+        num_sources=len(sources),
+        documents=_documents(manifest, shards, sources),
+        tokens=sum(shard.num_tokens for shard in shards),
         rows=rows if manifest.kind == "packed" else None,
     )
+
+
+def _documents(manifest: Manifest, shards: Sequence[AnyShard], sources: Sequence[Any]) -> int:
+    """Return how many documents were written, or packed or exported from."""
+    if isinstance(manifest, TokenizedManifest | EncodedManifest):
+        return sum(getattr(shard, "num_documents", shard.num_records) for shard in shards)
+    return sum(source.records for source in sources)

@@ -23,6 +23,7 @@ from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.manifest import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.origins import origins_of, read_media
 from dataprep.pipeline.storage.provenance import DOCUMENT_ORIGIN, read_pieces, read_row_pieces
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.types import Offsets
 
 OPEN_SHARDS = 16  # whose pieces are kept in memory
@@ -132,7 +133,7 @@ def origin_of(folder: Path, manifest: TokenizedManifest, document: int) -> Origi
     if number >= len(pieces):
         path = folder / entry.provenance.path
         raise CorruptError(f"{path} names piece {number} of {len(pieces)}")
-    source = manifest.sources[pieces[number].source]
+    source = read_sources(folder, manifest)[pieces[number].source]
     line = pieces[number].first_line + int(row["line"])
     media = read_media(folder, manifest, pieces[number].source)
     return Origin(

@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.manifest import (
 from dataprep.pipeline.storage.parts import files_named
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
 from dataprep.pipeline.storage.rows import RowLayout
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.storage.turns import find_turns
 from dataprep.pipeline.types import Offsets
 
@@ -94,7 +95,7 @@ def _of_codes(folder: Path, manifest: EncodedManifest, between: Between) -> dict
                 "codes": source.codes,
                 "share": _share(source.codes, manifest.counts["codes"]),
             }
-            for source in manifest.sources
+            for source in read_sources(folder, manifest)
         ],
     }
 

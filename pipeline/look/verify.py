@@ -23,6 +23,7 @@ from dataprep.pipeline.look.checks.errors import check_errors
 from dataprep.pipeline.look.checks.forgotten import check_forgotten
 from dataprep.pipeline.look.checks.growth import check_growth, generations_of, parts_named
 from dataprep.pipeline.look.checks.listing import check_listing, walk
+from dataprep.pipeline.look.checks.sources import check_sources
 from dataprep.pipeline.look.groups import Between
 from dataprep.pipeline.storage.checked import check_file
 from dataprep.pipeline.storage.fetched import name_of
@@ -111,8 +112,9 @@ def _verify_whole(folder: Path, manifest: Manifest, between: Between) -> Verifie
     check_listing(folder, manifest)
     for listed in manifest.files:
         check_file(folder, listed)
+    check_sources(folder, manifest)
     check_errors(folder, manifest)
-    check, found, said = checker_of(folder, manifest), Counter[str](), said_by(manifest)
+    check, found, said = checker_of(folder, manifest), Counter[str](), said_by(folder, manifest)
     for shard in manifest.shards:
         for entry in files_of_shard(shard):
             check_file(folder, entry)

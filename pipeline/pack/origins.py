@@ -38,7 +38,7 @@ def write_origins(corpus: Corpus, work: Path) -> dict[str, Written]:
         own["file"] += len(files)
         runs.append(own)
         firsts.append(len(files))
-        files += files_of_sources(manifest, number)
+        files += files_of_sources(place, manifest, number)
         document += manifest.counts["documents_written"]
     listed = NewFile(work / FILES)
     listed.write(msgspec.json.encode(files))

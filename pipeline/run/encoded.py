@@ -199,7 +199,7 @@ def _other_settings(
         part = read_part(out, name, lists[name])
         now = maker.settings(_on_error_of(part))
         if fingerprint(now) != lists[name].settings:
-            yield difference({**part.identity, "sources": []}, now, ())
+            yield difference({**part.identity, "sources": [], "read_as": []}, now, ())
             return
 
 

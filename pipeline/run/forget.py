@@ -26,7 +26,7 @@ from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger, write_le
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.named import Called, name_inputs
 from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
-from dataprep.pipeline.run.renamed import as_called_now, read_names
+from dataprep.pipeline.run.renamed import as_called_now, read_names, sources_of
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
@@ -290,11 +290,10 @@ def _look_up(corpora: Sequence[Path], requests: Sequence[ForgetRequest]) -> _Mea
 
 def _called(corpus: Path) -> Iterator[Called]:
     """Yield the inputs of a corpus, and the names that they have now."""
-    parts = [part for _, part in _read_parts(corpus)]
+    parts = _read_parts(corpus)
     now = as_called_now(parts, read_names(corpus / TOKENIZED))
-    for part, own in zip(parts, now, strict=True):
-        for source, called in zip(part.sources, own.sources, strict=True):
-            yield source, called.path
+    for source, called in zip(sources_of(parts), sources_of(now), strict=True):
+        yield source, called.path
 
 
 def _read_parts(corpus: Path) -> list[tuple[Path, TokenizedManifest]]:
@@ -308,8 +307,6 @@ def _finders(corpora: Sequence[Path]) -> Iterator[tuple[Path, int, DocumentFinde
     finds documents in it, by the names that inputs have now."""
     for corpus in corpora:
         place, first = corpus / TOKENIZED, 0
-        read = _read_parts(corpus)
-        now = as_called_now([part for _, part in read], read_names(place))
-        for (folder, _), part in zip(read, now, strict=True):
+        for folder, part in as_called_now(_read_parts(corpus), read_names(place)):
             yield place, first, DocumentFinder(folder, part)
             first += part.counts["documents_written"]

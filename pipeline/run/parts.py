@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, files_of, read_manifest
 from dataprep.pipeline.storage.parts import GENERATIONS, PARTS, G, part_name
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.types import Offsets
 
 _NUMBER = re.compile(r"[0-9]{5,}(-[0-9]+)?")
@@ -51,8 +52,10 @@ class WantedPart(Generic[G]):
     make: Callable[[str, Report], object]  # given the folder, and what progress is reported to
     paths: tuple[str, ...] = ()  # of its inputs; a part that names others is another, if told
 
-    def is_there_as(self, part: G) -> bool:
-        return not self.paths or self.paths == tuple(source.path for source in part.sources)
+    def is_there_as(self, folder: Path, part: G) -> bool:
+        if not self.paths:
+            return True
+        return self.paths == tuple(source.path for source in read_sources(folder, part))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +96,7 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
     taken = {number_in(each) for each in wanted if isinstance(each, str)}
     chosen: list[Chosen[G]] = []
     for each in wanted:
-        name = each if isinstance(each, str) else _one_of(each, alike, finished, taken)
+        name = each if isinstance(each, str) else _one_of(out, each, alike, finished, taken)
         if not name:
             assert not isinstance(each, str)
             name = _place_for(out, each.fingerprint, known)
@@ -108,6 +111,7 @@ def settle(out: Path, planned: PlannedParts[G], report: Report) -> G:
 
 
 def _one_of(
+    out: Path,
     wanted: WantedPart[G],
     alike: Mapping[str, Sequence[str]],
     finished: Mapping[str, G],
@@ -118,7 +122,7 @@ def _one_of(
     No part stands for two, and neither do two versions of it.
     """
     names = (name for name in alike.get(wanted.fingerprint, ()) if number_in(name) not in taken)
-    return next((name for name in names if wanted.is_there_as(finished[name])), "")
+    return next((name for name in names if wanted.is_there_as(out / name, finished[name])), "")
 
 
 def finished_parts(out: Path, kind: type[G]) -> Iterator[tuple[str, G]]:

@@ -11,18 +11,22 @@ since counts as gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 from dataprep.pipeline.files import make_folder, read_sealed, write_sealed
 from dataprep.pipeline.run.parts import STATE
+from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.kinds import TokenizedManifest
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.typed import decode_as
 
 FOLDER = "renamed"
 NEWLINE_BYTES = 2  # at most, between what was read and what was appended
+
+Part = tuple[Path, TokenizedManifest]  # its folder and its manifest
 
 
 def read_names(dataset: Path) -> dict[int, str]:
@@ -37,42 +41,52 @@ def write_names(dataset: Path, names: Mapping[int, str]) -> None:
 
 
 def as_called_now(
-    parts: Sequence[TokenizedManifest], names: Mapping[int, str]
-) -> list[TokenizedManifest]:
-    """Return the manifests of all parts as if their inputs had been read under these names."""
+    parts: Iterable[Part], names: Mapping[int, str]
+) -> list[tuple[Path, TokenizedManifest]]:
+    """Return all parts as if their inputs had been read under these names; then their manifests
+    have all of these, however many."""
     if not names:
         return [*parts]
     number = count()
     return [
-        replace(
-            part,
-            sources=tuple(
-                replace(source, path=names.get(next(number), source.path))
-                for source in part.sources
+        (
+            folder,
+            replace(
+                part,
+                sources=tuple(
+                    replace(source, path=names.get(next(number), source.path))
+                    for source in read_sources(folder, part)
+                ),
             ),
         )
-        for part in parts
+        for folder, part in parts
     ]
 
 
+def sources_of(parts: Iterable[Part]) -> Iterator[TextSource]:
+    """Yield the sources of all parts."""
+    for folder, part in parts:
+        yield from read_sources(folder, part)
+
+
 def names_now(
-    parts: Sequence[TokenizedManifest], names: Mapping[int, str], became: Mapping[str, str]
+    parts: Iterable[Part], names: Mapping[int, str], became: Mapping[str, str]
 ) -> dict[int, str]:
     """Return the names that the sources of parts have now, of those that were renamed; `became` is
     what the names that they had before this have become."""
-    recorded = [source.path for part in parts for source in part.sources]
+    recorded = [source.path for source in sources_of(parts)]
     before = [names.get(number, path) for number, path in enumerate(recorded)]
     now = [became.get(name, name) for name in before]
     return {i: name for i, name in enumerate(now) if name != recorded[i]}
 
 
-def told_apart(parts: Sequence[TokenizedManifest], names: Mapping[int, str]) -> dict[int, str]:
+def told_apart(parts: Iterable[Part], names: Mapping[int, str]) -> dict[int, str]:
     """Return the names, and one that no file has for each file that left its own to another, if the
     one that it has now was lost: so it is known by its content alone."""
     found = dict(names)
     known: dict[str, list[int]] = {}  # the sources that are one file, by its name
     ends: dict[str, int] = {}
-    for number, source in enumerate(source for part in parts for source in part.sources):
+    for number, source in enumerate(sources_of(parts)):
         name = names.get(number, source.path)
         own = known.setdefault(name, [])
         behind = source.start - ends.get(name, source.start)

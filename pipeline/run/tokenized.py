@@ -10,7 +10,7 @@ limit           a part reads what the parts before it have left of it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
-from dataprep.pipeline.errors import ConfigError, counted
+from dataprep.pipeline.errors import ConfigError, CorruptError, counted
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.differences import difference, sources_told
@@ -54,6 +54,7 @@ from dataprep.pipeline.run.renamed import (
     as_called_now,
     names_now,
     read_names,
+    sources_of,
     told_apart,
     write_names,
 )
@@ -64,9 +65,11 @@ from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.tokenize.identity import settings_told
 from dataprep.pipeline.tokenize.plan import FoundSources, find_all_sources
 from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
+from dataprep.pipeline.tokenize.told import read_whole_plan
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
 from dataprep.pipeline.types import Source
 
@@ -92,10 +95,11 @@ def plan_tokenized(
         raise ConfigError(f"no input for {out}; name files, folders, globs or hf:NAME")
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
-    read = [part for _, part in parts_of(out, have)] if have else []
+    read = [*parts_of(out, have)] if have else []
     names = told_apart(read, read_names(out))
-    parts = as_called_now(read, names)
-    recorded = [source for part in parts for source in part.sources]
+    called = as_called_now(read, names)
+    recorded = sources_of(called)
+    parts = [part for _, part in called]
     tails = tails_since if run.append else no_tails
     changes = changes_since(recorded, found.sources, tails, names_kept=True)
     had_bytes = {source.path for source in recorded if source.start + source.bytes}
@@ -112,7 +116,7 @@ def plan_tokenized(
     if have is None:
         reasons = ["it is not there yet"]
     if not reasons:
-        reasons += _other_settings(parts, changes, maker)
+        reasons += _other_settings(called, changes, maker)
     refuse_to_lose(out, changes.changed, gone, reasons, run.on_changed)
     if reasons:
         kept, new = list[TokenizedManifest](), dict(enumerate(found.sources))
@@ -220,33 +224,39 @@ class _Maker:
 
 
 def _other_settings(
-    parts: Sequence[TokenizedManifest], changes: Changes[Source], maker: _Maker
+    called: Sequence[tuple[Path, TokenizedManifest]], changes: Changes[Source], maker: _Maker
 ) -> Iterator[str]:
     """Yield how the settings differ from those that a part was made with, if they do."""
-    for number, part in enumerate(parts):
+    parts = [part for _, part in called]
+    for number, (folder, part) in enumerate(called):
         # Where no record was bad, it does not matter what would have been done with bad ones.
         has_bad = any(part.counts[name] for name in _BAD)
         on_error = None if has_bad else part.on_error
         own, first = maker.after(parts[:number]), origin_of(part)["identity"]
-        left = [i for i, source in enumerate(part.sources) if source.path in changes.same]
-        sources = [part.sources[i] for i in left]
+        recorded = [*read_sources(folder, part)]
+        left = [i for i, source in enumerate(recorded) if source.path in changes.same]
+        sources = [recorded[i] for i in left]
+        prints = [source.fingerprint for source in recorded], [s.fingerprint for s in sources]
         identity = (
             own.identity(_as_read(sources, changes, maker.found), on_error)
             if left
             else own.settings(on_error)
         )
-        if len(left) < len(part.sources):  # others are ignored; what was set is not
-            first = _of_some(first, left, identity)
-            identity = _of_some(identity, range(len(left)), identity)
+        if len(left) < len(recorded):  # others are ignored; what was set is not
+            first = _of_some(first, left, identity, prints[0])
+            identity = _of_some(identity, range(len(left)), identity, prints[1])
         if fingerprint(identity) != fingerprint(first):
-            yield difference(first, identity, [source.path for source in sources])
+            yield difference(first, identity, [source.path for source in sources], prints)
             return
 
 
-def _of_some(identity: Identity, left: Sequence[int], now: Identity) -> dict[str, object]:
+def _of_some(
+    identity: Identity, left: Sequence[int], now: Identity, prints: Sequence[str]
+) -> dict[str, object]:
     """Return what an identity says of some of its sources, as far as they alone can tell it, as
-    they do `now`: codes tell settings of media, and other conversations may have another form."""
-    told = sources_told(identity)
+    they do `now`: codes tell settings of media, and other conversations may have another form.
+    `prints` are the fingerprints of all."""
+    told = sources_told(identity, prints)
     own, wanted = ([*map(_set_for, each.get("chats", ()))] for each in (identity, now))
     config = {key: value for key, value in identity["config"].items() if key != "modalities"}
     return {
@@ -278,8 +288,7 @@ def _groups(
     groups = []
     if maker.config.limit is not None:
         return [new] if new else []  # how much each would read of it is not known before
-    for begun in _unpublished(out, published):
-        said = {(s.get("fingerprint"), s.get("start", 0)) for s in sources_told(begun)}
+    for begun, said in _unpublished(out, published):
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}
         if own and fingerprint(maker.identity(own)) == fingerprint(begun):
             groups.append(own)
@@ -287,17 +296,33 @@ def _groups(
     return [*groups, new] if new else groups
 
 
-def _unpublished(out: Path, published: Collection[str]) -> Iterator[Identity]:
-    """Yield the identities of parts, finished or not, that the newest generation does not have in
-    any version."""
+def _unpublished(
+    out: Path, published: Collection[str]
+) -> Iterator[tuple[Identity, set[tuple[str, int]]]]:
+    """Yield the parts, finished or not, that the newest generation does not have in any version:
+    identity, and fingerprint and start of each source."""
     numbers = {*map(number_in, published)}
     for name, part in finished_parts(out, TokenizedManifest):
         if number_in(name) not in numbers:
-            yield part.identity
+            yield part.identity, _marks(read_sources(out / name, part))
     for place in unfinished_parts(out):
         begun = begun_to_continue(place / WORK)
         if begun is not None:
-            yield begun
+            yield begun, _marks_begun(begun, place / WORK)
+
+
+def _marks_begun(begun: Identity, work: Path) -> set[tuple[str, int]]:
+    """Return the same of an unfinished part, by its plan if it has many."""
+    if not isinstance(begun.get("sources"), dict):
+        return {(each["fingerprint"], each.get("start", 0)) for each in sources_told(begun)}
+    try:
+        return _marks(read_whole_plan(work).sources)
+    except CorruptError:  # it was killed before the plan was there: nothing is made
+        return set()
+
+
+def _marks(sources: Iterable[Source | TextSource]) -> set[tuple[str, int]]:
+    return {(source.fingerprint, source.start) for source in sources}
 
 
 def _to_forget(

@@ -3,7 +3,8 @@
     fingerprint   is the hash of `identity`, which has the config and the sources
     shards        are numbered 0, 1, … of as many as there are, their other files like them;
                   those of parts are in the folders of these, in order
-    counts        of shards and of sources add up to those of the dataset
+    counts        of shards and of sources add up to those of the dataset; of many sources the
+                  manifest has but the sums, and names the files that they stand in
     dtypes        are the ones that the largest id and the longest row ask for
 
 Needs no file but the manifest, so that every reader can ask for it; `look.verify` compares the
@@ -22,6 +23,7 @@ from msgspec import UnsetType
 
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.hashes import fingerprint
+from dataprep.pipeline.storage.agreed_sources import wrong_inputs_in, wrong_sources_in
 from dataprep.pipeline.storage.documents import ends_dtype, token_dtype
 from dataprep.pipeline.storage.entries import Json, PartEntry
 from dataprep.pipeline.storage.exported import wrong_counts_in, wrong_names_in
@@ -37,14 +39,13 @@ from dataprep.pipeline.storage.kinds import (
 )
 from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.readme import README
+from dataprep.pipeline.storage.source_sums import count_of
 from dataprep.pipeline.types import MODALITIES
 
 ERRORS = "errors.jsonl"
 _FILE_NAME = re.compile(rf"([a-z]+/)?[a-z][a-z0-9_-]*\.[a-z]+|{re.escape(README)}")
 _PART_NAME = re.compile(r"parts/[0-9]{5,}(-[0-9]+)?")
 _SHARD_NAME = re.compile(r"[a-z]+/([a-z]+-([0-9]{5,})-of-([0-9]{5,}))\.[a-z]+")
-_SUMMED = ("tokens", "frames", "codes")  # over the sources
-_FATES = ("written", "quarantined", "dropped", "empty")  # what becomes of a record
 ELSEWHERE = "documents_elsewhere"  # not selected, for no named reason
 _EVERYWHERE = ("documents_read", "documents_written", "documents_quarantined")
 
@@ -66,7 +67,7 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
     if isinstance(manifest, TokenizedManifest):
         yield from _wrong_ids(manifest)
         yield from _wrong_documents(manifest)
-        yield from _wrong_sources(manifest)
+        yield from wrong_sources_in(manifest)
     elif isinstance(manifest, PackedManifest):
         yield from _wrong_ids(manifest)
         yield from _wrong_rows(manifest)
@@ -75,7 +76,7 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
         yield from wrong_counts_in(manifest)
     else:
         yield from _wrong_encoder(manifest)
-        yield from _wrong_sources(manifest)
+        yield from wrong_sources_in(manifest)
 
 
 # --- names ---
@@ -116,7 +117,7 @@ def _wrong_parts(manifest: Manifest, parts: Sequence[PartEntry]) -> Iterator[str
     yield from (f"it lists the part {path} twice" for path in twice)
     if parts and manifest.files:
         yield "it lists files besides those of its parts"
-    for name, total in (("shards", len(manifest.shards)), ("sources", len(manifest.sources))):
+    for name, total in (("shards", len(manifest.shards)), ("sources", count_of(manifest.sources))):
         own = sum(getattr(part, name) for part in parts)
         if parts and own != total:
             yield f"it has {total} {name}, but its parts have {own}"
@@ -139,13 +140,7 @@ def _wrong_identity(manifest: Manifest) -> Iterator[str]:
         for modality, tags in _object(identity.get("tags")).items():
             if tags != _ids_of(manifest, modality):
                 yield f"its tags of {short(modality)} are not those of its identity"
-    said = identity.get("sources")
-    hashes = [source.fingerprint for source in manifest.sources]
-    if isinstance(said, list) and [_hash_of(source) for source in said] != hashes:
-        yield "its sources are not those of its identity"
-    has_parents = isinstance(manifest, PackedManifest | ExportedManifest)
-    if has_parents and list(manifest.parents) != hashes:
-        yield "its parents are not its sources"
+    yield from wrong_inputs_in(manifest, identity.get("sources"))
     if isinstance(manifest, PackedManifest) and config.get("strategy") != manifest.strategy:
         yield "its strategy is not the one of its config"
 
@@ -172,10 +167,6 @@ def _ids_of(manifest: TokenizedManifest, modality: str) -> Json | None:
 
 def _object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _hash_of(source: Any) -> Any:
-    return source.get("fingerprint") if isinstance(source, dict) else source
 
 
 # --- masks and ids ---
@@ -294,28 +285,6 @@ def _wrong_encoder(manifest: EncodedManifest) -> Iterator[str]:
         documents_written=sum(shard.num_records for shard in shards),
         frames=sum(shard.num_tokens for shard in shards) // encoder.frame_codes,
     )
-
-
-def _wrong_sources(manifest: TokenizedManifest | EncodedManifest) -> Iterator[str]:
-    """Yield the counts of sources that do not add up."""
-    if not manifest.sources:
-        return
-    is_text = isinstance(manifest, TokenizedManifest)
-    for source in manifest.sources:
-        lost = sum(getattr(source, name, 0) for name in _FATES) - source.written
-        least = min(source.written, 1) if is_text else source.written  # of several documents each
-        if not least <= source.records - lost <= source.written:
-            yield f"counts of {source.path} do not add up"
-    read = "records_read" if is_text else "documents_read"
-    columns = {read: "records", **{f"documents_{name}": name for name in _FATES}}
-    columns |= {name: name for name in _SUMMED if hasattr(manifest.sources[0], name)}
-    for name, column in columns.items():
-        total = sum(getattr(source, column, 0) for source in manifest.sources)
-        if manifest.counts.get(name, 0) != total:
-            yield f"counts of the sources do not add up to its {name}"
-    fates = sum(manifest.counts.get(f"documents_{name}", 0) for name in _FATES)
-    if manifest.counts["documents_read"] != fates:
-        yield "its documents_read is not what became of them"
 
 
 def _missing(counts: Mapping[str, int], names: Sequence[str]) -> Iterator[str]:

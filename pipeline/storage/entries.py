@@ -146,6 +146,15 @@ class DatasetSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManySources:
+    """Sources that do not stand in the manifest, since there are many (`source_sums`)."""
+
+    count: Size
+    sums: dict[str, Size]  # of their numbers, by name
+    files: tuple[FilePath, ...]  # of a dataset that grows none: they stand with its parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerEntry:
     sha256: Text
     kind: Text

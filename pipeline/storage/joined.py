@@ -21,9 +21,15 @@ from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.alike import difference_among
 from dataprep.pipeline.storage.entries import DocumentShard, Json, PartEntry, RowShard
-from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest, files_of
+from dataprep.pipeline.storage.kinds import (
+    Manifest,
+    PackedManifest,
+    TokenizedManifest,
+    files_of,
+)
 from dataprep.pipeline.storage.parts import G, Growing, checksum_of
 from dataprep.pipeline.storage.provenance import read_pieces
+from dataprep.pipeline.storage.source_sums import count_of, is_of_sources, joined_entry
 from dataprep.pipeline.types import MODALITIES
 
 # What all parts must have in common: the layout of records depends on it.
@@ -46,7 +52,7 @@ def joined(folder: Path, parts: Sequence[tuple[str, G]], generation: int) -> G:
         "fingerprint": fingerprint(identity),
         "identity": identity,
         "parents": tuple(parent for each in manifests for parent in each.parents),
-        "sources": tuple(source for each in manifests for source in each.sources),
+        "sources": joined_entry([each.sources for each in manifests]),
         "max_id": max(each.max_id for each in manifests),
         "counts": _sum(each.counts for each in manifests),
         "files": (),
@@ -80,9 +86,11 @@ def identity_of(parts: Iterable[Growing]) -> Json:
     }
 
 
-def contents_of(manifest: Growing) -> str:
-    """Return the fingerprint of the files of a dataset."""
-    return fingerprint({"files": [entry.xxh3_128 for entry in files_of(manifest)]})
+def contents_of(manifest: Manifest) -> str:
+    """Return the fingerprint of the files of a dataset, but for those that tell its sources: as a
+    manifest does, they say where its inputs were."""
+    files = (entry for entry in files_of(manifest) if not is_of_sources(entry.path))
+    return fingerprint({"files": [entry.xxh3_128 for entry in files]})
 
 
 def _entry(path: str, manifest: Growing) -> PartEntry:
@@ -91,7 +99,7 @@ def _entry(path: str, manifest: Growing) -> PartEntry:
         fingerprint=manifest.fingerprint,
         checksum=checksum_of(manifest),
         shards=len(manifest.shards),
-        sources=len(manifest.sources),
+        sources=count_of(manifest.sources),
     )
 
 
@@ -115,8 +123,8 @@ def _documents(parts: Sequence[tuple[str, G]], pieces: Sequence[int]) -> Iterabl
 def _rows(parts: Sequence[tuple[str, G]]) -> Iterable[RowShard]:
     first = 0
     for path, manifest in parts:
+        assert isinstance(manifest, PackedManifest), path
         for shard in manifest.shards:
-            assert isinstance(shard, RowShard)
             origins = replace(shard.provenance, path=f"{path}/{shard.provenance.path}")
             moved = _moved(shard, path)
             yield replace(moved, provenance=origins, first_document=first + shard.first_document)

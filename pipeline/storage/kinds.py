@@ -24,6 +24,7 @@ from dataprep.pipeline.storage.entries import (
     FileEntry,
     Fingerprint,
     Json,
+    ManySources,
     MediaSource,
     OriginsEntry,
     PartEntry,
@@ -48,7 +49,7 @@ class TokenizedManifest:
     tokenizer: TokenizerEntry
     vision: BlockTags | UnsetType = UNSET
     audio: BlockTags | UnsetType = UNSET
-    sources: tuple[TextSource, ...]
+    sources: tuple[TextSource, ...] | ManySources
     seq_len: None = None
     token_dtype: TokenDtype
     max_id: TokenId
@@ -142,7 +143,7 @@ class EncodedManifest:
     token_dtype: TokenDtype
     encoder: EncoderEntry
     columns: dict[str, Text]
-    sources: tuple[MediaSource, ...]
+    sources: tuple[MediaSource, ...] | ManySources
     shards: tuple[CodeShard, ...]
     counts: dict[str, Size]
     identity: Json

@@ -70,7 +70,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"

@@ -38,6 +38,8 @@ from dataprep.pipeline.storage.provenance import (
     read_files,
     read_pieces,
 )
+from dataprep.pipeline.storage.source_lists import read_sources
+from dataprep.pipeline.storage.source_sums import count_of
 from dataprep.pipeline.types import Offsets
 
 MAX_LINES = 1 << 62  # of a file, so that sums of them fit 64 bits
@@ -88,7 +90,7 @@ def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Or
     """Read where all documents came from; a CorruptError if that is not what it can be."""
     if isinstance(manifest, TokenizedManifest):
         return Origins(
-            files=files_of_sources(manifest),
+            files=files_of_sources(folder, manifest),
             runs=runs_of_tokenized(folder, manifest),
             count=sum(shard.num_documents for shard in manifest.shards),
         )
@@ -115,7 +117,10 @@ def _origins_of_packed(folder: Path, manifest: PackedManifest) -> Origins:
     return Origins(files=files, runs=runs, count=sum(s.records for s in manifest.sources))
 
 
-def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[OriginFile, ...]:
+def files_of_sources(
+    folder: Path, manifest: TokenizedManifest, dataset: int = 0
+) -> tuple[OriginFile, ...]:
+    """Return the sources of a tokenized dataset as a packed one lists them."""
     return tuple(
         OriginFile(
             dataset=dataset,
@@ -126,7 +131,7 @@ def files_of_sources(manifest: TokenizedManifest, dataset: int = 0) -> tuple[Ori
             fingerprint=source.fingerprint,
             input=source.input,
         )
-        for source in manifest.sources
+        for source in read_sources(folder, manifest)
     )
 
 
@@ -253,7 +258,7 @@ def iter_media(
 def _num_files(folder: Path, part: TokenizedManifest | PackedManifest) -> int:
     """Return how many files the documents of a dataset came from."""
     if isinstance(part, TokenizedManifest):
-        return len(part.sources)
+        return count_of(part.sources)
     return len(read_files(folder, part))
 
 

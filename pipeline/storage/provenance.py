@@ -27,6 +27,7 @@ from dataprep.pipeline.storage.checked import read_array, read_whole
 from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, SizeIfKnown, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
+from dataprep.pipeline.storage.source_sums import count_of
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
@@ -77,10 +78,12 @@ def read_pieces(folder: Path, manifest: TokenizedManifest) -> tuple[SourcePiece,
     first = 0
     for place, part in parts_of(folder, manifest):
         pieces = _read_json(place, part, PIECES, tuple[SourcePiece, ...])
-        if max((piece.source for piece in pieces), default=-1) >= len(part.sources):
+        if max((piece.source for piece in pieces), default=-1) >= count_of(part.sources):
             raise CorruptError(f"{place / PIECES} names a source that the manifest does not list")
-        found += [replace(piece, source=piece.source + first) for piece in pieces]
-        first += len(part.sources)
+        found += (
+            [replace(piece, source=piece.source + first) for piece in pieces] if first else pieces
+        )
+        first += count_of(part.sources)
     return tuple(found)
 
 

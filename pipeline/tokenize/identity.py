@@ -4,7 +4,8 @@
     ways      [{"kind": "jsonl", "fields": "text", …}]    in which they are read, each once
     read_as   [[0, 1000000]]                              so many sources in turn, in that way
 
-There may be a million sources, and most are read alike.
+There may be a million sources: most are read alike, and of many only their number and the hash of
+what stands above is told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataprep.pipeline.documents.rules import Vocabulary
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.sources.known import version_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION
+from dataprep.pipeline.storage.source_sums import told
 from dataprep.pipeline.tokenize.chats import ChatPlan
 from dataprep.pipeline.types import Source
 
@@ -70,7 +72,7 @@ def identity_parts(
     return {
         **settings_told(config, vocabulary),
         "masks": list(masks),
-        "sources": [source.fingerprint for source in sources],
+        "sources": told([source.fingerprint for source in sources]),
         **_ways(sources, inputs, items),
         # Of inputs that are read: others have no say in what is made.
         **({"chats": [_told(chats[i]) for i in dict.fromkeys(inputs)]} if any(chats) else {}),

@@ -20,6 +20,7 @@ from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.stored import all_at_hand
 from dataprep.pipeline.jobs.tasks import task_name
+from dataprep.pipeline.storage import source_sums
 from dataprep.pipeline.storage.entries import (
     BlockTags,
     DocumentShard,
@@ -33,6 +34,7 @@ from dataprep.pipeline.storage.masks import MASKS, blocks_among
 from dataprep.pipeline.storage.provenance import PIECES, SourcePiece
 from dataprep.pipeline.storage.readme import README, README_TEXT
 from dataprep.pipeline.storage.reasons import count_reasons
+from dataprep.pipeline.storage.source_lists import texts_of
 from dataprep.pipeline.tokenize.media import write_media_of
 from dataprep.pipeline.tokenize.notes import notes_on_result
 from dataprep.pipeline.tokenize.plan import TokenizePlan
@@ -71,7 +73,9 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
     committed = list(_committed(plan, work, markers))
     full = [c for c in committed if c.marker.num_documents]
     media = write_media_of(plan, work)
-    manifest = _manifest(plan, committed, full, media)
+    sums = sums_of((c.marker.tallies for c in committed), len(plan.sources))
+    sources = _sources(plan, sums)
+    manifest = _manifest(plan, sources, total_of(sums), full, media)
     first_lines = _first_lines(plan, committed)
     pieces = [
         SourcePiece(source=piece.source, first_line=first_lines[i])
@@ -99,32 +103,26 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
             ),
             *(Move(path=work / name, name=name, file=file) for name, file in media.items()),
         ],
-        texts={README: [README_TEXT], PIECES: [msgspec.json.encode(pieces).decode()], **errors},
+        texts={
+            README: [README_TEXT],
+            PIECES: [msgspec.json.encode(pieces).decode()],
+            **texts_of(sources),
+            **errors,
+        },
         found=Findings(
             reasons=tuple(count_reasons(entries)) if dropped else (),
-            notes=tuple(notes_on_result(plan, manifest.sources, there)),
+            notes=tuple(notes_on_result(plan, sources, there)),
         ),
     )
 
 
 def _manifest(
     plan: TokenizePlan,
-    committed: Sequence[_Committed],
+    sources: Sequence[TextSource],
+    total: Counter[str],
     full: Sequence[_Committed],
     media: Mapping[str, Written],
 ) -> TokenizedManifest:
-    sums = sums_of((c.marker.tallies for c in committed), len(plan.sources))
-    on_error = plan.config.on_error
-    sources = [
-        TextSource(
-            **entry_of(source, total, on_error),
-            input=plan.config.inputs[number].path,
-            start=source.start,
-            empty=total["empty"],
-            tokens=total["tokens"],
-        )
-        for source, number, total in zip(plan.sources, plan.inputs, sums, strict=True)
-    ]
     named = named_modalities(plan.config)
     tags: dict[str, Any] = {
         modality: BlockTags(**asdict(ids), named=modality in named)
@@ -138,15 +136,29 @@ def _manifest(
         config=plan.config.model_dump(mode="json", exclude=UNRECORDED),
         tokenizer=_tokenizer(plan.vocabulary.files),
         **tags,
-        sources=tuple(sources),
+        sources=source_sums.entry_of(sources),
         token_dtype=plan.token_dtype,
         max_id=plan.max_id,
         masks=plan.masks,
         shards=tuple(_shard_entry(c, i, len(full)) for i, c in enumerate(full)),
-        counts=_counts(plan, total_of(sums), sources),
+        counts=_counts(plan, total, sources),
         identity=plan.identity,
         files=tuple(FileEntry(path=name, **file.listed) for name, file in media.items()),
     )
+
+
+def _sources(plan: TokenizePlan, sums: Sequence[Counter[str]]) -> Sequence[TextSource]:
+    on_error = plan.config.on_error
+    return [
+        TextSource(
+            **entry_of(source, total, on_error),
+            input=plan.config.inputs[number].path,
+            start=source.start,
+            empty=total["empty"],
+            tokens=total["tokens"],
+        )
+        for source, number, total in zip(plan.sources, plan.inputs, sums, strict=True)
+    ]
 
 
 def _tokenizer(files: TokenizerFiles) -> TokenizerEntry:

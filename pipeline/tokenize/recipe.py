@@ -134,6 +134,7 @@ def recipe_of(
         plan=partial(plan_of, config, cache_dir, spools, found, vocabulary),
         identity=lambda plan: plan.identity,
         names=_paths,
+        prints=lambda plan: [source.fingerprint for source in plan.sources],
         reads=lambda plan: [*_paths(plan), plan.vocabulary.files.path, *template_files(config)],
         begin=partial(_begin, config, cache_dir, share),
         changed=partial(_changed, cache_dir),

@@ -4,6 +4,7 @@
     rows        the same, and the rules of `row_rules`; provenance has every piece of every row
     exports     as many records and tokens as the manifest says; their bytes are hashed
     codes       codes in range, whole frames, the columns that the manifest lists
+    sources     of many: they add up to what the manifest says of them
     listing     nothing in the folder that the manifest does not list, no link, no gap
     growth      of a dataset that grows: generations are what their parts join to
     forgotten   nothing is left of documents that were taken out
@@ -34,7 +35,7 @@ from dataprep.pipeline.storage.manifest import (
 
 CheckShard = Callable[[Any], Counter[str]]
 MakeChecker = Callable[[Path, Any], CheckShard]
-SaidBy = Callable[[Any], Mapping[str, int]]
+SaidBy = Callable[[Path, Any], Mapping[str, int]]
 
 _BY_KIND: Mapping[type[Manifest], tuple[MakeChecker, SaidBy]] = {
     TokenizedManifest: (documents_checker, said_of_documents),
@@ -49,6 +50,6 @@ def checker_of(folder: Path, manifest: Manifest) -> CheckShard:
     return _BY_KIND[type(manifest)][0](folder, manifest)
 
 
-def said_by(manifest: Manifest) -> Mapping[str, int]:
+def said_by(folder: Path, manifest: Manifest) -> Mapping[str, int]:
     """Return what the manifest says of the things that are counted."""
-    return _BY_KIND[type(manifest)][1](manifest)
+    return _BY_KIND[type(manifest)][1](folder, manifest)

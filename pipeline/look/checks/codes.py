@@ -18,7 +18,7 @@ from dataprep.pipeline.storage.manifest import EncodedManifest
 from dataprep.pipeline.storage.parquet import columns_of
 
 
-def said_of_codes(manifest: EncodedManifest) -> dict[str, int]:
+def said_of_codes(folder: Path, manifest: EncodedManifest) -> dict[str, int]:
     counts = manifest.counts
     return {
         "documents_written": counts["documents_written"],

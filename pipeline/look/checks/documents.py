@@ -28,15 +28,16 @@ from dataprep.pipeline.storage.manifest import TokenizedManifest
 from dataprep.pipeline.storage.masks import MASKS, count_marked, dense_mask, misplaced, sides_among
 from dataprep.pipeline.storage.origins import piece_and_line
 from dataprep.pipeline.storage.provenance import read_pieces
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.types import Offsets
 
 OF_SOURCES = "{} of source {}"
 
 
-def said_of_documents(manifest: TokenizedManifest) -> dict[str, int]:
+def said_of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, int]:
     names = ["documents_written", "tokens", *(MASKS[mask].count for mask in manifest.masks)]
     said = {name: manifest.counts[name] for name in names}
-    for i, source in enumerate(manifest.sources):
+    for i, source in enumerate(read_sources(folder, manifest)):
         said[OF_SOURCES.format("documents", i)] = source.written
         said[OF_SOURCES.format("tokens", i)] = source.tokens
     return said

@@ -10,7 +10,7 @@ from dataprep.pipeline.storage.entries import ExportShard
 from dataprep.pipeline.storage.manifest import ExportedManifest
 
 
-def said_of_exports(manifest: ExportedManifest) -> dict[str, int]:
+def said_of_exports(folder: Path, manifest: ExportedManifest) -> dict[str, int]:
     return {name: manifest.counts[name] for name in ("records", "tokens")}
 
 

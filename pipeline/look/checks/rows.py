@@ -29,7 +29,7 @@ from dataprep.pipeline.types import Mask, Offsets
 COUNTED = ("rows", "tokens", "target_tokens", "segments")
 
 
-def said_of_rows(manifest: PackedManifest) -> dict[str, int]:
+def said_of_rows(folder: Path, manifest: PackedManifest) -> dict[str, int]:
     return {name: manifest.counts.get(name, -1) for name in COUNTED}
 
 
