@@ -14,7 +14,7 @@ from dataprep.pipeline.encode.plan import EncodePlan, Planned
 from dataprep.pipeline.encode.retype import CommittedCodes, common_schema, retyped
 from dataprep.pipeline.encode.tables import ENDINGS, CodesMarker, code_dtype
 from dataprep.pipeline.encoders import Encoder, find_encoder
-from dataprep.pipeline.jobs.accounts import entry_of, notes_on_sources, sums_of
+from dataprep.pipeline.jobs.accounts import SourceCounts, entry_of, notes_on_sources
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.stored import all_at_hand
@@ -101,7 +101,7 @@ def _committed(
 
 
 def _sources(plan: EncodePlan, markers: Sequence[CodesMarker]) -> Sequence[MediaSource]:
-    sums = sums_of((marker.tallies for marker in markers), len(plan.sources))
+    sums = SourceCounts((marker.tallies for marker in markers), len(plan.sources))
     return tuple(
         MediaSource(
             **entry_of(source, total, plan.config.on_error),

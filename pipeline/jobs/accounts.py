@@ -6,16 +6,19 @@ sums by source      0: read 8, bad 1      1: read 2
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Protocol
 
-import msgspec
+import numpy as np
 
 from dataprep.pipeline.errors import counted
 from dataprep.pipeline.jobs.commits import Markers
 from dataprep.pipeline.jobs.progress import EXAMPLES, Example
-from dataprep.pipeline.types import Source
+from dataprep.pipeline.types import Offsets, Source
 
 # How a message about a bad record ends.
 LEAVE_OUT = (
@@ -23,27 +26,40 @@ LEAVE_OUT = (
 )
 
 MOST_NAMED = 3  # sources in a note
+AT_ONCE = 1 << 14  # sources
 
 
-def sums_of(tallies: Iterable[Mapping[str, Any]], num_sources: int) -> list[Counter[str]]:
-    """Return the sums of each source; a tally has counts by the index of the source.
+class SourceCounts:
+    """The sums of each source, as a column of numbers for each count: there may be a million."""
 
-    The counts in `marked` are added under their own names.
-    """
-    sums = [Counter[str]() for _ in range(num_sources)]
-    for by_source in tallies:
-        for source, tally in by_source.items():
-            counts = msgspec.to_builtins(tally)
-            sums[int(source)].update(counts.pop("marked", {}))
-            sums[int(source)].update(counts)
-    return sums
+    def __init__(self, tallies: Iterable[Mapping[str, Any]], num_sources: int) -> None:
+        """A tally has counts by the index of the source; those in `marked` have their own names."""
+        self._num_sources = num_sources
+        self._columns: dict[str, Offsets] = {}
+        for by_source in filter(None, tallies):
+            places = np.array([int(source) for source in by_source], np.int64)
+            each = [*by_source.values()]
+            marked = [getattr(tally, "marked", {}) for tally in each]
+            for name in (field.name for field in fields(each[0]) if field.name != "marked"):
+                self._add(name, places, map(attrgetter(name), each))
+            for name in dict.fromkeys(chain.from_iterable(marked)):
+                self._add(name, places, (own.get(name, 0) for own in marked))
 
+    def __iter__(self) -> Iterator[Mapping[str, int]]:
+        """Yield the sums of one source after another; what nobody counted is 0."""
+        for first in range(0, self._num_sources, AT_ONCE):
+            stop = min(first + AT_ONCE, self._num_sources)
+            columns = [column[first:stop].tolist() for column in self._columns.values()]
+            rows = zip(*columns, strict=True) if columns else ((),) * (stop - first)
+            for row in rows:
+                yield defaultdict(int, zip(self._columns, row, strict=True))
 
-def total_of(sums: Iterable[Mapping[str, int]]) -> Counter[str]:
-    total = Counter[str]()
-    for own in sums:
-        total.update(own)
-    return total
+    def total(self) -> Counter[str]:
+        return Counter({name: int(column.sum()) for name, column in self._columns.items()})
+
+    def _add(self, name: str, places: Offsets, counts: Iterable[int]) -> None:
+        column = self._columns.setdefault(name, np.zeros(self._num_sources, np.int64))
+        column[places] += np.fromiter(counts, np.int64, len(places))
 
 
 class Tallied(Protocol):

@@ -102,7 +102,11 @@ def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Or
         own["document"] += np.uint64(document)
         own["file"] += len(files)
         runs.append(own)
-        files += [replace(file, dataset=file.dataset + dataset) for file in origins.files]
+        files += (
+            [replace(file, dataset=file.dataset + dataset) for file in origins.files]
+            if dataset
+            else origins.files  # there may be a million
+        )
         document += origins.count
         dataset += len(part.sources)
     return Origins(files=tuple(files), runs=np.concatenate(runs), count=document)

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from dataprep.pipeline.documents.rules import named_modalities
 from dataprep.pipeline.engine import TokenizerFiles, reference_name
 from dataprep.pipeline.files import Written
-from dataprep.pipeline.jobs.accounts import entry_of, sums_of, total_of
+from dataprep.pipeline.jobs.accounts import SourceCounts, entry_of
 from dataprep.pipeline.jobs.commits import Markers, shard_file, stem_of
 from dataprep.pipeline.jobs.publish import ERRORS, Draft, Findings, Move, shard_name
 from dataprep.pipeline.jobs.stored import all_at_hand
@@ -73,9 +73,9 @@ def make_draft(plan: TokenizePlan, work: Path, markers: Markers[DocumentsMarker]
     committed = list(_committed(plan, work, markers))
     full = [c for c in committed if c.marker.num_documents]
     media = write_media_of(plan, work)
-    sums = sums_of((c.marker.tallies for c in committed), len(plan.sources))
+    sums = SourceCounts((c.marker.tallies for c in committed), len(plan.sources))
     sources = _sources(plan, sums)
-    manifest = _manifest(plan, sources, total_of(sums), full, media)
+    manifest = _manifest(plan, sources, sums.total(), full, media)
     first_lines = _first_lines(plan, committed)
     pieces = [
         SourcePiece(source=piece.source, first_line=first_lines[i])
@@ -147,7 +147,7 @@ def _manifest(
     )
 
 
-def _sources(plan: TokenizePlan, sums: Sequence[Counter[str]]) -> Sequence[TextSource]:
+def _sources(plan: TokenizePlan, sums: SourceCounts) -> Sequence[TextSource]:
     on_error = plan.config.on_error
     return [
         TextSource(

@@ -29,18 +29,13 @@ from dataprep.pipeline.storage.masks import MASKS, count_marked, dense_mask, mis
 from dataprep.pipeline.storage.origins import piece_and_line
 from dataprep.pipeline.storage.provenance import read_pieces
 from dataprep.pipeline.storage.source_lists import read_sources
+from dataprep.pipeline.storage.source_sums import count_of
 from dataprep.pipeline.types import Offsets
-
-OF_SOURCES = "{} of source {}"
 
 
 def said_of_documents(folder: Path, manifest: TokenizedManifest) -> dict[str, int]:
     names = ["documents_written", "tokens", *(MASKS[mask].count for mask in manifest.masks)]
-    said = {name: manifest.counts[name] for name in names}
-    for i, source in enumerate(read_sources(folder, manifest)):
-        said[OF_SOURCES.format("documents", i)] = source.written
-        said[OF_SOURCES.format("tokens", i)] = source.tokens
-    return said
+    return {name: manifest.counts[name] for name in names}
 
 
 def documents_checker(
@@ -48,6 +43,7 @@ def documents_checker(
 ) -> Callable[[DocumentShard], Counter[str]]:
     sources = np.array([piece.source for piece in read_pieces(folder, manifest)], np.int64)
     last = (-1, -1)  # piece and line of the document before
+    by_source = np.zeros((2, count_of(manifest.sources)), np.int64)  # documents, tokens
 
     def check(shard: DocumentShard) -> Counter[str]:
         counts, expected = _read(folder, manifest, shard)
@@ -56,10 +52,12 @@ def documents_checker(
             raise CorruptError(f"{folder / shard.index.path} does not match {shard.path}")
         counts["documents_written"] = len(index)
         counts["tokens"] = int(index["length"].sum(dtype=np.int64))
-        nonlocal last
+        nonlocal last, by_source
         piece, line = piece_and_line(folder, shard, len(sources))
         last = _check_order(folder, shard, last, piece, line)
-        _count_by_source(sources[piece], index["length"], counts)
+        by_source += _by_source(sources[piece], index["length"], by_source.shape[1])
+        if shard is manifest.shards[-1]:
+            _check_sources(folder, manifest, by_source)
         if not isinstance(shard.keys, UnsetType):
             _check_keys(folder, shard, manifest, piece, line)
         return counts
@@ -140,9 +138,21 @@ def _keys_of(folder: Path, shard: DocumentShard) -> Path:
     return folder / shard.keys.path
 
 
-def _count_by_source(source: Offsets, lengths: NDArray[Any], counts: Counter[str]) -> None:
-    """Count documents and tokens of each source."""
-    number, tokens = np.bincount(source), np.bincount(source, weights=lengths)
-    for i in np.flatnonzero(number).tolist():
-        counts[OF_SOURCES.format("documents", i)] += int(number[i])
-        counts[OF_SOURCES.format("tokens", i)] += int(tokens[i])
+def _by_source(source: Offsets, lengths: NDArray[Any], count: int) -> Offsets:
+    """Return the number of documents and of tokens of each source."""
+    tokens = np.bincount(source, weights=lengths, minlength=count)
+    return np.stack([np.bincount(source, minlength=count), tokens.astype(np.int64)])
+
+
+def _check_sources(folder: Path, manifest: TokenizedManifest, found: Offsets) -> None:
+    """Raise unless each source has as many documents and tokens as shards have of it."""
+    pairs = zip(read_sources(folder, manifest), found.T.tolist(), strict=True)
+    for i, (source, (documents, tokens)) in enumerate(pairs):
+        for name, own, said in (
+            ("documents", documents, source.written),
+            ("tokens", tokens, source.tokens),
+        ):
+            if own != said:
+                raise CorruptError(
+                    f"{folder} holds {own:,} {name} of source {i}, its manifest says {said}"
+                )
