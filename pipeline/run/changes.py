@@ -15,6 +15,7 @@ now        log.1 1f0c… + 3 lines    log 7e02…       if files may be appended
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,12 +129,12 @@ class _Matched(Generic[R, S]):
 
     def match_contents(self, places: Collection[int]) -> None:
         """Match what has another name now; only sources at these places."""
-        olds: dict[str, list[R]] = {}  # by what they held
+        olds: dict[str, deque[R]] = {}  # by what they held; many may be empty
         for old in self.lost.values():
-            olds.setdefault(old.fingerprint, []).append(old)
+            olds.setdefault(old.fingerprint, deque()).append(old)
         for place, source in [*self.left.items()]:
             if place in places and olds.get(source.fingerprint):
-                self._match(olds[source.fingerprint].pop(0), place)
+                self._match(olds[source.fingerprint].popleft(), place)
 
     def match_grown(self, tails: Tails[S, R]) -> None:
         """Match what was appended to."""

@@ -10,10 +10,13 @@ riegeli       where the bytes are in such a file, so that it can be memory-mappe
 compiled      functions that numba compiles
 entries       the typed entries of a manifest
 kinds         the kinds of manifest, of these entries
+source_sums   what a manifest says of its sources: all of them, or of many the sums
 exported      what must go together in that of an export
+agreed_sources  what must go together in what it says of its sources
 agreement     what must go together in a manifest
 manifest      manifest.json: read, written, checked; kind_of a folder
 parts         datasets that grow: generations, and the parts that they consist of
+source_lists  the sources of a dataset, wherever they stand
 joined        the manifests of parts ─► that of the whole
 places        folders that users name as datasets, and cannot mean
 objects/      one door to object stores; fetched: datasets that are brought from there
