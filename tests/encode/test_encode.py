@@ -479,9 +479,8 @@ def test_an_output_below_its_own_input_is_not_read(tmp_path: Path) -> None:
     encode_here(tmp_path / "codes", tmp_path)
     values = {"inputs": [str(tmp_path)], "encoder": "patches"}
     planned = make_plan(EncodeConfig.model_validate(values), None, 1)
-    assert planned.plan.identity["sources"] == [
-        {"kind": "files", "fingerprint": planned.plan.sources[0].fingerprint}
-    ]
+    assert planned.plan.identity["sources"] == [planned.plan.sources[0].fingerprint]
+    assert planned.plan.identity["ways"] == [{"kind": "files"}]
     assert [entry.name for entry in planned.found[0].entries] == ["a.png"]
 
 
