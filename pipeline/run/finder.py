@@ -32,6 +32,7 @@ from dataprep.pipeline.storage.keys import (
 from dataprep.pipeline.storage.kinds import TokenizedManifest
 from dataprep.pipeline.storage.origins import Origins, origins_of
 from dataprep.pipeline.storage.provenance import forgotten_in
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.types import Offsets
 
 Meant = tuple[ForgetRequest, Offsets]  # and the documents that it means
@@ -127,7 +128,8 @@ class DocumentFinder:
 
     def _by_line(self, requests: Sequence[ForgetRequest]) -> Iterator[Meant]:
         named = Named(requests)
-        if not any(named.of(each) or named.shorter_than(each) for each in self._manifest.sources):
+        sources = read_sources(self._place, self._manifest)
+        if not any(named.of(each) or named.shorter_than(each) for each in sources):
             return
         origins = self._read_origins()
         found: dict[int, list[Offsets]] = {}

@@ -98,7 +98,7 @@ def plan_tokenized(
     read = [*parts_of(out, have)] if have else []
     names = told_apart(read, read_names(out))
     called = as_called_now(read, names)
-    recorded = sources_of(called)
+    recorded = [*sources_of(called)]
     parts = [part for _, part in called]
     tails = tails_since if run.append else no_tails
     changes = changes_since(recorded, found.sources, tails, names_kept=True)
