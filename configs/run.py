@@ -138,7 +138,10 @@ class RunConfig(TokenizeConfig):
         return [pack.model_copy(update={"seq_len": length}) for length in lengths]
 
 
-def keys_told() -> AbstractContextManager[None]:
-    """Let errors of steps speak of keys of the config: `run` has few flags of its own."""
+def keys_told(verb: str = "") -> AbstractContextManager[None]:
+    """Let errors of steps speak of keys of the config: `run` has few flags of its own. What encode
+    does is set in its section, though it may be the name of a key of tokenize, too."""
     models: dict[str, type[Model]] = {"": RunConfig, "pack.": PackConfig, "encode.": EncodeConfig}
+    if verb == "encode":
+        models = {"encode.": EncodeConfig, **models}
     return flags_told(models, in_config, kept=("out", "workers"))

@@ -187,7 +187,7 @@ class StepChain:
                 todo = Todo(step=step, reasons=(f"{changing[step.corpus]} changes",))
             else:
                 try:
-                    with keys_told():
+                    with keys_told(step.verb):
                         planned = self._plan(step, writes=False)
                 except OF_A_CORPUS as error:
                     failed.add(step.corpus)
@@ -214,7 +214,7 @@ class StepChain:
 
     def _do(self, step: ChainStep, begin: Begin) -> Done:
         began = time.monotonic()
-        with disk_errors_named(Path(self.config.out)), keys_told():
+        with disk_errors_named(Path(self.config.out)), keys_told(step.verb):
             planned = self._plan(step, writes=True)
             todo = Todo(step=step, reasons=planned.reasons, notes=planned.notes)
             manifests = planned.settle(begin(todo) if planned.reasons else silent)

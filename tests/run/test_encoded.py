@@ -243,6 +243,10 @@ def test_bad_pictures_are_counted_once_and_give_no_part_to_read(
     draw(tmp_path / "pictures", 1)
     run_cli("run", config)
     (tmp_path / "pictures/bad.png").write_bytes(b"no picture")
+    refused = run_cli("run", configured(tmp_path, on_error="quarantine"), check=False)
+    assert refused.code == 3
+    assert "set encode.on_error: skip; to list them too, set encode.on_error: q" in refused.stderr
+    configured(tmp_path, encode={"on_error": "skip"})
     done = json.loads(run_cli("run", config, "--json").stdout)
     assert done["steps"][0]["counts"]["documents_dropped"] == 1
     assert [step["documents"] for step in done["steps"]] == [1, 1, 1]
