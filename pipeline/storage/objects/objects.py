@@ -29,6 +29,7 @@ from dataprep.pipeline.storage.objects.failures import (
     tried,
 )
 from dataprep.pipeline.storage.objects.stores import cleaned, new_store
+from dataprep.pipeline.threads.several import in_threads
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -40,6 +41,7 @@ PARTS_AT_ONCE = 10  # of an upload
 _MOST_PARTS = 9000  # of one upload; stores take 10,000
 _LARGEST_COPY = 5 << 30  # which S3 copies by itself
 _DELETED_AT_ONCE = 1000
+_DELETES = 16  # requests at once, where one is needed for each object
 _LOOKS = 5  # at what is replaced while it is read
 _SETTLING = (0.05, 0.2, 0.5, 1.0)  # seconds: what another writer is just putting may not be seen
 
@@ -257,10 +259,9 @@ class Objects:
 
         try:
             tried(self.at(names[0]), "delete", lambda: obstore.delete(self._store, names))
-        except NoSuchObjectError:  # some stores stop there
+        except NoSuchObjectError:  # some stores stop there: each by itself
             if len(names) > 1:
-                for name in names:
-                    self._delete_some([name])
+                in_threads(lambda name: self._delete_some([name]), names, _DELETES)
 
     def entries(self, prefix: str = "") -> list[ObjectEntry]:
         """Return what is below a folder of this one, in the order of names; `prefix` ends in a
