@@ -51,6 +51,8 @@ class Processed:
     input_ids: list[int]
     attention_mask: list[int]
     labels: list[int]
+    input_length: int  # which models do not take
+    kto_tag: bool  # which TrainScale leaves out of batches, though it is what KTO learns from
 
 
 class Ok(SimpleNamespace):
@@ -64,7 +66,7 @@ class Engine:
         if not record["text"]:
             return Ok(error="no text")
         ids = ids_of(record)
-        return Ok(value=Processed(ids, [1] * len(ids), [-100, *ids[1:]]))
+        return Ok(value=Processed(ids, [1] * len(ids), [-100, *ids[1:]], len(ids), True))
 
 
 TEXTS = [f"text {i}" for i in range(23)]
@@ -92,7 +94,8 @@ def test_any_engine_makes_examples(make: Any) -> None:
     labels = ids if make is ids_of else [-100, *ids[1:]]
     wanted = {"input_ids": ids, "attention_mask": [1] * 6, "labels": labels}
     found = plain(wrapped[3])
-    assert {name: found[name] for name in wanted} == wanted
+    own = {"kto_tag": 1} if isinstance(make, Engine) else {}
+    assert {name: found[name] for name in found if name != "vision_mask"} == wanted | own
     assert all(tensor.dtype == torch.int64 for tensor in wrapped[3].values())
     assert len(wrapped) == 23
     assert plain(wrapped[-20]) == found

@@ -23,6 +23,9 @@ from dataprep.loaders.compat.trainscale.arrays import array_of
 from dataprep.loaders.compat.trainscale.collate import IGNORED
 from dataprep.pipeline.errors import ConfigError, InputError, short
 
+# Of TrainScale's examples; it leaves them out of batches, and models take no such argument.
+_LENGTHS = ("input_length", "prompt_length", "query_length", "num_documents")
+
 Arrays = dict[str, NDArray[Any]]
 Record = Mapping[str, Any]
 Transform = Callable[[Any], Any]
@@ -57,7 +60,8 @@ def arrays_of(result: Any) -> Arrays:
         raise InputError(str(result.error))
     result = getattr(result, "value", result)
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        result = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
+        named = (f.name for f in dataclasses.fields(result) if f.name not in _LENGTHS)
+        result = {name: getattr(result, name) for name in named}
     if not isinstance(result, Mapping):
         result = {"tokens": result}
     arrays = {name: array_of(value) for name, value in result.items()}
