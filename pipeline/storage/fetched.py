@@ -24,14 +24,14 @@ from dataprep.pipeline.storage.checked import AGAIN
 from dataprep.pipeline.storage.kinds import files_of
 from dataprep.pipeline.storage.manifest import MANIFEST, WORK, read_manifest
 from dataprep.pipeline.storage.objects import NoSuchObjectError, ObjectEntry, Objects, open_objects
+from dataprep.pipeline.storage.parts import PARTS
 from dataprep.pipeline.threads.several import in_threads
 
 DATASETS = "datasets"  # in the cache folder
 FETCHED = "fetched.json"
 _DOWNLOADS = 8
-_GONE = (
-    f"{{}}, though its manifest lists it; copy it there again from where it is whole, or {AGAIN}"
-)
+_LISTED = ", though its manifest lists it"
+_MEND = f"copy it there again from where it is whole, or {AGAIN}"
 
 
 def fetched(url: str) -> Path:
@@ -74,7 +74,9 @@ def damage_if_gone() -> Iterator[None]:
     try:
         yield
     except NoSuchObjectError as error:
-        raise CorruptError(_GONE.format(error)) from None
+        is_of_part = f"/{PARTS}/" in str(error)
+        of_older = "; a newer generation may do without it, or" if is_of_part else ";"
+        raise CorruptError(f"{error}{_LISTED}{of_older} {_MEND}") from None
 
 
 def name_of(folder: Path) -> str:
@@ -93,7 +95,7 @@ def _check_all_there(objects: Objects, folder: Path, names: Collection[str]) -> 
         return
     for file in files_of(manifest):
         if file.path not in names:
-            raise CorruptError(_GONE.format(f"{objects.at(file.path)} does not exist"))
+            raise CorruptError(f"{objects.at(file.path)} does not exist{_LISTED}; {_MEND}")
 
 
 def _fetch(objects: Objects, folder: Path) -> Collection[str]:

@@ -274,7 +274,12 @@ def test_generations_are_read_as_locally(s3: S3, url: str, tmp_path: Path) -> No
     ):
         for found, wanted in zip(remote, local, strict=True):
             assert_equal(found, wanted)
-    assert len(open_dataset("s3://remote/grown", generation=0)) == 30
+    past = open_dataset("s3://remote/grown", generation=0)
+    assert len(past) == 30
+    objects = open_objects("s3://remote/grown")
+    objects.delete([e.name for e in objects.entries() if e.name.startswith("parts/00000/")])
+    with pytest.raises(CorruptError, match=r"lists it; a newer generation may do without it, or"):
+        past[0]
 
 
 def test_documents_come_in_the_batches_of_a_local_copy(
