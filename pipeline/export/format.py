@@ -146,8 +146,12 @@ def only_first_tokens_lack_loss(manifest: TokensManifest) -> bool:
     """Return whether no more tokens lack loss than there are documents: mostly, since only the data
     says which ones do (see `sequences`)."""
     counts = manifest.counts
-    firsts = counts.get("segments", counts["documents_written"])
-    return counts["tokens"] - counts["target_tokens"] <= firsts
+    if isinstance(manifest, PackedManifest):
+        return counts["tokens"] - counts["target_tokens"] <= counts["segments"]
+    # What was forgotten is padding without loss, which is not exported.
+    tokens = counts["tokens"] - counts.get("tokens_masked", 0)
+    documents = counts["documents_written"] - counts.get("documents_masked", 0)
+    return tokens - counts["target_tokens"] <= documents
 
 
 def notes_on_unread(masks: Iterable[str], trainer: str) -> Iterator[str]:

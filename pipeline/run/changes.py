@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dataprep.configs.run import OnChanged
 from dataprep.pipeline.errors import ConflictError, counted
@@ -230,6 +230,15 @@ def refuse_to_lose(
             f"{out} would be made anew ({'; '.join(reasons)}), and so lose what was made of "
             f"{_some([*changed, *gone])}, since on_changed is ignore; restore the inputs or the "
             "settings, or set on_changed: rebuild to make it of what is there now"
+        )
+
+
+def refuse_new_weights(identity: Mapping[str, Any], paths: Sequence[str]) -> None:
+    """Raise ConflictError if messages have loss weights, for which what was read has no mask."""
+    if any(chat and chat["has_weights"] for chat in identity.get("chats", ())):
+        raise ConflictError(
+            f"messages of {_some(paths)} have loss weights, and none that was read before had "
+            "any; set chat.weights: true, and the corpus is made anew with them"
         )
 
 

@@ -6,6 +6,7 @@ new files       ─► one more part
 new settings    ─► all parts anew: a tokenizer, a field or a template decides every token
 files changed   ─► an error, all parts anew, or nothing, as `on_changed` says
 limit           a part reads what the parts before it have left of it
+weights         of messages: a part has a mask for them if those before it have; else it may not
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from dataprep.pipeline.run.changes import (
     changes_since,
     judged,
     no_tails,
+    refuse_new_weights,
     refuse_to_lose,
     tails_since,
 )
@@ -66,6 +68,7 @@ from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
 from dataprep.pipeline.storage.source_lists import read_sources
+from dataprep.pipeline.tokenize.chats import with_weights
 from dataprep.pipeline.tokenize.identity import settings_told
 from dataprep.pipeline.tokenize.plan import FoundSources, find_all_sources
 from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
@@ -187,14 +190,17 @@ class _Maker:
     vocabulary: Vocabulary
     found: FoundSources
     cache_dir: Path
+    has_weights: bool | None = None  # what is there already has loss weights; None: nothing is
 
     def after(self, parts: Sequence[TokenizedManifest]) -> _Maker:
         """Return what makes the part that follows these, which have read some of the limit."""
-        if self.config.limit is None:
-            return self
-        read = sum(part.counts["records_read"] for part in parts)
-        left = max(self.config.limit - read, 0)
-        return replace(self, config=self.config.model_copy(update={"limit": left}))
+        config = self.config
+        if config.limit is not None:
+            left = config.limit - sum(part.counts["records_read"] for part in parts)
+            config = config.model_copy(update={"limit": max(left, 0)})
+        has_weights = "weight" in parts[0].masks if parts else None
+        config = with_weights(config) if has_weights else config
+        return replace(self, config=config, has_weights=has_weights)
 
     def identity(self, chosen: dict[int, Source], on_error: str | None = None) -> dict[str, object]:
         return identity_told(self._with(on_error), self.vocabulary, self.found.only(chosen))
@@ -209,7 +215,10 @@ class _Maker:
     def part(self, chosen: dict[int, Source], *, may_be_empty: bool) -> Part:
         make = partial(self._make, self.found.only(chosen), may_be_empty)
         paths = tuple(source.path for source in chosen.values())
-        return WantedPart(fingerprint=fingerprint(self.identity(chosen)), make=make, paths=paths)
+        identity = self.identity(chosen)
+        if self.has_weights is False:
+            refuse_new_weights(identity, paths)
+        return WantedPart(fingerprint=fingerprint(identity), make=make, paths=paths)
 
     def _make(self, found: FoundSources, may_be_empty: bool, folder: str, report: Report) -> None:
         allow = may_be_empty or self.config.allow_empty

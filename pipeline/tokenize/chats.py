@@ -117,6 +117,17 @@ def _plan(
     return replace(plan, stops=_check_templates(plan.rules(chat, files)))
 
 
+def with_weights(config: TokenizeConfig) -> TokenizeConfig:
+    """Return the config, by which messages have weights unless it says otherwise."""
+
+    def told(chat: ChatConfig | None) -> ChatConfig | None:
+        is_open = chat is not None and chat.weights == "auto"
+        return chat.model_copy(update={"weights": True}) if chat and is_open else chat
+
+    inputs = tuple(item.model_copy(update={"chat": told(item.chat)}) for item in config.inputs)
+    return config.model_copy(update={"chat": told(config.chat), "inputs": inputs})
+
+
 def template_files(config: TokenizeConfig) -> list[str]:
     """Return the files of chat templates that the config names."""
     chats = [chat_of(config, i) for i in range(len(config.inputs))]

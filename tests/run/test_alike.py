@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,36 @@ def test_each_input_of_conversations_grows_by_itself(run_cli: RunCli, tmp_path: 
     assert "1 new file" in reasons("two/*.jsonl", "one/*.jsonl")[0]
     run_cli("verify", tmp_path / TOKENIZED)
     assert len(open_dataset(tmp_path / TOKENIZED)) == 3
+
+
+def test_conversations_may_lack_the_weights_of_others_but_not_bring_the_first(
+    run_cli: RunCli, tmp_path: Path
+) -> None:
+    def came_in(name: str, **more: Any) -> None:
+        said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": name, **more}]
+        path = tmp_path / f"raw/{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"messages": said}) + "\n")
+
+    values = {"inputs": ["raw/*.jsonl"], "chat": {"template": "chatml"}, "seq_lens": [256]}
+    config = write_config(tmp_path / "c.json", **values)
+    came_in("none")
+    run_cli("run", config)
+    came_in("half", weight=0.5)
+    done = run_cli("run", config, "--why", check=False)
+    assert done.code == 4
+    assert f"messages of {tmp_path}/raw/half.jsonl have loss weights" in done.stderr
+    assert "set chat.weights: true, and the corpus is made anew" in done.stderr
+    run_cli("run", config, "--set", "chat.weights=true")
+    came_in("other")
+    run_cli("run", config, "--set", "chat.weights=true")
+    assert len(open_dataset(tmp_path / TOKENIZED)) == 3
+    write_config(config, **{**values, "out": "anew"})
+    run_cli("run", config)  # all at once: some have weights
+    came_in("last")
+    run_cli("run", config)
+    assert "nothing to do" in run_cli("run", config, "--why").stdout.splitlines()[0]
+    assert "weight" in open_dataset(tmp_path / "anew/data/packed-256").masks
 
 
 def test_a_number_of_a_part_that_was_removed_is_not_used_again(

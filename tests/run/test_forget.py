@@ -323,6 +323,8 @@ def test_an_export_of_documents_leaves_out_what_was_forgotten(
     assert (counts["documents_read"], counts["documents_forgotten"], counts["records"]) == (5, 2, 3)
     documents = megatron_documents(tmp_path / "export/shards/documents-00000-of-00001")
     assert [text_of(each) for each in documents] == ["one", "three", "five"]
+    notes = export_here(tmp_path / "mds", tmp_path / "out/data/tokenized", "mds").found.notes
+    assert not notes
     # A mask that is about other documents is still not lost without a word.
     values = {"fields": "['question '],text", "out": "masked"}
     run_cli("run", write_config(tmp_path / "m.json", **INPUTS, **values))
