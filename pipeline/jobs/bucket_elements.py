@@ -8,11 +8,10 @@ finalize     any machine           ◄──  the plan and all markers: publishe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dataprep.pipeline.errors import ConflictError, ResourceError
 from dataprep.pipeline.hashes import fingerprint
@@ -24,6 +23,7 @@ from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.jobs.stored_markers import drop_markers
 from dataprep.pipeline.jobs.stored_plans import fetch_plan, planned_names, put_plan
 from dataprep.pipeline.jobs.workspace import (
+    Identity,
     begun_by,
     distrust,
     locked,
@@ -33,8 +33,6 @@ from dataprep.pipeline.jobs.workspace import (
 )
 from dataprep.pipeline.storage.manifest import WORK, Manifest
 from dataprep.pipeline.storage.objects import NoSuchObjectError
-
-Identity = Mapping[str, Any]
 
 
 def bucket_place(url: str, share: JobShare) -> BucketPlace:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from dataprep.pipeline.errors import LockedError
 from dataprep.pipeline.jobs.shares import JobShare, array_of, note_array
 from dataprep.pipeline.jobs.sites import LocalSite
 from dataprep.pipeline.jobs.workspace import (
+    Identity,
     check_out,
     distrust,
     join,
@@ -29,8 +30,6 @@ from dataprep.pipeline.storage.manifest import Manifest
 from dataprep.pipeline.storage.objects import is_remote
 
 ELEMENT = "element"  # what the names of the files begin with that elements lock while they work
-
-Identity = Mapping[str, Any]
 
 
 class ElementPlace(Protocol):

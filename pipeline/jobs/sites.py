@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dataprep.pipeline.files import write_sealed
 from dataprep.pipeline.jobs import publish
@@ -24,12 +24,10 @@ from dataprep.pipeline.jobs.ownership import (
     remove_work,
 )
 from dataprep.pipeline.jobs.publish import Publication
-from dataprep.pipeline.jobs.workspace import check_out, check_writable
+from dataprep.pipeline.jobs.workspace import Identity, check_out, check_writable
 from dataprep.pipeline.storage.checked import check_size
 from dataprep.pipeline.storage.manifest import WORK, Manifest, files_of
 from dataprep.pipeline.storage.objects import is_remote
-
-Identity = Mapping[str, Any]
 
 
 class Site(Protocol):

@@ -7,16 +7,14 @@ s3://…/.work/9c41…/tasks/000007-1f3a-0000.done   ──►  .work/tasks/0000
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dataprep.pipeline.files import sealed
-from dataprep.pipeline.jobs.placing import REQUESTS
+from dataprep.pipeline.jobs.placing import REQUESTS, Found
 from dataprep.pipeline.jobs.stored import TASKS, StoredFile, StoredWork
-from dataprep.pipeline.storage.objects import ObjectEntry, Objects
+from dataprep.pipeline.storage.objects import Objects
 from dataprep.pipeline.threads.several import in_threads
-
-Found = Mapping[str, ObjectEntry]  # what a listing has told, by name
 
 
 def marker_names(stored: StoredWork, found: Found) -> list[str]:
