@@ -64,16 +64,22 @@ def steps_of(config: TokenizeConfig, file: str, command: Sequence[str]) -> list[
         verbs.append(("encode", config.encode.out, ()))
     verbs.append(("tokenize", config.out, ()))
     if config.pack.seq_len or config.pack.out:
-        verbs.append(("pack", config.pack.out, () if config.pack.inputs else (config.out,)))
+        own = () if config.pack.inputs else (_as_word(config.out),)
+        verbs.append(("pack", config.pack.out, own))
     found = []
     for verb, out, inputs in verbs:
         if not out:
             raise ConfigError(f"{file} does not say where {verb} writes to; set its out")
         words = (*command, verb, *inputs, "--config", file)
         found.append(SubmittedStep(name=verb, words=words, is_array=True))
-        words = (*command, "finalize", out)
+        words = (*command, "finalize", _as_word(out))
         found.append(SubmittedStep(name=f"finalize-{verb}", words=words, is_array=False))
     return found
+
+
+def _as_word(name: str) -> str:
+    """Return a name as commands take it: one that begins with - would be an option."""
+    return f"./{name}" if name.startswith("-") else name
 
 
 def writes_to_disk(steps: Sequence[SubmittedStep]) -> bool:

@@ -157,6 +157,10 @@ def test_a_folder_may_have_any_name(run_cli: RunCli, config: Path, tmp_path: Pat
     lines = [line for line in script.splitlines() if line.startswith("#SBATCH --chdir")]
     named = str(tmp_path / 'it\'s \\"here\\"')
     assert lines == [f'#SBATCH --chdir="{named}"'] * len(STEPS)
+    config.write_text(yaml.safe_dump({**CONFIG, "out": "-tok"}))
+    script = run_cli("submit", "slurm", config.name).stdout
+    assert "finalize ./-tok &" in script
+    assert "pack ./-tok --config" in script
 
 
 KUBECTL = """#!/bin/sh
