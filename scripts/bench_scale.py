@@ -5,8 +5,9 @@
     python scripts/bench_scale.py ray [--megabytes 400] [--rounds 3]
     python scripts/bench_scale.py plan [--small-files 100000] [--tasks 100000]
 
-plan     Plans of many small files and of many tasks, what a worker reads of them, and markers: CPU
-         seconds, seconds by the clock and the peak of memory (`plan_scale`).
+plan     Plans of many small files and of many tasks, what a worker reads of them, and markers; the
+         dataset of the files, made and read: CPU seconds, seconds by the clock and the peak of
+         memory (`plan_scale`).
 upload   Shards of a run, uploaded as its workers do (whole, with hash and marker: `jobs.stored`),
          beside obstore's own put of the same files, round by round, on moto. "of obstore" is how
          much of its speed ours has, by the clock and by the CPU seconds of the client; the least of

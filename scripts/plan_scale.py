@@ -1,7 +1,8 @@
 """What planning takes and holds: the section `plan` of bench_scale.
 
 Many small files, and many tasks of a few huge ones; half as many, too, which should take half as
-long. Each is planned in a process of its own, so that its peak of memory is its own.
+long. Each is planned in a process of its own, so that its peak of memory is its own. The files are
+tokenized, too, and another process reads the dataset.
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from pathlib import Path
 import msgspec
 
 from dataprep.configs.tokenize import TokenizeConfig
+from dataprep.loaders import open_dataset
 from dataprep.pipeline.files import sealed
 from dataprep.pipeline.jobs.commits import Cursor, marker_file, stem_of, trusted_markers
 from dataprep.pipeline.jobs.plans import TaskPlans, read_plan
 from dataprep.pipeline.jobs.stored import TASKS
 from dataprep.pipeline.jobs.tasks import task_name
+from dataprep.pipeline.look.verify import verify
+from dataprep.pipeline.storage.manifest import read_manifest
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.tokenize.plan import FoundSources, TokenizePlan
-from dataprep.pipeline.tokenize.recipe import plan_of
+from dataprep.pipeline.tokenize.recipe import plan_of, tokenize
 from dataprep.pipeline.tokenize.sink import FILES, DocumentsMarker, Tally
 from dataprep.pipeline.tokenize.told import TaskPlan, write_whole_plan
 from dataprep.pipeline.types import Source
 
 FILES_OF_A_FOLDER = 10_000
+MADE = "made"  # the dataset of the files
 HUGE_BYTES = 1 << 40  # of each source that is cut into many tasks
 MARKER = DocumentsMarker(
     record_bytes=[1 << 20] * 64,
@@ -67,10 +73,11 @@ def _cpu_seconds() -> float:
 def bench(folder: str | None, num_files: int, num_tasks: int) -> None:
     """Print what planning so many files, and so many tasks, takes."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        for what, most in (("files", num_files), ("tasks", num_tasks)):
+        for steps, most in ((("files", "read"), num_files), (("tasks",), num_tasks)):
             for count in (most // 2, most):
-                words = [sys.executable, __file__, what, str(count), name]
-                subprocess.run(words, check=True)
+                for what in steps:
+                    words = [sys.executable, __file__, what, str(count), name]
+                    subprocess.run(words, check=True)
 
 
 def plan_files(given: argparse.Namespace) -> None:
@@ -88,7 +95,26 @@ def plan_files(given: argparse.Namespace) -> None:
         with timed(f"plan {given.count:,} files{again}"):
             made = plan_of(config, given.folder / "cache")
     _worker(made, given.folder, f"{given.count:,} files")
+    del made
+    own = config.model_copy(update={"out": str(given.folder / MADE), "workers": 1})
+    with timed(f"tokenize {given.count:,} files, plan to manifest"):
+        tokenize(own, cache_dir=given.folder / "cache")
     shutil.rmtree(top)
+
+
+def read_dataset(given: argparse.Namespace) -> None:
+    """Read the dataset of many files, as a trainer does, whoever asks for a source, and verify."""
+    out = given.folder / MADE
+    with timed(f"open a dataset of {given.count:,} files"):
+        open_dataset(out)[0]
+    manifest = read_manifest(out)
+    with timed("find one of its sources"):
+        read_sources(out, manifest)[-1]
+    with timed("read all its sources"):
+        assert sum(1 for _ in read_sources(out, manifest)) == given.count
+    with timed("verify it"):
+        verify(out)
+    shutil.rmtree(out)
 
 
 def plan_tasks(given: argparse.Namespace) -> None:
@@ -143,12 +169,12 @@ def _config(**settings: object) -> TokenizeConfig:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="A process of bench_scale.")
-    parser.add_argument("what", choices=["files", "tasks"])
+    parser.add_argument("what", choices=["files", "read", "tasks"])
     parser.add_argument("count", type=int)
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     os.nice(5)
-    {"files": plan_files, "tasks": plan_tasks}[given.what](given)
+    {"files": plan_files, "read": read_dataset, "tasks": plan_tasks}[given.what](given)
 
 
 if __name__ == "__main__":

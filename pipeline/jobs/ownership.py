@@ -39,7 +39,7 @@ WORK_FILES = {
     r"|tasks|rows|provenance|checked|texts",
     "tasks": r"\d{6,}-[0-9a-f-]+\.[a-z.]+(\.tmp)?",
     "rows": r"\d{5,}-[a-z_]+\.npy(\.tmp)?",
-    "provenance": r"(origins\.npy|files\.json|media\.parquet)(\.tmp)?",
+    "provenance": r"(origins\.npy|files-\d{5,}\.json|media\.parquet)(\.tmp)?",
     "checked": r"[0-9a-f]+",
     "texts": r"(errors\.jsonl|README\.md|index\.json)(\.tmp)?|provenance",
     "texts/provenance": r"[a-z]+(-\d{5,})?\.jsonl?(\.tmp)?",

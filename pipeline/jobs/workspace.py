@@ -42,7 +42,7 @@ GLANCE_SECONDS = 2.0
 FINISH_OR_OVERWRITE = (
     "throw it away with --overwrite, name another --out, or finish it by its own command"
 )
-WORK_VERSION = 9  # of plans and markers: changes with them, so that no run reads those of others
+WORK_VERSION = 10  # of plans and markers: changes with them, so that no run reads those of others
 
 Identity = Mapping[str, Any]
 

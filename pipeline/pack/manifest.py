@@ -36,6 +36,7 @@ from dataprep.pipeline.storage.manifest import (
 from dataprep.pipeline.storage.masks import blocks_among
 from dataprep.pipeline.storage.provenance import LOST, ROW_PIECE
 from dataprep.pipeline.storage.readme import README, README_TEXT
+from dataprep.pipeline.storage.source_sums import num_origins
 
 NAME = "rows"
 FOLDERS = {"shards": ".arrayrecord", "index": ".npy", "provenance": ".npy"}  # with their endings
@@ -176,6 +177,7 @@ def _manifest(
                 bytes=sum(shard.num_bytes for shard in manifest.shards),
                 fingerprint=manifest.fingerprint,
                 records=manifest.counts["documents_written"],
+                files=num_origins(manifest),
             )
             for folder, manifest in zip(corpus.folders, corpus.manifests, strict=True)
         ),

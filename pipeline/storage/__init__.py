@@ -24,6 +24,7 @@ alike         whether the ids of two datasets mean the same
 parquet       the columns of a shard of codes
 checked       files that are what the manifest lists: sizes, hashes, arrays
 in_order      all records of a shard, read and hashed once
+apart         long sequences that stand in several files, read when they are needed
 provenance    how it is stored where documents and rows came from
 origins       file and line of every document, as runs; the media behind rows of codes
 foreign/      arrays ↔ bytes of other trainers' formats, for exports and imports

@@ -7,6 +7,7 @@ files of theirs   are those that so many sources need (`source_sums`)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,10 +27,13 @@ from dataprep.pipeline.storage.source_sums import (
     file_name,
     is_of_sources,
     num_files,
+    num_origins,
+    origins_name,
     sums_of,
     wrong_in_source,
 )
 
+_OF_ORIGINS = re.compile(r"provenance/files-.*")
 _SUMMED = ("tokens", "frames", "codes")  # over the sources
 
 
@@ -48,6 +52,14 @@ def wrong_inputs_in(manifest: Manifest, said: Any) -> Iterator[str]:
     has_parents = isinstance(manifest, PackedManifest | ExportedManifest)
     if has_parents and list(manifest.parents) != hashes:
         yield "its parents are not its sources"
+
+
+def wrong_origins_in(manifest: PackedManifest) -> Iterator[str]:
+    """Yield that it does not list the files that say where so many documents came from."""
+    wanted = 0 if manifest.parts else num_files(num_origins(manifest))
+    names = [entry.path for entry in manifest.files if _OF_ORIGINS.fullmatch(entry.path)]
+    if names != [origins_name(number) for number in range(wanted)]:
+        yield "it lists other files of origins than its sources have"
 
 
 def wrong_sources_in(manifest: TokenizedManifest | EncodedManifest) -> Iterator[str]:

@@ -23,7 +23,11 @@ from msgspec import UnsetType
 
 from dataprep.pipeline.errors import short
 from dataprep.pipeline.hashes import fingerprint
-from dataprep.pipeline.storage.agreed_sources import wrong_inputs_in, wrong_sources_in
+from dataprep.pipeline.storage.agreed_sources import (
+    wrong_inputs_in,
+    wrong_origins_in,
+    wrong_sources_in,
+)
 from dataprep.pipeline.storage.documents import ends_dtype, token_dtype
 from dataprep.pipeline.storage.entries import Json, PartEntry
 from dataprep.pipeline.storage.exported import wrong_counts_in, wrong_names_in
@@ -72,6 +76,7 @@ def _all_wrong(manifest: Manifest) -> Iterator[str]:
         yield from _wrong_ids(manifest)
         yield from _wrong_rows(manifest)
         yield from _wrong_firsts(manifest)
+        yield from wrong_origins_in(manifest)
     elif isinstance(manifest, ExportedManifest):
         yield from wrong_counts_in(manifest)
     else:

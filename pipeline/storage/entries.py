@@ -143,6 +143,7 @@ class DatasetSource:
     bytes: SizeIfKnown
     fingerprint: Text
     records: Size  # documents, or rows
+    files: Size  # that its documents came from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ __all__ = [
     "size_of",
 ]
 
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
 WORK = ".work"

@@ -23,8 +23,10 @@ from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
 from dataprep.pipeline.files import NewFile
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.apart import Apart, joined_apart
 from dataprep.pipeline.storage.checked import read_array, whole_while
-from dataprep.pipeline.storage.entries import DocumentShard
+from dataprep.pipeline.storage.entries import DatasetSource, DocumentShard, TextSource
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import (
@@ -39,7 +41,7 @@ from dataprep.pipeline.storage.provenance import (
     read_pieces,
 )
 from dataprep.pipeline.storage.source_lists import read_sources
-from dataprep.pipeline.storage.source_sums import count_of
+from dataprep.pipeline.storage.source_sums import num_origins
 from dataprep.pipeline.types import Offsets
 
 MAX_LINES = 1 << 62  # of a file, so that sums of them fit 64 bits
@@ -50,7 +52,7 @@ MOST_NAMES = 1 << 15  # of media that are held at once
 class Origins:
     """Where the documents of a dataset came from."""
 
-    files: tuple[OriginFile, ...]
+    files: Sequence[OriginFile]  # many are read when they are asked for
     runs: NDArray[Any]  # ORIGIN_RUN[r], ascending; the first is of document 0
     count: int  # documents
     _starts: Offsets = field(init=False, repr=False)  # documents; a search would copy the column
@@ -94,39 +96,44 @@ def origins_of(folder: Path, manifest: TokenizedManifest | PackedManifest) -> Or
             runs=runs_of_tokenized(folder, manifest),
             count=sum(shard.num_documents for shard in manifest.shards),
         )
-    found = [(_origins_of_packed(place, part), part) for place, part in parts_of(folder, manifest)]
-    files: list[OriginFile] = []
+    found = [
+        (place, _runs_of_packed(place, part), part) for place, part in parts_of(folder, manifest)
+    ]
+    files: list[Apart[OriginFile]] = []
     runs, document, dataset = [np.zeros(0, ORIGIN_RUN)], 0, 0
-    for origins, part in found:
-        own = origins.runs.copy()
+    for place, read, part in found:
+        own = read.copy()
         own["document"] += np.uint64(document)
-        own["file"] += len(files)
+        own["file"] += sum(map(len, files))
         runs.append(own)
-        files += (
-            [replace(file, dataset=file.dataset + dataset) for file in origins.files]
-            if dataset
-            else origins.files  # there may be a million
-        )
-        document += origins.count
+        files.append(_numbered(read_files(place, part), dataset))
+        document += sum(source.records for source in part.sources)
         dataset += len(part.sources)
-    return Origins(files=tuple(files), runs=np.concatenate(runs), count=document)
+    return Origins(files=joined_apart(files), runs=np.concatenate(runs), count=document)
 
 
-def _origins_of_packed(folder: Path, manifest: PackedManifest) -> Origins:
-    files = read_files(folder, manifest)
+def _numbered(files: Apart[OriginFile], first: int) -> Apart[OriginFile]:
+    """Return the files of a part whose datasets are numbered from `first` on."""
+    if not first:
+        return files
+    return files.mapped(lambda file: replace(file, dataset=file.dataset + first))
+
+
+def _runs_of_packed(folder: Path, manifest: PackedManifest) -> NDArray[Any]:
     runs = read_array(folder, must_list(folder, manifest, ORIGINS), ORIGIN_RUN)
-    wrong = _wrong_runs(runs, files, [source.records for source in manifest.sources])
+    wrong = _wrong_runs(runs, manifest.sources)
     if wrong:
         raise CorruptError(f"{folder / ORIGINS} {wrong}")
-    return Origins(files=files, runs=runs, count=sum(s.records for s in manifest.sources))
+    return runs
 
 
 def files_of_sources(
     folder: Path, manifest: TokenizedManifest, dataset: int = 0
-) -> tuple[OriginFile, ...]:
+) -> Sequence[OriginFile]:
     """Return the sources of a tokenized dataset as a packed one lists them."""
-    return tuple(
-        OriginFile(
+
+    def as_file(source: TextSource) -> OriginFile:
+        return OriginFile(
             dataset=dataset,
             path=source.path,
             kind=source.kind,
@@ -135,8 +142,9 @@ def files_of_sources(
             fingerprint=source.fingerprint,
             input=source.input,
         )
-        for source in read_sources(folder, manifest)
-    )
+
+    sources = read_sources(folder, manifest)
+    return sources.mapped(as_file) if isinstance(sources, Apart) else tuple(map(as_file, sources))
 
 
 def runs_of_tokenized(folder: Path, manifest: TokenizedManifest) -> NDArray[Any]:
@@ -187,22 +195,23 @@ def _goes_on(before: NDArray[Any], runs: NDArray[Any]) -> bool:
     return bool(last["file"] == first["file"] and int(last["line"]) + step == int(first["line"]))
 
 
-def _wrong_runs(runs: NDArray[Any], files: Sequence[OriginFile], counts: Sequence[int]) -> str:
-    """Return what is wrong with the runs of datasets of so many documents, or ''."""
-    ends = np.cumsum([0, *counts], dtype=np.int64)
+def _wrong_runs(runs: NDArray[Any], sources: Sequence[DatasetSource]) -> str:
+    """Return what is wrong with the runs of these datasets, or ''."""
+    ends = offsets_of([source.records for source in sources])
+    files = offsets_of([source.files for source in sources])
     if not len(runs):
         return "lists no document" if ends[-1] else ""
     starts = runs["document"].astype(np.int64)  # negative from 2**63 on, so the maximum is not
     is_in_order = starts[0] == 0 and (np.diff(starts) > 0).all()
     if not is_in_order or int(runs["document"].max()) >= ends[-1]:
         return "does not list all documents in order"
-    if int(runs["file"].max()) >= len(files):
-        return f"names file {runs['file'].max()} of {len(files)}"
+    if int(runs["file"].max()) >= files[-1]:
+        return f"names file {runs['file'].max()} of {files[-1]}"
     if int(runs["line"].max()) >= MAX_LINES:
         return f"names line {runs['line'].max()}, which no file has"
     if not _lines_rise(runs, np.diff(starts, append=ends[-1])):
         return "does not list the lines of a file in order"
-    of_file = np.array([file.dataset for file in files], np.int64)[runs["file"]]
+    of_file = np.searchsorted(files, runs["file"].astype(np.int64), side="right") - 1
     last = np.append(starts[1:], ends[-1]) - 1  # document of each run
     for documents in (starts, last):
         if (np.searchsorted(ends, documents, side="right") - 1 != of_file).any():
@@ -256,14 +265,7 @@ def iter_media(
     for place, part in parts_of(folder, manifest):
         for file, names in _media_of_part(place, part):
             yield first + file, names
-        first += _num_files(place, part)
-
-
-def _num_files(folder: Path, part: TokenizedManifest | PackedManifest) -> int:
-    """Return how many files the documents of a dataset came from."""
-    if isinstance(part, TokenizedManifest):
-        return count_of(part.sources)
-    return len(read_files(folder, part))
+        first += num_origins(part)
 
 
 def _media_of_part(
@@ -294,7 +296,7 @@ def read_media(
     """Return what the rows of a file are of; nothing if they are no codes. The hash of the manifest
     is compared if it is asked for."""
     for place, part in parts_of(folder, manifest) if manifest.parts else ():
-        count = _num_files(place, part)
+        count = num_origins(part)
         if file < count:
             return read_media(place, part, file, is_hashed=is_hashed)
         file -= count

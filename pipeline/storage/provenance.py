@@ -5,7 +5,7 @@ tokenized   provenance/documents-*.npy   piece, line and byte of each document
             provenance/media.parquet     what `encode` made the codes of, if any source has such
 packed      provenance/rows-*.npy        pieces of documents, row by row
             provenance/origins.npy       file and line of each document, as runs: see `origins`
-            provenance/files.json        the files that they came from
+            provenance/files-*.json      the files that they came from, 4,096 in each
             provenance/media.parquet     as above, of all tokenized datasets
             provenance/lost.jsonl        documents that were truncated or dropped, if there are any
 
@@ -14,7 +14,9 @@ So a packed dataset says by itself where its rows came from, when the tokenized 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataprep.pipeline.errors import CorruptError
+from dataprep.pipeline.ragged import offsets_of
+from dataprep.pipeline.storage.apart import Apart, read_entries
 from dataprep.pipeline.storage.checked import read_array, read_whole
 from dataprep.pipeline.storage.entries import FileEntry, RowShard, Size, SizeIfKnown, Text
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
-from dataprep.pipeline.storage.source_sums import count_of
+from dataprep.pipeline.storage.source_sums import MOST_TOGETHER, count_of, origins_name
 from dataprep.pipeline.typed import decode_as
 from dataprep.pipeline.types import Offsets
 
@@ -35,7 +39,6 @@ T = TypeVar("T")
 
 PIECES = "provenance/pieces.json"
 ORIGINS = "provenance/origins.npy"
-FILES = "provenance/files.json"
 MEDIA = "provenance/media.parquet"
 LOST = "provenance/lost.jsonl"
 FORGOTTEN = "provenance/forgotten.npy"  # u64: numbers of documents that were taken out
@@ -117,12 +120,23 @@ def read_row_pieces(folder: Path, manifest: PackedManifest, shard: RowShard) -> 
     return numbered
 
 
-def read_files(folder: Path, manifest: PackedManifest) -> tuple[OriginFile, ...]:
-    """Return the files that the documents of a packed dataset came from."""
-    files = _read_json(folder, manifest, FILES, tuple[OriginFile, ...])
-    if max((file.dataset for file in files), default=-1) >= len(manifest.sources):
-        raise CorruptError(f"{folder / FILES} names a dataset that the manifest does not list")
-    return files
+def read_files(folder: Path, manifest: PackedManifest) -> Apart[OriginFile]:
+    """Return the files that the documents of a packed dataset without parts came from."""
+    ends = offsets_of([source.files for source in manifest.sources])
+    count = int(ends[-1])
+    entries = {entry.path: entry for entry in manifest.files}
+
+    def read(first: int, num: int) -> Sequence[OriginFile]:
+        name = origins_name(first // MOST_TOGETHER)
+        found = read_entries(folder, entries[name], tuple[OriginFile, ...], num)
+        own = np.searchsorted(ends, np.arange(first, first + num), side="right") - 1
+        if [file.dataset for file in found] != own.tolist():
+            raise CorruptError(f"{folder / name} names a dataset that is not the one of the file")
+        return found
+
+    starts = range(0, count, MOST_TOGETHER)
+    sizes = [min(MOST_TOGETHER, count - first) for first in starts]
+    return Apart((num, partial(read, first, num)) for first, num in zip(starts, sizes, strict=True))
 
 
 def must_list(folder: Path, manifest: TokenizedManifest | PackedManifest, name: str) -> FileEntry:

@@ -22,6 +22,7 @@ from dataprep.pipeline.storage.entries import (
     MediaSource,
     TextSource,
 )
+from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 
 S = TypeVar("S", TextSource, MediaSource, DatasetSource)
 
@@ -74,6 +75,22 @@ def file_name(number: int) -> str:
 def is_of_sources(path: str) -> bool:
     """Return whether a file of a dataset holds sources."""
     return path.startswith("provenance/sources-")
+
+
+def origins_name(number: int) -> str:
+    """Return the name of a file that lists what the documents of a packed dataset came from.
+
+    >>> origins_name(3)
+    'provenance/files-00003.json'
+    """
+    return f"provenance/files-{number:05d}.json"
+
+
+def num_origins(manifest: TokenizedManifest | PackedManifest) -> int:
+    """Return how many files the documents of a dataset came from."""
+    if isinstance(manifest, TokenizedManifest):
+        return count_of(manifest.sources)
+    return sum(source.files for source in manifest.sources)
 
 
 def num_files(count: int) -> int:

@@ -372,11 +372,11 @@ def test_origins_that_cannot_be_are_found(
 
 def test_files_of_a_packed_dataset_that_cannot_be_are_found(folders: dict[str, Path]) -> None:
     folder = folders["packed"]
-    path = folder / "provenance" / "files.json"
+    path = folder / "provenance" / "files-00000.json"
     files = json.loads(path.read_bytes())
     for new, message in (
         ([{**files[0], "dataset": 1}, files[1]], "names a dataset"),
-        (files[:1], "names file 1 of 1"),
+        (files[:1], "has 1 entries, by its manifest it has 2"),
         ([{"path": "a"}], "is damaged"),
         ([{**files[0], "kind": "xls"}, files[1]], "unknown format 'xls'"),
     ):

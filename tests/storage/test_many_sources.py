@@ -25,13 +25,14 @@ from dataprep.pipeline.look.groups import groups_of
 from dataprep.pipeline.look.origins import origin_of, pieces_of_row
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.pack import pack
+from dataprep.pipeline.storage.apart import Apart
 from dataprep.pipeline.storage.manifest import (
     PackedManifest,
     TokenizedManifest,
     read_manifest,
 )
 from dataprep.pipeline.storage.objects import open_objects
-from dataprep.pipeline.storage.source_lists import SourcesApart, read_sources
+from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.storage.source_sums import MOST_TOGETHER, count_of
 from dataprep.pipeline.tokenize.recipe import tokenize
 from support.killable import without_processes
@@ -182,7 +183,7 @@ def test_a_manifest_that_disagrees_with_itself_is_refused(
         (lambda s: s[0].update(tokens=1), "do not add up to the tokens"),
         (lambda s: s[0].update(fingerprint="xxh3-128:0"), "not those of its identity"),
         (lambda s: s.reverse(), "not those of its identity"),
-        (lambda s: s.pop(), f"has {MOST_TOGETHER - 1:,} sources, by its manifest it has"),
+        (lambda s: s.pop(), f"has {MOST_TOGETHER - 1:,} entries, by its manifest it has"),
         (lambda s: s[0].update(records="1"), "is damaged"),
     ],
 )
@@ -261,7 +262,7 @@ def test_sources_apart_are_the_sequence_of_all(
     places: list[list[int]], number: int, part: slice
 ) -> None:
     whole = tuple(each for place in places for each in place)
-    apart = SourcesApart((len(place), lambda place=place: place) for place in places)
+    apart = Apart((len(place), lambda place=place: place) for place in places)
     assert (len(apart), tuple(apart), apart[part]) == (len(whole), whole, whole[part])
     assert [*reversed(apart)] == [*reversed(whole)]
     if -len(whole) <= number < len(whole):
