@@ -22,7 +22,6 @@ from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.manifest import FORMAT_VERSION, ExportedManifest
 from dataprep.pipeline.storage.masks import MASKS
 from dataprep.pipeline.storage.readme import EXPORT_TEXT, README
-from dataprep.pipeline.storage.source_sums import num_origins
 
 # Keys that do not decide what is written.
 NEUTRAL = {"dataset", "out", "workers", "task_timeout", "generation"}
@@ -109,7 +108,6 @@ def _manifest(
                 bytes=sum(shard.num_bytes for shard in own.shards),
                 fingerprint=own.fingerprint,
                 records=own.counts["rows" if facts.is_packed else "documents_written"],
-                files=num_origins(own),
             ),
         ),
         shards=tuple(_entry(exported, m, i, len(full)) for i, m in enumerate(full)),

@@ -26,7 +26,7 @@ from dataprep.pipeline.pack.worker import ENDINGS, RowsMarker, task_name
 from dataprep.pipeline.storage.alike import sections_of, user_of
 from dataprep.pipeline.storage.checked import read_array
 from dataprep.pipeline.storage.documents import ends_dtype
-from dataprep.pipeline.storage.entries import DatasetSource, FileEntry, Json, RowShard
+from dataprep.pipeline.storage.entries import FileEntry, Json, PackedSource, RowShard
 from dataprep.pipeline.storage.fetched import name_of
 from dataprep.pipeline.storage.joined import contents_of
 from dataprep.pipeline.storage.manifest import (
@@ -172,7 +172,7 @@ def _manifest(
         tokenizer=first.tokenizer,
         **tags,
         sources=tuple(
-            DatasetSource(
+            PackedSource(
                 path=name_of(folder),
                 bytes=sum(shard.num_bytes for shard in manifest.shards),
                 fingerprint=manifest.fingerprint,

@@ -137,12 +137,18 @@ class MediaSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetSource:
-    """An input of pack, a tokenized dataset, or of export."""
+    """An input of export, or of pack."""
 
     path: Text
     bytes: SizeIfKnown
     fingerprint: Text
     records: Size  # documents, or rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedSource(DatasetSource):
+    """An input of pack, a tokenized dataset."""
+
     files: Size  # that its documents came from
 
 

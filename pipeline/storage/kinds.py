@@ -27,6 +27,7 @@ from dataprep.pipeline.storage.entries import (
     ManySources,
     MediaSource,
     OriginsEntry,
+    PackedSource,
     PartEntry,
     RowShard,
     SeqLen,
@@ -102,7 +103,7 @@ class PackedManifest:
     tokenizer: TokenizerEntry
     vision: BlockTags | UnsetType = UNSET
     audio: BlockTags | UnsetType = UNSET
-    sources: tuple[DatasetSource, ...]
+    sources: tuple[PackedSource, ...]
     seq_len: SeqLen
     token_dtype: TokenDtype
     ends_dtype: TokenDtype

@@ -26,7 +26,7 @@ from dataprep.pipeline.files import NewFile
 from dataprep.pipeline.ragged import offsets_of
 from dataprep.pipeline.storage.apart import Apart, joined_apart
 from dataprep.pipeline.storage.checked import read_array, whole_while
-from dataprep.pipeline.storage.entries import DatasetSource, DocumentShard, TextSource
+from dataprep.pipeline.storage.entries import DocumentShard, PackedSource, TextSource
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import (
@@ -195,7 +195,7 @@ def _goes_on(before: NDArray[Any], runs: NDArray[Any]) -> bool:
     return bool(last["file"] == first["file"] and int(last["line"]) + step == int(first["line"]))
 
 
-def _wrong_runs(runs: NDArray[Any], sources: Sequence[DatasetSource]) -> str:
+def _wrong_runs(runs: NDArray[Any], sources: Sequence[PackedSource]) -> str:
     """Return what is wrong with the runs of these datasets, or ''."""
     ends = offsets_of([source.records for source in sources])
     files = offsets_of([source.files for source in sources])
