@@ -215,9 +215,11 @@ def kind_told(head: bytes) -> str:
 
 def _read(folder: Path, name: str = MANIFEST) -> bytes:
     if is_remote(folder):
+        objects = open_objects(str(folder))
         try:
-            return open_objects(str(folder)).get(name)
+            return objects.get(name)
         except NoSuchObjectError:
+            objects.check_bucket()
             raise CorruptError(f"{folder} is not a dataset: it has no {name}") from None
     try:
         return read_bounded(folder / name)

@@ -334,6 +334,8 @@ def test_rows_and_documents_are_read_by_ranges(url: str, home: Path) -> None:
                 assert_equal(document, own)
     rows: Any = open_dataset(f"{url}/packed").select([149, 3])
     assert_equal(rows[[0, 1]], open_dataset(home / "packed")[[149, 3]])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="s3://no-such-bucket does not exist"):
+        DataLoader("s3://no-such-bucket/x", batch_size=2)
     with pytest.raises(CorruptError, match="s3://remote/nothing is not a dataset: it has no mani"):
         open_dataset("s3://remote/nothing")
     with pytest.raises(ConfigError, match="verify='open' would read all of"):
