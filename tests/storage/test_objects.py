@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from obstore.exceptions import GenericError
 
 from dataprep.pipeline.errors import ConfigError, CorruptError, ResourceError
 from dataprep.pipeline.hashes import hash_bytes, hash_file
@@ -21,6 +23,7 @@ from dataprep.pipeline.storage.objects import (
     NoSuchObjectError,
     Objects,
     ThereAlreadyError,
+    failures,
     is_remote,
     open_objects,
 )
@@ -137,6 +140,22 @@ def test_a_cut_line_is_tried_again_then_a_resource_error(
             assert KEY not in str(raised.value)
         finally:
             mending.cancel()
+
+
+def test_what_fails_after_long_is_tried_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATAPREP_RETRY_SECONDS", "0.5")
+    monkeypatch.setattr(failures, "RETRY_SECONDS", 0.1)
+    begun: list[float] = []
+
+    def upload() -> str:
+        begun.append(time.monotonic())
+        if len(begun) == 1:
+            time.sleep(0.6)  # all the time it was answered
+            raise GenericError("the line was cut")
+        return "done"
+
+    assert failures.tried("s3://bucket/large", "write", upload) == "done"
+    assert len(begun) == 2
 
 
 class Refusing(BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from dataprep.pipeline.errors import ConfigError, DataprepError, ResourceError, short
 from dataprep.pipeline.guards.secrets import redacted
-from dataprep.pipeline.storage.objects.stores import PATIENCE, patience
+from dataprep.pipeline.storage.objects.stores import PATIENCE, RETRY_SECONDS, patience
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 15.0  # seconds
 # What machines of a cloud are asked for credentials: in vain where none are given.
@@ -49,16 +49,23 @@ class ChangedMeanwhileError(DataprepError):
 
 
 def tried(
-    url: str, doing: str, call: Callable[[], Result], *, is_conditional: bool = False
+    url: str,
+    doing: str,
+    call: Callable[[], Result],
+    *,
+    is_conditional: bool = False,
+    is_large: bool = False,
 ) -> Result:
     """Return what the call returns; try again if the store does not answer, or if another writer
-    was in the way of a call that `is_conditional` on nothing."""
+    was in the way of a call that `is_conditional` on nothing. One that `is_large` is many requests:
+    most of them were answered before it failed."""
     from obstore.exceptions import BaseError
 
     _check_process()
     call = _interruptible(call)
-    begun, pause = time.monotonic(), _FIRST_PAUSE
+    begun, pause, in_vain = time.monotonic(), _FIRST_PAUSE, 0.0
     while True:
+        tried_at = time.monotonic()
         try:
             return call()
         except (FileNotFoundError, BaseError) as error:
@@ -67,13 +74,16 @@ def tried(
             known = _known(url, doing, error, is_conditional=is_conditional)
             if known is not None:
                 raise known from None
-            seconds = time.monotonic() - begun
-            if seconds + pause > patience():
+            seconds = time.monotonic() - tried_at
+            in_vain += min(seconds, RETRY_SECONDS) if is_large else seconds
+            if in_vain + pause > patience():
                 raise ResourceError(
-                    f"cannot {doing} {url}: {_said(error)}; tried for {seconds:.0f} seconds "
+                    f"cannot {doing} {url}: {_said(error)}; tried for "
+                    f"{time.monotonic() - begun:.0f} seconds "
                     f"({PATIENCE} sets how long); run the same command again, and it goes on"
                 ) from None
         time.sleep(pause)
+        in_vain += pause
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 

@@ -24,7 +24,7 @@ from dataprep.pipeline.guards.secrets import hidden, redacted
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "az": "az", "azure": "az"}
 PATIENCE = "DATAPREP_RETRY_SECONDS"
 _PATIENCE_SECONDS = 180.0  # how long a store that does not answer is tried again
-_RETRY_SECONDS = 30.0  # of these, for one request; `failures` tries again what it was for
+RETRY_SECONDS = 30.0  # of these, for one request; `failures` tries again what it was for
 _REQUEST_SECONDS = 300.0  # of one request: parts of a large object over a thin line
 _ADDRESS = re.compile(r"(?P<scheme>[a-z0-9]+)://?(?P<bucket>[^/]+)(?P<folder>/.*)?")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
@@ -92,7 +92,7 @@ def new_store(url: str) -> Any:
                 "allow_http": _is_plain(os.environ),
                 "timeout": timedelta(seconds=_REQUEST_SECONDS),
             },
-            retry_config={"retry_timeout": timedelta(seconds=min(seconds, _RETRY_SECONDS))},
+            retry_config={"retry_timeout": timedelta(seconds=min(seconds, RETRY_SECONDS))},
             **values,
         )
     except (BaseError, ValueError) as error:
