@@ -154,7 +154,7 @@ def test_what_fails_after_long_is_tried_again_too(monkeypatch: pytest.MonkeyPatc
             raise GenericError("the line was cut")
         return "done"
 
-    assert failures.tried("s3://bucket/large", "write", upload) == "done"
+    assert failures.tried("s3://bucket/large", "write", upload, is_large=True) == "done"
     assert len(begun) == 2
 
 

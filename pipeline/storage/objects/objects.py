@@ -181,6 +181,7 @@ class Objects:
                 chunk_size=max(PIECE_BYTES, -(-size // _MOST_PARTS)),
                 max_concurrency=PARTS_AT_ONCE,
             ),
+            is_large=size > PIECE_BYTES,
         )
         return _quoted(result["e_tag"])
 
@@ -300,9 +301,9 @@ class Objects:
                 self.url, "list", lambda: next(iter(obstore.list(self._store, chunk_size=1)), None)
             )
 
-    def _written(self, name: str, call: Callable[[], Any], *, is_conditional: bool = False) -> Any:
+    def _written(self, name: str, call: Callable[[], Any], **how: bool) -> Any:
         with self._bucket_named():
-            return tried(self.at(name), "write", call, is_conditional=is_conditional)
+            return tried(self.at(name), "write", call, **how)
 
     @contextmanager
     def _bucket_named(self) -> Iterator[None]:
