@@ -21,13 +21,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import xxhash
+
 from dataprep.configs.run import OnChanged
 from dataprep.pipeline.errors import ConflictError, counted
+from dataprep.pipeline.sources.fingerprint import PREFIX
 from dataprep.pipeline.sources.tail import may_grow, starts_of, tail_of
 from dataprep.pipeline.storage.entries import TextSource
 from dataprep.pipeline.types import Source
 
 MOST_NAMED = 3  # files in a message
+NOTHING = f"{PREFIX}{xxhash.xxh3_128_hexdigest(b'')}"  # the fingerprint of an empty file
 
 
 class Known(Protocol):
@@ -93,6 +97,7 @@ def changes_since(
         matched.keep_lost({*newest} - {source.path for source in found})
     matched.match_contents({*range(len(found))})
     matched.match_moved(tails)
+    matched.match_grown(tails, from_nothing=True)  # last: any file begins with nothing
     same = matched.same
     # A name whose file is elsewhere now was left to another.
     changed = [s.path for s in matched.left.values() if s.path in newest and s.path not in same]
@@ -136,12 +141,13 @@ class _Matched(Generic[R, S]):
             if place in places and olds.get(source.fingerprint):
                 self._match(olds[source.fingerprint].popleft(), place)
 
-    def match_grown(self, tails: Tails[S, R]) -> None:
-        """Match what was appended to."""
+    def match_grown(self, tails: Tails[S, R], *, from_nothing: bool = False) -> None:
+        """Match what was appended to; what was empty by itself."""
         for place, source in [*self.left.items()]:
             before = self.lost.get(source.path)
-            for _, old, more in tails({place: source}, [before]) if before is not None else ():
-                self._match(old, place, more)
+            if before is not None and (before.fingerprint == NOTHING) == from_nothing:
+                for _, old, more in tails({place: source}, [before]):
+                    self._match(old, place, more)
 
     def match_moved(self, tails: Tails[S, R]) -> None:
         """Match what has another name and was appended to, as logs are."""
