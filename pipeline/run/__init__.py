@@ -4,6 +4,7 @@ config ─► chain         the steps, in order: encode, tokenize and pack each 
           encoded       what its media are now ─► the parts that its codes should have
             listed      of each part the media that it is made of, one by one
           tokenized     what its inputs name now ─► the parts that it should have
+            unpublished parts that a run has made or begun of them, and not published
             changes     inputs that are new, appended to, changed, gone; renamed: their names now
           selections    documents ─► splits; duplicates that occurred before are left out
             together    documents of one record are duplicates together

@@ -11,7 +11,7 @@ weights         of messages: a part has a mask for them if those before it have;
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,12 @@ import numpy as np
 from dataprep.configs.run import RunConfig
 from dataprep.configs.tokenize import InputConfig, TokenizeConfig
 from dataprep.pipeline.documents.rules import Vocabulary
-from dataprep.pipeline.errors import ConfigError, CorruptError, counted
+from dataprep.pipeline.errors import ConfigError, counted
 from dataprep.pipeline.guards.twice import refuse_twice
 from dataprep.pipeline.hashes import fingerprint
 from dataprep.pipeline.jobs.differences import difference, sources_told
 from dataprep.pipeline.jobs.recipes import Report
-from dataprep.pipeline.jobs.workspace import Identity, begun_to_continue
+from dataprep.pipeline.jobs.workspace import Identity
 from dataprep.pipeline.run.changes import (
     MOST_NAMED,
     Changes,
@@ -48,9 +48,6 @@ from dataprep.pipeline.run.parts import (
     PlannedParts,
     WantedPart,
     current,
-    finished_parts,
-    number_in,
-    unfinished_parts,
 )
 from dataprep.pipeline.run.renamed import (
     as_called_now,
@@ -61,18 +58,18 @@ from dataprep.pipeline.run.renamed import (
     write_names,
 )
 from dataprep.pipeline.run.searched import Searched
+from dataprep.pipeline.run.unpublished import unpublished
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.sources import all_files
 from dataprep.pipeline.storage.entries import TextSource
-from dataprep.pipeline.storage.manifest import WORK, TokenizedManifest
+from dataprep.pipeline.storage.manifest import TokenizedManifest
 from dataprep.pipeline.storage.parts import parts_of
 from dataprep.pipeline.storage.provenance import forgotten_in
-from dataprep.pipeline.storage.source_lists import read_sources
+from dataprep.pipeline.storage.source_lists import read_sources, with_sources
 from dataprep.pipeline.tokenize.chats import with_weights
 from dataprep.pipeline.tokenize.identity import settings_told
 from dataprep.pipeline.tokenize.plan import FoundSources, find_all_sources
 from dataprep.pipeline.tokenize.recipe import identity_told, tokenize
-from dataprep.pipeline.tokenize.told import read_whole_plan
 from dataprep.pipeline.tokenize.vocabulary import vocabulary_of
 from dataprep.pipeline.types import Source
 
@@ -98,7 +95,9 @@ def plan_tokenized(
         raise ConfigError(f"no input for {out}; name files, folders, globs or hf:NAME")
     maker = _Maker(config, vocabulary_of(config, cache_dir), found, cache_dir)
     have = current(out, TokenizedManifest)
-    read = [*parts_of(out, have)] if have else []
+    read = (
+        [(place, with_sources(place, part)) for place, part in parts_of(out, have)] if have else []
+    )
     names = told_apart(read, read_names(out))
     called = as_called_now(read, names)
     recorded = [*sources_of(called)]
@@ -297,41 +296,12 @@ def _groups(
     groups = []
     if maker.config.limit is not None:
         return [new] if new else []  # how much each would read of it is not known before
-    for begun, said in _unpublished(out, published):
+    for begun, said in unpublished(out, published):
         own = {i: source for i, source in new.items() if (source.fingerprint, source.start) in said}
         if own and fingerprint(maker.identity(own)) == fingerprint(begun):
             groups.append(own)
             new = {i: source for i, source in new.items() if i not in own}
     return [*groups, new] if new else groups
-
-
-def _unpublished(
-    out: Path, published: Collection[str]
-) -> Iterator[tuple[Identity, set[tuple[str, int]]]]:
-    """Yield the parts, finished or not, that the newest generation does not have in any version:
-    identity, and fingerprint and start of each source."""
-    numbers = {*map(number_in, published)}
-    for name, part in finished_parts(out, TokenizedManifest):
-        if number_in(name) not in numbers:
-            yield part.identity, _marks(read_sources(out / name, part))
-    for place in unfinished_parts(out):
-        begun = begun_to_continue(place / WORK)
-        if begun is not None:
-            yield begun, _marks_begun(begun, place / WORK)
-
-
-def _marks_begun(begun: Identity, work: Path) -> set[tuple[str, int]]:
-    """Return the same of an unfinished part, by its plan if it has many."""
-    if not isinstance(begun.get("sources"), dict):
-        return {(each["fingerprint"], each.get("start", 0)) for each in sources_told(begun)}
-    try:
-        return _marks(read_whole_plan(work).sources)
-    except CorruptError:  # it was killed before the plan was there: nothing is made
-        return set()
-
-
-def _marks(sources: Iterable[Source | TextSource]) -> set[tuple[str, int]]:
-    return {(source.fingerprint, source.start) for source in sources}
 
 
 def _to_forget(

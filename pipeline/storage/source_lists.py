@@ -10,6 +10,7 @@ Whether what is read adds up to what the manifest says is for `look.verify` to s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -52,6 +53,11 @@ def read_sources(folder: Path, manifest: Manifest) -> Sequence[Any]:
     if not isinstance(manifest.sources, ManySources):
         return manifest.sources
     return Apart(_places(folder, manifest))
+
+
+def with_sources(folder: Path, manifest: TokenizedManifest) -> TokenizedManifest:
+    """Return the manifest with all of its sources, for whoever needs them more than once."""
+    return replace(manifest, sources=tuple(read_sources(folder, manifest)))
 
 
 def texts_of(sources: Sequence[Any]) -> Mapping[str, Iterable[str]]:

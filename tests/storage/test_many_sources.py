@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,17 @@ from dataprep.configs.pack import PackConfig
 from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConflictError, CorruptError
+from dataprep.pipeline.files import write_sealed
 from dataprep.pipeline.hashes import hash_bytes
+from dataprep.pipeline.jobs.ownership import make_work
 from dataprep.pipeline.jobs.recipes import Outcome
+from dataprep.pipeline.jobs.workspace import begun_by
 from dataprep.pipeline.look.groups import groups_of
 from dataprep.pipeline.look.origins import origin_of, pieces_of_row
+from dataprep.pipeline.look.stats import stats
 from dataprep.pipeline.look.verify import verify
 from dataprep.pipeline.pack import pack
+from dataprep.pipeline.run.unpublished import unpublished
 from dataprep.pipeline.storage.apart import Apart
 from dataprep.pipeline.storage.manifest import (
     PackedManifest,
@@ -34,7 +41,9 @@ from dataprep.pipeline.storage.manifest import (
 from dataprep.pipeline.storage.objects import open_objects
 from dataprep.pipeline.storage.source_lists import read_sources
 from dataprep.pipeline.storage.source_sums import MOST_TOGETHER, count_of
-from dataprep.pipeline.tokenize.recipe import tokenize
+from dataprep.pipeline.tokenize.recipe import plan_of, tokenize
+from dataprep.pipeline.tokenize.told import write_whole_plan
+from support.encoding import encode_here, png
 from support.killable import without_processes
 from support.manifests import edit_manifest
 from support.nights import write_config
@@ -236,6 +245,36 @@ def test_a_dataset_of_many_grows_and_its_generations_copy_no_sources(
     assert told[0]["documents"] == NUM_FILES
     found = run_cli("inspect", place, "--doc", f"{here / 'new.jsonl'}:1")
     assert "new" in found.stdout
+
+
+@pytest.mark.slow
+def test_many_tars_of_pictures_stand_in_files_too(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for i in range(MOST_TOGETHER + 1):
+        with tarfile.open(tmp_path / f"in/{i:05d}.tar", "w") as tar:
+            info, data = tarfile.TarInfo("a.png"), png(i)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    out = tmp_path / "codes"
+    encode_here(out, tmp_path / "in", settings={"size": 8, "cells": 2})
+    verify(out)
+    manifest = read_manifest(out)
+    sources = read_sources(out, manifest)
+    assert [Path(source.path).name for source in sources][-1] == f"{MOST_TOGETHER:05d}.tar"
+    assert [each["records"] for each in stats(out, manifest)["sources"]] == [1] * len(sources)
+    (out / SECOND).unlink()
+    with pytest.raises(CorruptError, match=f"{SECOND} is missing"):
+        verify(out)
+
+
+def test_a_part_of_many_that_was_begun_is_known_by_its_plan(raw: Path, tmp_path: Path) -> None:
+    plan = plan_of(settings(raw, ""), Path(os.environ["DATAPREP_CACHE"]))
+    work = make_work(tmp_path / "parts/00000")
+    write_sealed(work / "identity.json", begun_by(plan.identity))
+    assert list(unpublished(tmp_path, ())) == [(plan.identity, set())]
+    write_whole_plan(work, plan)
+    marks = {(source.fingerprint, 0) for source in plan.sources}
+    assert list(unpublished(tmp_path, ())) == [(plan.identity, marks)]
 
 
 def test_sources_in_a_bucket_are_read_there(
