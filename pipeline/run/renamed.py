@@ -82,12 +82,17 @@ def names_now(
 
 def told_apart(parts: Iterable[Part], names: Mapping[int, str]) -> dict[int, str]:
     """Return the names, and one that no file has for each file that left its own to another, if the
-    one that it has now was lost: so it is known by its content alone."""
+    one that it has now was lost: so it is known by its content alone. What was empty has left its
+    name if another has it."""
     found = dict(names)
+    called = [(names.get(i, each.path), each) for i, each in enumerate(sources_of(parts))]
+    held = {name for name, source in called if source.start + source.bytes}
     known: dict[str, list[int]] = {}  # the sources that are one file, by its name
     ends: dict[str, int] = {}
-    for number, source in enumerate(sources_of(parts)):
-        name = names.get(number, source.path)
+    for number, (name, source) in enumerate(called):
+        if name in held and not source.start + source.bytes:
+            found[number] = f"{name} (empty, source {number})"
+            continue
         own = known.setdefault(name, [])
         behind = source.start - ends.get(name, source.start)
         if not 0 <= behind <= NEWLINE_BYTES:  # not what was appended: another file

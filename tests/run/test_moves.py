@@ -112,6 +112,9 @@ def test_each_line_is_read_once_whatever_its_file_is_called(
 ) -> None:
     for seed in range(5):
         live_nights(seed, 4, tmp_path, cache_dir)
+    live_nights(
+        1144, 8, tmp_path, cache_dir
+    )  # several are empty, and one takes the name of another
 
 
 @pytest.mark.slow
