@@ -17,7 +17,7 @@ What is inside, in the order of the data:
     tail                                       what is new in a file that was appended to
     stdin  memory (spools)                     kept in files, so that they are sources like others
     media_files                                pixels ─► PNG, samples ─► WAV
-    fingerprint                                of the content, for identities
+    fingerprint                                of the content, for identities; changed since then
     encoded  exports                           datasets of ours, checked against their manifest
     makers                                     which encoder made a column of codes
     listed  tfds  wholes                       folders that list files; sources of several
@@ -39,8 +39,9 @@ What is inside, in the order of the data:
 `datasets` and `pyarrow` are imported where they are needed, not before.
 """
 
+from dataprep.pipeline.sources.changed import changed_sources
 from dataprep.pipeline.sources.content import content_bytes
-from dataprep.pipeline.sources.find import changed_sources, find_sources
+from dataprep.pipeline.sources.find import find_sources
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.known import format_of
 from dataprep.pipeline.sources.left_out import list_left_out

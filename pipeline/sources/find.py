@@ -40,7 +40,7 @@ from dataprep.pipeline.sources.exports import (
     check_part,
     exported_files,
 )
-from dataprep.pipeline.sources.fingerprint import PREFIX, fingerprint_files, unread_files
+from dataprep.pipeline.sources.fingerprint import fingerprint_files, unread_files
 from dataprep.pipeline.sources.known import format_of, format_with_prefix
 from dataprep.pipeline.sources.left_out import nothing_readable
 from dataprep.pipeline.sources.listed import instead_of_indexes, is_listed, listed_files
@@ -52,7 +52,7 @@ from dataprep.pipeline.sources.patterns import (
     not_too_deep,
     outside_datasets,
 )
-from dataprep.pipeline.sources.remote import URL_PREFIX, check_growth, find_urls, fingerprint_url
+from dataprep.pipeline.sources.remote import check_growth, find_urls, fingerprint_url
 from dataprep.pipeline.sources.spools import Spool, Spools
 from dataprep.pipeline.sources.stdin import STDIN
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -166,7 +166,7 @@ def _describe(
     if any(map(is_url, paths)):
         in_threads(partial(check_growth, max_ratio=max_ratio), paths, _MAX_THREADS)
         kinds = in_threads(_kind, paths, _MAX_THREADS)
-        fingerprints = _fingerprint_urls
+        fingerprints = fingerprint_urls
     else:
         kinds = list(map(_kind, paths))
     paths, kinds = each_once(paths, kinds)
@@ -190,7 +190,7 @@ def _describe(
     ]
 
 
-def _fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple[int, str]]:
+def fingerprint_urls(urls: Sequence[str], *, fresh: bool = False) -> list[tuple[int, str]]:
     return in_threads(partial(fingerprint_url, fresh=fresh), urls, _MAX_THREADS)
 
 
@@ -280,19 +280,6 @@ def _in_folder(folder: str) -> FoundPaths:
     if not files:
         raise InputError(f"no readable file in {folder}{nothing_readable(folder, others)}")
     return FoundPaths(paths=files, left_out=others)
-
-
-def changed_sources(sources: Sequence[Source], cache_dir: Path | None) -> list[Source]:
-    """Return the files whose content, or what their store reports, has another fingerprint now."""
-    local = [s for s in sources if s.fingerprint.startswith(PREFIX) and not is_url(s.path)]
-    remote = [s for s in sources if s.fingerprint.startswith(URL_PREFIX)]
-    marks = partial(fingerprint_files, cache_dir=cache_dir)
-    now: list[tuple[int, str]] = []
-    for sources, ask in ((local, marks), (remote, partial(_fingerprint_urls, fresh=True))):
-        paths, kinds = [s.file for s in sources], [s.kind for s in sources]
-        now += fingerprints_of(paths, kinds, [s.options for s in sources], ask)
-    known = zip([*local, *remote], now, strict=True)
-    return [source for source, (_, found) in known if source.fingerprint != found]
 
 
 def _listed_in(folder: str) -> list[str]:
