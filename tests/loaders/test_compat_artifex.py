@@ -37,6 +37,10 @@ def test_modalities_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert artifex.get_modality("own") is Own
     assert artifex.get_modality("image") is artifex.ImageModality
     assert isinstance(artifex.get_modality("image", rngs=None), artifex.ImageModality)
+    named = {name: artifex.get_modality(name).name for name in ("audio", "image", "text")}
+    assert named == {"audio": "audio", "image": "image", "text": "text"}
+    with pytest.raises(ConfigError, match="a text needs a tokenizer: TextModalityConfig"):
+        artifex.get_modality("text", rngs=0)
     with pytest.raises(ConfigError, match=r"'own' is .*\.Own already"):
         artifex.register_modality("own", Own)
     with pytest.raises(ConfigError, match="no modality 'img'; there are audio, image, own, text"):
@@ -131,6 +135,10 @@ def test_methods_of_resizing_differ_and_keep_what_has_the_size() -> None:
     twice = artifex.ImageModality(nearest)
     wanted = pixels.repeat(2, 0).repeat(2, 1)
     np.testing.assert_array_equal(twice.postprocess(twice.process(pixels)), wanted)
+    smooth = artifex.ImageModality(artifex.ImageModalityConfig(height=8, width=8))
+    by_pillow = Image.fromarray(pixels).resize((8, 8), Image.Resampling.BILINEAR)
+    assert smooth.config.resize_method == "bilinear"
+    np.testing.assert_allclose(smooth.process(pixels), np.asarray(by_pillow) / 255, atol=0.005)
 
 
 def test_a_picture_is_square_unless_it_has_a_width() -> None:
@@ -176,6 +184,7 @@ def test_sounds_get_their_length_and_loudness() -> None:
     assert sounds.shape == (2, 50)
     assert sounds[0, :3].tolist() == [1, -0.5, 0]
     assert not sounds[1].any()
+    np.testing.assert_array_equal(modality.process_audio([0.5, -0.25]), sounds[0])
     assert modality.process(np.ones(80, np.int16)).shape == modality.output_shape == (50,)
     with pytest.raises(InputError, match="got uint8"):
         modality.process(np.ones(80, np.uint8))
@@ -336,6 +345,11 @@ def test_a_sine_is_where_it_belongs_in_a_spectrogram() -> None:
     mels = np.linspace(0, 2595 * np.log10(1 + 8000 / 700), 82)[1:-1]
     nearest = np.abs(mels - 2595 * np.log10(1 + 1000 / 700)).argmin()
     assert abs(int(mel[0, :, 30].argmax()) - nearest) <= 1
+    other = artifex.AudioModalityConfig(n_mels=40, n_fft=512, hop_length=128)
+    assert artifex.AudioModality(other).compute_mel_spectrogram(sine).shape == (
+        40,
+        16000 // 128 + 1,
+    )
 
 
 def text_config(**options: Any) -> artifex.TextModalityConfig:

@@ -145,6 +145,10 @@ def test_files_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(dataset))[29] == dataset[29]
     with pytest.raises(IndexError):
         dataset[30]
+    for file in folder.iterdir():
+        file.rename(file.with_suffix(".ar"))
+    renamed = xlstm.load_array_record_dataset(folder, file_extension=".ar")
+    assert renamed[29] == dataset[29]
 
 
 def test_files_without_a_number_or_of_another_kind_are_errors(tmp_path: Path) -> None:

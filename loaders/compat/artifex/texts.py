@@ -44,7 +44,7 @@ class TextModality(BaseProcessor):
 
     name = "text"
 
-    def __init__(self, config: TextModalityConfig, *, rngs: Any = None) -> None:
+    def __init__(self, config: TextModalityConfig | None = None, *, rngs: Any = None) -> None:
         if not isinstance(config, TextModalityConfig):
             raise ConfigError("a text needs a tokenizer: TextModalityConfig(encode=…, decode=…)")
         super().__init__(config, rngs=rngs)
