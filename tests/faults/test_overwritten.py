@@ -123,7 +123,7 @@ WRITTEN = {
     make_seen: (r"provenance/media\.parquet",),
     make_packed: (
         *(r"\.arrayrecord", r"\.index\.npy", r"tasks/.*\.provenance\.npy", r"rows/.*start\.npy"),
-        *(r"rows/.*row_offsets\.npy", r"origins\.npy", r"provenance/files\.json"),
+        *(r"rows/.*row_offsets\.npy", r"origins\.npy", r"provenance/files-00000\.json"),
     ),
     make_rows_of_codes: (r"provenance/media\.parquet",),
     **{
