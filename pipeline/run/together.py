@@ -49,7 +49,8 @@ def rest_of_records(place: Path, part: TokenizedManifest) -> Mask:
         return rest  # each record gave one at most
     first, before = 0, np.zeros(0, DOCUMENT_ORIGIN)  # the last document of the shard before
     for shard in part.shards:
-        own = read_array(place, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents)
+        own = read_array(place, shard.provenance, DOCUMENT_ORIGIN, shard.num_documents).copy()
+        own["piece"] += shard.provenance.first_piece  # each task numbers its own from 0
         every = np.concatenate((before, own))[["piece", "line"]]
         is_rest = every[1:] == every[:-1]
         first += len(own)

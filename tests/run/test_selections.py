@@ -75,6 +75,14 @@ def test_documents_of_one_record_are_no_duplicates_of_each_other(live: Live) -> 
     came_in("r", *({"ids": [1, 2, 3, 4], "lengths": [2, 2]} for _ in range(2)))
     live(**rows)
     assert kept("rows/data/packed-64") == [2, 2]
+    # Records that are read apart, each by itself, are not one.
+    long = [{"ids": [n] * 30_000, "lengths": [20_000, 10_000]} for n in (1, 2, 3)]
+    rows |= {"inputs": ["raw/long*.jsonl"], "out": "long", "shard_bytes": 1 << 16}
+    came_in("long", long[0])
+    live(**rows)
+    came_in("long2", *long, long[1])
+    live(**rows)
+    assert kept("long/data/packed-64") == [6, 4]
 
 
 def kept(folder: str) -> list[int]:
