@@ -70,10 +70,14 @@ class Named:
         ]
 
     def begun_by(self, file: OriginFile, meant: Sequence[int]) -> list[int]:
-        """Return those of these requests whose file this one begins with."""
+        """Return those of these requests whose file this one begins with; none if another file has
+        its name by now: that tells nothing of this one."""
         if not meant:
             return []
-        starts = starts_of(file.path, {self._requests[i].bytes for i in meant})
+        end = file.start + file.bytes
+        starts = starts_of(file.path, {end, *(self._requests[i].bytes for i in meant)})
+        if starts.get(end) != file.fingerprint:
+            return []
         return [i for i in meant if self._is_start(self._requests[i], starts)]
 
     @staticmethod

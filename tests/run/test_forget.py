@@ -84,6 +84,26 @@ def test_a_night_after_it_reads_no_older_generation_in_full(
     assert (tmp_path / PACKED / "parts/00000/manifest.json").exists()
 
 
+def test_a_line_goes_from_no_file_whose_name_another_has_by_now(
+    run_cli: RunCli, tmp_path: Path, raw: Path
+) -> None:
+    """What the other begins with says nothing of what was read."""
+    write_lines(raw / "b.jsonl", ["four", "five", "six", "seven"])
+    config = write_config(tmp_path / "c.json", **INPUTS, on_changed="rebuild")
+    run_cli("run", config)
+    forget(run_cli, tmp_path, "a.jsonl:2")
+    (raw / "a.jsonl").unlink()
+    run_cli("run", config)  # remembers the line, and files that begin with a.jsonl
+    (raw / "b.jsonl").rename(raw / "c.jsonl")
+    write_lines(raw / "b.jsonl", ["one", "two", "three", "eight"])
+    write_lines(raw / "d.jsonl", ["nine"])
+    run_cli("run", config)
+    (raw / "d.jsonl").unlink()
+    run_cli("run", config)
+    texts = ["eight", "five", "four", "one", "seven", "six", "three"]
+    assert whole_texts(tmp_path / PACKED) == texts
+
+
 @pytest.mark.parametrize("ends", ["as it should", "killed"])
 def test_a_line_stays_away_when_other_fields_of_it_are_read(
     run_cli: RunCli, tmp_path: Path, raw: Path, ends: str
