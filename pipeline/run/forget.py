@@ -26,7 +26,7 @@ from dataprep.pipeline.run.forgotten import ForgetRequest, read_ledger, write_le
 from dataprep.pipeline.run.generations import publish_generation
 from dataprep.pipeline.run.named import Called, name_inputs
 from dataprep.pipeline.run.parts import Chosen, current, finished_parts, version_without
-from dataprep.pipeline.run.renamed import as_called_now, read_names, sources_of
+from dataprep.pipeline.run.renamed import as_called_now, read_names, sources_of, told_apart
 from dataprep.pipeline.run.searched import Searched
 from dataprep.pipeline.run.versions import origin_of
 from dataprep.pipeline.storage.kinds import PackedManifest, TokenizedManifest
@@ -264,7 +264,9 @@ def _look_up(corpora: Sequence[Path], requests: Sequence[ForgetRequest]) -> _Mea
     told: dict[str, tuple[ForgetRequest, str]] = {}  # what is remembered, and for which request
     meaning = set[str]()
     newest = {
-        corpus / TOKENIZED: {called: source.fingerprint for source, called in _called(corpus)}
+        corpus / TOKENIZED: {
+            each.path: each.fingerprint for each in sources_of(_told_apart(corpus))
+        }
         for corpus in corpora
     }
     for place, _, finder in _finders(corpora):
@@ -296,6 +298,13 @@ def _called(corpus: Path) -> Iterator[Called]:
         yield source, called.path
 
 
+def _told_apart(corpus: Path) -> list[tuple[Path, TokenizedManifest]]:
+    """Return the parts by the names that inputs have now; no two that are not one file have one,
+    though it may not be known any more that one was renamed."""
+    parts = _read_parts(corpus)
+    return as_called_now(parts, told_apart(parts, read_names(corpus / TOKENIZED)))
+
+
 def _read_parts(corpus: Path) -> list[tuple[Path, TokenizedManifest]]:
     manifest = current(corpus / TOKENIZED, TokenizedManifest)
     assert manifest is not None, corpus
@@ -307,6 +316,6 @@ def _finders(corpora: Sequence[Path]) -> Iterator[tuple[Path, int, DocumentFinde
     finds documents in it, by the names that inputs have now."""
     for corpus in corpora:
         place, first = corpus / TOKENIZED, 0
-        for folder, part in as_called_now(_read_parts(corpus), read_names(place)):
+        for folder, part in _told_apart(corpus):
             yield place, first, DocumentFinder(folder, part)
             first += part.counts["documents_written"]

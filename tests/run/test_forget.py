@@ -24,6 +24,8 @@ from dataprep.pipeline.run.forget import held_in
 from dataprep.pipeline.run.forgotten import read_requests
 from dataprep.pipeline.run.summary import run_all
 from dataprep.pipeline.run.versions import write_without
+from dataprep.pipeline.storage.checked import FilesRead
+from dataprep.pipeline.storage.keys import hex_of_content, map_keys
 from dataprep.pipeline.storage.manifest import read_manifest
 from support.datasets import pack_here
 from support.exporting import export_here, megatron_documents
@@ -399,3 +401,7 @@ def test_a_name_means_the_input_that_has_it_now(
     with pytest.raises(ConfigError, match="not known which is called so now"):
         forget_in_run(out, read_requests("gone.txt"))
     assert whole_texts(tmp_path / PACKED) == before
+    first = out / "data/tokenized/parts/00000"
+    keys = map_keys(first, read_manifest(first).shards[0], FilesRead())
+    # Other lines of the same number stay, in whatever had that name.
+    assert goes(f"content:{hex_of_content(keys['content'])[1]}") == ({"old 2"}, ())
