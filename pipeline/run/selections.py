@@ -58,6 +58,7 @@ REASONS = {str(DUPLICATE): "documents_duplicate", str(FORGOTTEN): "documents_for
 Numbers = NDArray[np.uint8]
 Entry = tuple[str, int, str]  # of the list: corpus, number and fingerprint of a part
 Entries = list[Entry]
+BEGUN: Entry = ("", -1, "")  # others are selected in the place of what went
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +110,24 @@ class Selections:
     def replace_lost(self) -> None:
         """Select others in the place of documents that went with their parts.
 
-        What has gone is taken from the list last: if this is killed, it is done again.
+        The list says that this was begun until it is done: if it is killed, it is done again, also
+        if what went is there again by then. Then that is looked at as what comes in.
         """
         ledger = Path(self.config.out) / STATE / LEDGER
         data = read_sealed(ledger)
         there = dict(self._current())
         if data is None or all(entry in there for entry in decode_as(data, Entries)):
             return
+        left = [entry for entry in decode_as(data, Entries) if entry in there]
+        write_sealed(ledger, json.dumps([*left, BEGUN]).encode())
+        self._remove_others(there.values())
         if self.config.dedup == "exact":
             for keys in there.values():  # a corpus that was made anew keeps its own
                 self.make(keys.corpus, keys.place, keys.part)
             said = decode_as(read_sealed(ledger) or b"[]", Entries)
-            self._select_orphans([there[entry] for entry in said if entry in there])
-        self._remove_others(there.values())
-        said = decode_as(read_sealed(ledger) or b"[]", Entries)
-        write_sealed(ledger, json.dumps([entry for entry in said if entry in there]).encode())
+            left = [entry for entry in dict.fromkeys((*said, *there)) if entry in there]
+            self._select_orphans([there[entry] for entry in left])
+        write_sealed(ledger, json.dumps(left).encode())
 
     def _select_orphans(self, parts: Sequence[_Keys]) -> None:
         """Select the first of each content that was left out, and is not kept anywhere."""
@@ -152,7 +156,11 @@ class Selections:
     def _remove_others(self, parts: Iterable[_Keys]) -> None:
         """Remove selections of what is not there, and of other settings: they would be wrong if it
         came back, or these."""
-        named = {p.stem for each in parts for p in self._paths(each.corpus, each.place, each.part)}
+        named = set[str]()
+        for each in parts:
+            for path in self._paths(each.corpus, each.place, each.part):
+                _finish(path)
+                named.add(path.stem)
         for path in (Path(self.config.out) / STATE / FOLDER).glob("*/*"):
             if path.stem not in named and path.suffix in (".npy", ".json"):
                 path.unlink()

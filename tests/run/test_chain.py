@@ -277,6 +277,27 @@ def test_a_death_while_selections_are_replaced_leaves_the_old_or_the_new(
     assert (packed("a"), packed("b")) == (["fourth", "second", "third"], ["first", "other"])
 
 
+def test_a_corpus_that_comes_back_after_a_death_doubles_and_loses_nothing(
+    chain: Callable[..., StepChain],
+) -> None:
+    raw("a", ["first", "second"])
+    raw("b", ["first", "second", "other"])
+    both, one = (chain(corpora=each, dedup="exact") for each in (AB, {"b": AB["b"]}))
+    run_all(both, lambda todo: silent)
+    shutil.copytree("out/.run", "before")
+    for number in count(1):
+        shutil.rmtree("out/.run")
+        shutil.copytree("before", "out/.run")
+        try:
+            with dying(number):
+                Selections(config=one.config).replace_lost()
+        except Killed:
+            run_all(both, lambda todo: silent)
+        else:
+            break
+        assert sorted(packed("a") + packed("b")) == ["first", "other", "second"], number
+
+
 # --- what is forgotten ---
 
 
