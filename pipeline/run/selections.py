@@ -156,13 +156,13 @@ class Selections:
     def _remove_others(self, parts: Iterable[_Keys]) -> None:
         """Remove selections of what is not there, and of other settings: they would be wrong if it
         came back, or these."""
-        named = set[str]()
+        named = set[Path]()  # parts of two corpora may be alike
         for each in parts:
             for path in self._paths(each.corpus, each.place, each.part):
                 _finish(path)
-                named.add(path.stem)
+                named.add(path.with_suffix(""))
         for path in (Path(self.config.out) / STATE / FOLDER).glob("*/*"):
-            if path.stem not in named and path.suffix in (".npy", ".json"):
+            if path.with_suffix("") not in named and path.suffix in (".npy", ".json"):
                 path.unlink()
 
     def _paths(self, corpus: str, place: Path, part: TokenizedManifest) -> tuple[Path, Path]:

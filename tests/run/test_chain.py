@@ -244,6 +244,11 @@ def test_a_corpus_that_leaves_the_config_leaves_its_documents_to_others(live: Li
     assert packed("b") == ["same", "second"]
     live(corpora=AB, dedup="exact")
     assert (packed("a"), packed("b")) == (["first"], ["same", "second"])
+    raw("a", ["same"])
+    raw("b", ["same"])
+    for corpora in (AB, {"b": AB["b"]}, AB):  # files that are alike
+        live(corpora=corpora, dedup="exact", out="alike")
+    assert len(whole_texts(Path("alike/a/packed-64")) + whole_texts(Path("alike/b/packed-64"))) == 1
 
 
 def test_a_death_while_selections_are_replaced_leaves_the_old_or_the_new(
