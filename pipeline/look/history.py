@@ -28,7 +28,12 @@ from dataprep.pipeline.storage.manifest import (
     TokenizedManifest,
     read_manifest,
 )
-from dataprep.pipeline.storage.parts import Growing, generation_name, read_generation
+from dataprep.pipeline.storage.parts import (
+    Growing,
+    generation_name,
+    read_generation,
+    read_part,
+)
 from dataprep.pipeline.storage.source_lists import read_sources
 
 
@@ -112,7 +117,7 @@ def _came(folder: Path, manifest: Manifest, before: list[str]) -> Iterator[Incom
             if not isinstance(manifest.sources, ManySources):
                 read: Sequence[Any] = manifest.sources[sources[i] : sources[i + 1]]
             elif (folder / part.path / MANIFEST).exists():
-                read = read_sources(folder / part.path, read_manifest(folder / part.path))
+                read = read_sources(folder / part.path, read_part(folder, manifest, part))
             else:
                 read = ()
             came = _incoming(manifest, part.path, instead, own, read)

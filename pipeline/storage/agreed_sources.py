@@ -8,7 +8,7 @@ files of theirs   are those that so many sources need (`source_sums`)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dataprep.pipeline.storage.entries import ManySources, MediaSource, TextSource
@@ -58,7 +58,7 @@ def wrong_origins_in(manifest: PackedManifest) -> Iterator[str]:
     """Yield that it does not list the files that say where so many documents came from."""
     wanted = 0 if manifest.parts else num_files(num_origins(manifest))
     names = [entry.path for entry in manifest.files if _OF_ORIGINS.fullmatch(entry.path)]
-    if names != [origins_name(number) for number in range(wanted)]:
+    if not _are_numbered(names, wanted, origins_name):
         yield "it lists other files of origins than its sources have"
 
 
@@ -95,5 +95,10 @@ def _wrong_files(manifest: TokenizedManifest | EncodedManifest) -> Iterator[str]
     has_parts = bool(getattr(manifest, "parts", ()))
     wanted = 0 if has_parts or not is_apart else num_files(count_of(sources))
     names = [entry.path for entry in manifest.files if is_of_sources(entry.path)]
-    if not names == said == [file_name(number) for number in range(wanted)]:
+    if names != said or not _are_numbered(names, wanted, file_name):
         yield "it lists other files of sources than it has"
+
+
+def _are_numbered(names: Sequence[str], wanted: int, name_of: Callable[[int], str]) -> bool:
+    """Return whether these are the names of so many files; a damaged number may be any."""
+    return len(names) == wanted and all(name == name_of(i) for i, name in enumerate(names))

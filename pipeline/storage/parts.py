@@ -102,14 +102,19 @@ def parts_of(folder: Path, manifest: G) -> Iterator[tuple[Path, G]]:
     if not manifest.parts:
         yield folder, manifest
     for entry in manifest.parts:
-        place = folder / entry.path
-        part = read_manifest(place)
-        if type(part) is not type(manifest) or checksum_of(part) != entry.checksum:
-            raise CorruptError(
-                f"{place / MANIFEST} is not the one that {folder} is made of; restore it, or make "
-                "the dataset again"
-            )
-        yield place, part
+        yield folder / entry.path, read_part(folder, manifest, entry)
+
+
+def read_part(folder: Path, manifest: G, entry: PartEntry) -> G:
+    """Return the manifest of a part, which is the one that the dataset was made of."""
+    place = folder / entry.path
+    part = read_manifest(place)
+    if type(part) is not type(manifest) or checksum_of(part) != entry.checksum:
+        raise CorruptError(
+            f"{place / MANIFEST} is not the one that {folder} is made of; restore it, or make "
+            "the dataset again"
+        )
+    return part
 
 
 def files_named(folder: Path, manifest: G, name: str) -> Iterator[tuple[Path, G, FileEntry]]:

@@ -459,6 +459,7 @@ def test_the_list_of_errors_has_a_line_for_each(folders: dict[str, Path], kind: 
         ("packed", lambda m: m.update(pad=1), "padding holds an id other than 1"),
         ("packed", lambda m: m.update(seq_len=101), "seq_len|padding"),
         ("packed", lambda m: m.update(files="x"), "files"),
+        ("packed", lambda m: m["sources"][0].update(files=1 << 53), "other files of origins"),
         ("packed", lambda m: m.pop("files"), "lacks key 'files'"),
         ("encoded", lambda m: m["counts"].update(frames=1), "frames"),
         ("encoded", lambda m: m["counts"].update(documents_read=1), "documents_read"),

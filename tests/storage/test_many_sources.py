@@ -22,7 +22,7 @@ from dataprep.configs.tokenize import TokenizeConfig
 from dataprep.loaders import open_dataset
 from dataprep.pipeline.errors import ConflictError, CorruptError
 from dataprep.pipeline.files import write_sealed
-from dataprep.pipeline.hashes import hash_bytes
+from dataprep.pipeline.hashes import fingerprint, hash_bytes
 from dataprep.pipeline.jobs.ownership import make_work
 from dataprep.pipeline.jobs.recipes import Outcome
 from dataprep.pipeline.jobs.workspace import begun_by
@@ -91,6 +91,12 @@ def read(folder: Path) -> TokenizedManifest:
     manifest = read_manifest(folder)
     assert isinstance(manifest, TokenizedManifest)
     return manifest
+
+
+def say_there_are(manifest: dict[str, Any], count: int) -> None:
+    """Let all of a manifest say that it has so many sources."""
+    manifest["sources"]["count"] = manifest["identity"]["sources"]["count"] = count
+    manifest["fingerprint"] = fingerprint(manifest["identity"])
 
 
 def change_file(folder: Path, path: str, change: Callable[[list[dict[str, Any]]], object]) -> None:
@@ -171,6 +177,7 @@ def test_whoever_needs_no_sources_does_without_their_files(
         (lambda m: m["sources"]["sums"].pop("empty"), "summed up by"),
         (lambda m: m["sources"].update(count=NUM_FILES + 1), "not those of its identity"),
         (lambda m: m["sources"].update(count=MOST_TOGETHER), "not those of its identity"),
+        (lambda m: say_there_are(m, 1 << 53), "other files of sources"),
         (lambda m: m["sources"]["files"].reverse(), "other files of sources"),
         (lambda m: m["sources"]["files"].pop(), "other files of sources"),
         (lambda m: m["files"].pop(), "other files of sources"),
@@ -245,6 +252,10 @@ def test_a_dataset_of_many_grows_and_its_generations_copy_no_sources(
     assert told[0]["documents"] == NUM_FILES
     found = run_cli("inspect", place, "--doc", f"{here / 'new.jsonl'}:1")
     assert "new" in found.stdout
+    shutil.rmtree(place / "parts/00000")
+    shutil.copytree(place / "parts/00001", place / "parts/00000")
+    wrong = run_cli("log", place, check=False)
+    assert (wrong.code, "parts/00000/manifest.json is not the one" in wrong.stderr) == (5, True)
 
 
 @pytest.mark.slow
