@@ -18,7 +18,15 @@ from dataprep.pipeline.errors import InputError
 from dataprep.pipeline.guards.opening import check_regular
 from dataprep.pipeline.sources.blobs import blob_batches
 from dataprep.pipeline.sources.format import Cut, Format, Wanted
-from dataprep.pipeline.sources.forms import EXAMPLE, FORMS, check_keys, decoder_of, form_told
+from dataprep.pipeline.sources.forms import (
+    EXAMPLE,
+    FORMS,
+    TOLD,
+    check_keys,
+    decoder_of,
+    form_told,
+    may_be_wide,
+)
 from dataprep.pipeline.sources.growth import Growth
 from dataprep.pipeline.sources.keys import Keys
 from dataprep.pipeline.sources.stream import is_url, naming
@@ -89,6 +97,15 @@ class ArrayRecords(Format):
     def count(self, source: Source, piece: Piece, stop_after: int) -> int:
         return piece.stop - piece.start
 
+    def doubts(self, sources: Sequence[Source]) -> Iterator[str]:
+        """Yield that ids may have another type than the config says, which only it can say."""
+        first = sources[0]
+        if first.options.get("records") == TOLD and may_be_wide(_some_records(first.path)):
+            yield (
+                f"every second id of {first.path} is 0, as if its ids had eight bytes, not four; "
+                "if they do, set records to tokens_int64"
+            )
+
 
 @contextmanager
 def _open(path: str) -> Iterator[Any]:
@@ -136,16 +153,21 @@ def _form(source: Source) -> str:
 
 @lru_cache(maxsize=1 << 12)  # of the content that the fingerprint is of
 def _form_told(path: str, fingerprint: str) -> str:
+    records = _some_records(path)
+    return form_told(records, path) if records else EXAMPLE  # which may have any keys
+
+
+def _some_records(path: str) -> list[bytes]:
+    """Return the first records, and some that are evenly spread."""
     with _open(path) as reader:
         count = int(reader.num_records())
         if not count:
-            return EXAMPLE  # which may have any keys
+            return []
         first = _read(reader, 0, min(count, _SAMPLED), path)
         # Each takes as long as all that are compressed with it.
         spread = _SAMPLED if _group_size(reader) == 1 else 2
         places = sorted({i * (count - 1) // (spread - 1) for i in range(1, spread)})
-        rest = [record for i in places for record in _read(reader, i, i + 1, path)]
-    return form_told([*first, *rest], path)
+        return [*first, *(record for i in places for record in _read(reader, i, i + 1, path))]
 
 
 def _group_size(reader: Any) -> int:

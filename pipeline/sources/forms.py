@@ -44,7 +44,7 @@ ID_TYPES = {
     for name in ("uint16", "int32", "uint32", "int64")
 }
 FORMS = (TEXT, EXAMPLE, *ID_TYPES)
-_TOLD = "tokens_int32"  # the only type of ids that is told by the bytes
+TOLD = "tokens_int32"  # the only type of ids that is told by the bytes
 _MOST_ID = 1 << 24
 
 
@@ -52,7 +52,7 @@ def form_told(records: Sequence[bytes], path: str) -> str:
     """Return the form of all these records; an InputError if none fits, or nothing tells."""
     filled = [record for record in records if record]
     fits = [name for name, is_one in _LOOKS_LIKE.items() if all(map(is_one, filled))]
-    if fits[:1] == [_TOLD] and all(map(_may_be_wide, filled)) and filled:
+    if fits[:1] == [TOLD] and may_be_wide(filled):
         raise InputError(
             f"the records of {path} may be int64 numbers, or int32 of which every second is 0; say "
             "what they are: --set records=tokens_int64 or --set records=tokens_int32"
@@ -74,16 +74,20 @@ def _is_example(record: bytes) -> bool:
 
 
 def _is_ids(record: bytes) -> bool:
-    dtype = ID_TYPES[_TOLD]
+    dtype = ID_TYPES[TOLD]
     if len(record) % dtype.itemsize:
         return False
     ids = np.frombuffer(record, dtype)
     return bool((ids >= 0).all() and (ids < _MOST_ID).all())
 
 
-def _may_be_wide(record: bytes) -> bool:
+def may_be_wide(records: Sequence[bytes]) -> bool:
     """Return whether int32 ids may as well be int64 ones, whose upper halves are 0."""
-    return len(record) % 8 == 0 and not np.frombuffer(record, ID_TYPES[_TOLD])[1::2].any()
+    filled = [record for record in records if record]
+    return bool(filled) and all(
+        len(record) % 8 == 0 and not np.frombuffer(record, ID_TYPES[TOLD])[1::2].any()
+        for record in filled
+    )
 
 
 def _is_text(record: bytes) -> bool:
@@ -95,7 +99,7 @@ def _is_text(record: bytes) -> bool:
 
 _LOOKS_LIKE: Mapping[str, Callable[[bytes], bool]] = {
     EXAMPLE: _is_example,
-    _TOLD: _is_ids,
+    TOLD: _is_ids,
     TEXT: _is_text,
 }
 
@@ -125,7 +129,7 @@ def _ids(records: Sequence[bytes], dtype: np.dtype[Any], path: str) -> DecodedBl
     good = [record for i, record in enumerate(records) if i not in reasons] if reasons else records
     values = np.frombuffer(b"".join(good), dtype)
     lists = IntegerLists(values, offsets_of([len(r) // dtype.itemsize for r in good]))
-    if dtype != ID_TYPES[_TOLD]:  # which is said if `form_told` asks
+    if dtype != ID_TYPES[TOLD]:  # which is said if `form_told` asks
         refuse_halves(lists, path)
     return DecodedBlobs(reasons=reasons, columns={TOKENS: lists})
 

@@ -481,6 +481,19 @@ def test_wide_ids_are_not_taken_for_narrow_ones_with_zeros_between(tmp_path: Pat
     assert ids_of(read_all(path, records="tokens_int64")) == [[5, 9], [7]]
     assert ids_of(read_all(path, records="tokens_int32")) == [[5, 0, 9, 0], [7, 0]]
 
+    def doubts(path: Path, said: str) -> list[str]:
+        sources = find_sources(str(path), options={"records": said})
+        return list(format_of("arrayrecord").doubts(sources))
+
+    (note,) = doubts(path, "tokens_int32")
+    assert str(path) in note
+    assert "set records to tokens_int64" in note
+    narrow = write_array_record(tmp_path / "b.arecord", [np.array([5, 9], "<i4").tobytes()])
+    empty = write_array_record(tmp_path / "c.arecord", [b""])
+    none = write_array_record(tmp_path / "d.arecord", [])
+    assert doubts(narrow, "tokens_int32") == doubts(path, "tokens_int64") == []
+    assert doubts(empty, "tokens_int32") == doubts(none, "tokens_int32") == []
+
 
 def test_a_bad_record_is_bad_by_itself(tmp_path: Path) -> None:
     good = example_bytes({"tokens": [5]})
