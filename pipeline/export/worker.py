@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dataprep.pipeline.errors import InputError
+from dataprep.pipeline.export.format import ShardWriter
 from dataprep.pipeline.export.plan import Exported, ExportPlan, ExportTask, opened
-from dataprep.pipeline.export.sequences import sequences_in
+from dataprep.pipeline.export.sequences import Sequences, sequences_in
 from dataprep.pipeline.files import Written
 from dataprep.pipeline.jobs.commits import (
     is_done,
@@ -73,7 +76,7 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
             forgotten=gone[number],
         ) as found:
             for sequences in found:
-                counts.update(writer.add(sequences))
+                counts.update(_added(writer, sequences, exported.folder / shard.path))
                 counts.update(sequences=len(sequences), tokens_read=len(sequences.tokens))
                 done = shard.num_bytes * len(sequences.tokens) // tokens
                 rows = len(sequences) if facts.is_packed else 0
@@ -86,6 +89,14 @@ def run_task(task: ExportTask, exported: Exported, work: Path, send: Send) -> Co
         write_marker(stem, 0, marker, paths)
 
     return commit
+
+
+def _added(writer: ShardWriter, sequences: Sequences, path: Path) -> Mapping[str, int]:
+    """Write sequences; a format that cannot take them knows why, but not where they are."""
+    try:
+        return writer.add(sequences)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _sequences_in(shard: DocumentShard | RowShard) -> int:

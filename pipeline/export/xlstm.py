@@ -77,8 +77,8 @@ class XlstmFiles:
                 else f"{counted(inside, 'EOS id')} inside of documents"
             )
             raise InputError(
-                f"{what}, but xlstm-jax tells the documents of a row apart by EOS alone; export "
-                "the tokenized dataset, whose documents it packs itself"
+                f"{what} of some rows, but xlstm-jax tells the documents of a row apart by EOS "
+                "alone; export the tokenized dataset, whose documents it packs itself"
             )
         return ~is_full
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,8 @@ def test_xlstm_refuses_rows_that_it_would_take_for_others(
     values: dict[str, Any] = {"fields": "a", "tokenizer": "bytes", "inputs": [source]}
     tokenize_here(tmp_path / "in", **{**values, **settings})
     pack_here(tmp_path / "packed", tmp_path / "in", seq_len=60)
-    with pytest.raises(InputError, match=cause):
+    where = re.escape(str(tmp_path / "packed" / "shards" / "rows-00000-of-00001.arrayrecord"))
+    with pytest.raises(InputError, match=f"{where}: .*{cause}"):
         export_here(tmp_path / "out", tmp_path / "packed", "xlstm")
 
 
